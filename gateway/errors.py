@@ -15,10 +15,13 @@ GatewayError
 │   ├── UpstreamUnavailable     it is not running, or its connection broke
 │   ├── UpstreamTimeout         it did not answer in time
 │   └── UpstreamRefused         it answered with a JSON-RPC error
+├── RpcError                    a JSON-RPC error that a client or a server is to be sent
 ├── UnknownTool                 no upstream offers a tool of that name
 ├── RequestInvalid              a client asked for something we can't do
 └── MapUnknown                  a client named a map that is not on the allow-list
 """
+
+from typing import Any
 
 
 class GatewayError(Exception):
@@ -81,12 +84,19 @@ class UpstreamTimeout(UpstreamError):
 
 
 class UpstreamRefused(UpstreamError):
-    """The upstream answered with a JSON-RPC error: `code` and `data` are its own, unchanged."""
+    """The upstream answered with a JSON-RPC error: `error` is its object, unchanged."""
 
-    def __init__(self, message: str, *, server: str, code: int, data: object = None) -> None:
+    def __init__(self, message: str, *, server: str, error: dict[str, Any]) -> None:
         super().__init__(message, server=server)
-        self.code = code
-        self.data = data
+        self.error = error
+
+
+class RpcError(GatewayError):
+    """What a request is answered with: a JSON-RPC error object (`code`, `message`, maybe `data`)."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(str(error.get("message", "")))
+        self.error = error
 
 
 class UnknownTool(GatewayError):

@@ -37,8 +37,8 @@ from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 
 from gateway.config.address import is_loopback
 from gateway.proxy.bodies import BoundedBody
-from gateway.proxy.lines import LongLine
-from gateway.proxy.mending import mend_line
+from gateway.rpc.lines import LongLine
+from gateway.rpc.mending import mend_line
 
 HANDSHAKE_VERSIONS: Final[tuple[str, ...]] = tuple(HANDSHAKE_PROTOCOL_VERSIONS)
 NEWEST_HANDSHAKE: Final[str] = LATEST_HANDSHAKE_VERSION

@@ -19,7 +19,7 @@ from structlog.typing import FilteringBoundLogger
 from gateway.config.model import UpstreamConfig
 from gateway.config.nesting import DEPTH_VARIABLE, nesting_depth
 from gateway.observe.escape import escape_text
-from gateway.proxy.lines import Line, LineSplitter, LongLine
+from gateway.rpc.lines import Line, LineSplitter, LongLine
 from gateway.proxy.sdk import (
     MessageStreams,
     StreamPair,

@@ -14,7 +14,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
 from gateway.observe.logs import get_logger
-from gateway.proxy.lines import Line, LineSplitter, LongLine
+from gateway.rpc.lines import Line, LineSplitter, LongLine
 from gateway.proxy.sdk import MessageStreams, StreamPair, encode_message, make_streams, parse_error_message, parse_line
 
 _READ = 64 * 1024

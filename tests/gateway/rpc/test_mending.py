@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.proxy.mending import mend_line
+from gateway.rpc.mending import mend_line
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -1,0 +1,117 @@
+"""What differs between the two protocol eras, as pure functions on dicts.
+
+Handshake era (2024-11-05 to 2025-11-25): `initialize`, then bare requests. Modern era (2026-07-28): no handshake, each
+request carries an envelope in its `_meta`, each result says what kind it is. Turns params and results of one era into
+those of the other and touches nothing else; a value that needs no change is given back as it is. It knows no
+connection. `proxy` and `serve` stand above.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+MODERN_VERSIONS: Final = ("2026-07-28",)
+NEWEST_HANDSHAKE: Final = HANDSHAKE_VERSIONS[-1]
+NEWEST_MODERN: Final = MODERN_VERSIONS[-1]
+
+PREFIX: Final = "io.modelcontextprotocol/"
+VERSION_KEY: Final = PREFIX + "protocolVersion"
+CLIENT_INFO_KEY: Final = PREFIX + "clientInfo"
+CAPABILITIES_KEY: Final = PREFIX + "clientCapabilities"
+LOG_LEVEL_KEY: Final = PREFIX + "logLevel"
+SERVER_INFO_KEY: Final = PREFIX + "serverInfo"
+SUBSCRIPTION_KEY: Final = PREFIX + "subscriptionId"
+PROGRESS_KEY: Final = "progressToken"
+MAP_KEY: Final = "ai.codec/map"
+
+PER_HOP: Final = frozenset({VERSION_KEY, CLIENT_INFO_KEY, CAPABILITIES_KEY, SUBSCRIPTION_KEY, MAP_KEY})
+"""Keys of a request's `_meta` that describe the client's hop to us; on the next hop they would be untrue, and a
+handshake-era server refuses some of them."""
+CACHEABLE: Final = frozenset(
+    {
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/templates/list",
+        "server/discover",
+        "tools/list",
+    }
+)
+"""Methods whose modern results carry `ttlMs` and `cacheScope` (2026-07-28, "Caching")."""
+MULTI_ROUND: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""Methods that a modern server may answer with `input_required` (2026-07-28, "Multi round-trip requests")."""
+_ROUND_FIELDS: Final = ("inputResponses", "requestState")
+_RESULT_FIELDS: Final = ("resultType", "ttlMs", "cacheScope")
+
+
+def meta_of(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The `_meta` of params or of a result; empty where there is none that is an object."""
+    meta: object = params.get("_meta")
+    return cast(dict[str, Any], meta) if isinstance(meta, dict) else {}
+
+
+def with_meta(values: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The same params or result with this `_meta`; an empty one is left out."""
+    if meta:
+        return {**values, "_meta": dict(meta)}
+    return {key: value for key, value in values.items() if key != "_meta"}
+
+
+def strip_hop(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Params without what describes the client's own hop to us."""
+    meta = meta_of(params)
+    if not meta:
+        return dict(params)
+    return with_meta(params, {key: value for key, value in meta.items() if key not in PER_HOP})
+
+
+def params_to_handshake(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Params, already without the hop's keys, as a handshake-era server takes them."""
+    meta = meta_of(params)
+    kept = {key: value for key, value in params.items() if key not in _ROUND_FIELDS}
+    if LOG_LEVEL_KEY in meta:
+        return with_meta(kept, {key: value for key, value in meta.items() if key != LOG_LEVEL_KEY})
+    return kept
+
+
+def params_to_modern(
+    params: Mapping[str, Any],
+    *,
+    version: str,
+    client_info: Mapping[str, Any],
+    capabilities: Mapping[str, Any],
+    log_level: str | None = None,
+) -> dict[str, Any]:
+    """Params, already without the hop's keys, with the envelope of our own hop to a modern server."""
+    envelope: dict[str, Any] = {
+        VERSION_KEY: version,
+        CLIENT_INFO_KEY: client_info,
+        CAPABILITIES_KEY: capabilities,
+    }
+    if log_level is not None:
+        envelope[LOG_LEVEL_KEY] = log_level
+    return {**params, "_meta": {**meta_of(params), **envelope}}
+
+
+def result_to_modern(method: str, result: dict[str, Any], server_info: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A handshake-era result as a modern client takes it: complete, and not to be kept."""
+    made: dict[str, Any] = {"resultType": "complete", **result}
+    if method in CACHEABLE:
+        made = {"ttlMs": 0, "cacheScope": "private", **made}
+    if server_info:
+        made["_meta"] = {**meta_of(result), SERVER_INFO_KEY: server_info}
+    return made
+
+
+def result_to_handshake(result: dict[str, Any]) -> dict[str, Any]:
+    """A modern result as a handshake-era client takes it; strict peers refuse keys they don't know on empty results."""
+    meta = meta_of(result)
+    kept = {key: value for key, value in result.items() if key not in _RESULT_FIELDS}
+    if SERVER_INFO_KEY in meta:
+        return with_meta(kept, {key: value for key, value in meta.items() if key != SERVER_INFO_KEY})
+    return kept
+
+
+def is_input_required(result: Mapping[str, Any]) -> bool:
+    """Whether a modern server asks for something before it answers."""
+    return result.get("resultType") == "input_required"

@@ -1,0 +1,147 @@
+"""Bytes into JSON-RPC 2.0 messages, and back.
+
+`parse_message` gives one of four frozen values, or `Malformed` with the error that its sender is owed; the `encode_*`
+functions give compact JSON without a line end. Params, results and errors stay the dicts that came: no field is added,
+dropped or converted, integers keep all their digits. Two things are refused because no answer could carry them back:
+half a surrogate pair, and nesting deeper than about 200 levels. It knows no method. `proxy` and `serve` stand above.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from pydantic_core import from_json, to_json
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+HEADER_MISMATCH: Final = -32020
+MISSING_CAPABILITY: Final = -32021
+UNSUPPORTED_VERSION: Final = -32022
+
+RequestId = int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Somebody asks and waits. `params` is empty where none came."""
+
+    id: RequestId
+    method: str
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """Somebody tells and does not wait."""
+
+    method: str
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The answer to the request `id`."""
+
+    id: RequestId
+    result: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The error for the request `id`, as it came: `code`, `message`, maybe `data`, and what else its sender put in."""
+
+    id: RequestId | None
+    error: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """No message: the code and the sentence that its sender is owed, and the request's id where one could be read."""
+
+    code: int
+    detail: str
+    id: RequestId | None = None
+
+
+Message = Request | Notification | Response | Failure
+
+
+def parse_message(data: bytes) -> Message | Malformed:
+    """One message (JSON-RPC 2.0, sections 4 and 5; MCP: no batches, ids are texts or integers, params are objects)."""
+    try:
+        value: object = from_json(data)
+    except ValueError:
+        return Malformed(PARSE_ERROR, "the message is no JSON")
+    return read_message(value)
+
+
+def read_message(value: object) -> Message | Malformed:
+    """As `parse_message`, from JSON that was read already."""
+    if not isinstance(value, dict):
+        what = "a batch; send one message at a time" if isinstance(value, list) else "no JSON object"
+        return Malformed(INVALID_REQUEST, f"the message is {what}")
+    fields = cast(dict[str, Any], value)
+    message_id: object = fields.get("id")
+    known = message_id if isinstance(message_id, int | str) and not isinstance(message_id, bool) else None
+    if fields.get("jsonrpc") != "2.0":
+        return Malformed(INVALID_REQUEST, 'the message is not JSON-RPC 2.0: expected "jsonrpc": "2.0"', known)
+    if "method" in fields:
+        return _read_call(fields, known)
+    if "error" in fields:
+        error: object = fields["error"]
+        if isinstance(error, dict) and (known is not None or message_id is None):
+            return Failure(known, cast(dict[str, Any], error))
+        return Malformed(INVALID_REQUEST, "the error response has no error object or a bad id", known)
+    if isinstance(fields.get("result"), dict) and known is not None:
+        return Response(known, fields["result"])
+    return Malformed(INVALID_REQUEST, "the message has no method, no result object and no error", known)
+
+
+def _read_call(fields: dict[str, Any], known: RequestId | None) -> Request | Notification | Malformed:
+    method: object = fields["method"]
+    params: object = fields.get("params")
+    if not isinstance(method, str):
+        return Malformed(INVALID_REQUEST, "the method must be a text", known)
+    if params is None:
+        params = {}
+    if not isinstance(params, dict):
+        return Malformed(INVALID_REQUEST, "the params must be an object", known)
+    named = cast(dict[str, Any], params)
+    if "id" not in fields:
+        return Notification(method, named)
+    if known is None:
+        return Malformed(INVALID_REQUEST, "the id must be a text or an integer")
+    return Request(known, method, named)
+
+
+def encode_request(request_id: RequestId, method: str, params: Mapping[str, Any] | None) -> bytes:
+    """A request as JSON; no params: the field is left out.
+
+    Raises:
+        ValueError: the params hold half a surrogate pair, or are nested too deep.
+    """
+    body: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
+    if params:
+        body["params"] = params
+    return to_json(body)
+
+
+def encode_notification(method: str, params: Mapping[str, Any] | None) -> bytes:
+    """A notification as JSON; no params: the field is left out. Raises as `encode_request`."""
+    body: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if params:
+        body["params"] = params
+    return to_json(body)
+
+
+def encode_response(request_id: RequestId, result: Mapping[str, Any]) -> bytes:
+    """A result as JSON. Raises as `encode_request`."""
+    return to_json({"jsonrpc": "2.0", "id": request_id, "result": result})
+
+
+def encode_failure(request_id: RequestId | None, error: Mapping[str, Any]) -> bytes:
+    """An error as JSON. Raises as `encode_request`."""
+    return to_json({"jsonrpc": "2.0", "id": request_id, "error": error})
