@@ -2,7 +2,7 @@
 
 Sans-IO: `feed(data)` gives the lines that ended, `close()` the rest. A line over the bound is not kept: of it remain
 its head and its tail, enough to see which request it would have answered. Linear in the bytes fed, however they are
-cut. `stdio.py` stands above.
+cut. `sse.py` and `proxy/stdio.py` stand above.
 """
 
 import re
@@ -13,6 +13,7 @@ _EDGE = 256
 # final brace. Our ids are plain integers.
 _HEAD_ID = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
 _TAIL_ID = re.compile(rb',\s*"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
+_CALL = re.compile(rb'\s*\{\s*(?:"(?:jsonrpc|id)"\s*:\s*(?:"[^"]{0,64}"|\d{1,18})\s*,\s*){0,2}"method"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class LongLine:
 
     def answered_id(self) -> int | None:
         """The id of the request that this line would have answered, where it shows at one of the ends."""
+        if _CALL.match(self.head):
+            return None
         match = _HEAD_ID.match(self.head) or _TAIL_ID.search(self.tail)
         return int(match[1]) if match else None
 

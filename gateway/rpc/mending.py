@@ -2,14 +2,16 @@
 
 Turns such a line into JSON text without the two things that a tolerant writer lets through: half a surrogate pair
 (`"\\ud800"`, which JavaScript writes for a string cut in the middle of a character) and bytes that are no UTF-8. Both
-become U+FFFD, as they do wherever text is shown. It knows JSON-RPC only as far as the id of an answer. `sdk.py` stands
-above.
+become U+FFFD, as they do wherever text is shown. It knows JSON-RPC only as far as the id of an answer. The wires of
+`proxy` stand above.
 """
 
 import json
 import re
 from dataclasses import dataclass
 from typing import Any, Final, cast
+
+from gateway.rpc.messages import Malformed, Message, parse_message
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
@@ -22,6 +24,30 @@ class Mended:
     """The object as JSON, of whole characters only."""
     answers: int | None
     """The id of the request that it answers; None where it is no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenAnswer:
+    """The answer to our request `id`, and why nobody can use it."""
+
+    id: int
+    detail: str
+
+
+def mend_message(data: bytes, refused: Malformed) -> Message | BrokenAnswer | Malformed:
+    """What a message says that `parse_message` refused with `refused`, as far as that can be told.
+
+    `Malformed` comes back where it answers nobody: with an id, its sender waits for an answer.
+    """
+    mended = mend_line(data)
+    if mended is None:
+        return refused
+    again = parse_message(mended.text.encode())
+    if not isinstance(again, Malformed):
+        return again
+    if mended.answers is None:
+        return again
+    return BrokenAnswer(mended.answers, f"its answer is no JSON-RPC response: {again.detail}")
 
 
 def mend_line(data: bytes) -> Mended | None:

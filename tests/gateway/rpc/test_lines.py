@@ -83,3 +83,18 @@ def test_long_line_tells_whose_answer_it_was_only_where_it_can_be_no_nested_id(t
     assert line.answered_id() == expected
     if expected is not None:
         assert json.loads(data)["id"] == expected
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b'{"jsonrpc":"2.0","id":5,"method":"sampling/createMessage","params":{"a":"',
+        b'{"method":"sampling/createMessage","params":{"a":"',
+        b'{"id": 5, "method": "x", "params": {"a": "',
+    ],
+)
+def test_long_request_of_the_server_answers_none_of_ours(head):
+    (line,) = split([head + b"x" * 1000 + b'"},"jsonrpc":"2.0","id":5}\n'])
+
+    assert isinstance(line, LongLine)
+    assert line.answered_id() is None

@@ -1,12 +1,14 @@
 """Lines that strict JSON refuses, read as far as they can be read."""
 
 import json
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.rpc.mending import mend_line
+from gateway.rpc.mending import BrokenAnswer, mend_line, mend_message
+from gateway.rpc.messages import Malformed, Response, parse_message
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -67,3 +69,29 @@ def test_any_bytes_give_writable_text_or_nothing(data):
     mended = mend_line(data)
 
     assert mended is None or mended.text.encode()
+
+
+def refused(data: bytes) -> Malformed:
+    message = parse_message(data)
+    assert isinstance(message, Malformed)
+    return message
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (rb'{"jsonrpc": "2.0", "id": 7, "result": {"a": "\ud800"}}', Response(7, {"a": "\ufffd"})),
+        (b'{"jsonrpc": "2.0", "id": 7, "result": []}', BrokenAnswer(7, ANY)),
+        (b'{"id": 7, "result": {}}', BrokenAnswer(7, ANY)),
+        (b'{"jsonrpc": "2.0", "id": 7, "method": 1}', Malformed(-32600, ANY, 7)),
+        (b"Welcome!", Malformed(-32700, ANY)),
+    ],
+)
+def test_message_that_was_refused_is_read_as_far_as_it_can_be(data, message):
+    assert mend_message(data, refused(data)) == message
+
+
+def test_answer_that_is_nested_too_deep_fails_its_own_request():
+    data = b'{"jsonrpc": "2.0", "id": 7, "result": ' + b'{"a": ' * 500 + b"1" + b"}" * 501
+
+    assert mend_message(data, refused(data)) == BrokenAnswer(7, ANY)
