@@ -16,7 +16,13 @@ from gateway.errors import ConfigError
 
 PREFIX: Final = "CODEC_GATEWAY_"
 _TOKEN_VARIABLE = f"{PREFIX}TOKEN"
-_LISTS = {("tokens", "maps"), ("serve", "allowed_hosts")}
+_LISTS = {
+    ("tokens", "maps"),
+    ("serve", "allowed_hosts"),
+    ("serve", "oauth", "algorithms"),
+    ("serve", "oauth", "scopes"),
+}
+_PATHS = (("serve", "keys"), ("audit", "path"))
 # Kubernetes gives every pod such variables for a service called `codec-gateway`; they are not settings.
 _KUBERNETES = re.compile(rf"{PREFIX}(SERVICE_(HOST|PORT)\w*=.*|PORT(_\d+_\w+)?=(tcp|udp|sctp)://.*|PORT_\d+_\w+=.*)")
 
@@ -132,6 +138,9 @@ def _settle(layer: Layer, folder: Path) -> Layer:
     settled: Layer = {**layer, "engine": engine, "tokens": tokens}
     if settled.get("mcp_config"):
         settled["mcp_config"] = _absolute(settled["mcp_config"], folder)
+    for table, key in _PATHS:
+        if settled.get(table, {}).get(key):
+            settled[table] = {**settled[table], key: _absolute(settled[table][key], folder)}
     return settled
 
 

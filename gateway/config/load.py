@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from gateway.config.access import build_audit, build_oauth, build_telemetry
 from gateway.config.address import is_http_url, is_loopback
 from gateway.config.env_file import parse_env_file
 from gateway.config.expand import Expander
@@ -25,6 +26,7 @@ from gateway.config.source import read_config_text, read_json, read_toml
 from gateway.errors import ConfigError
 
 OWN_FILE: Final = "codec-gateway.toml"
+KEYS_FILE: Final = "keys.toml"
 _EDITOR_FOLDERS = frozenset({".vscode", ".cursor", ".claude"})
 
 
@@ -70,7 +72,9 @@ def load_config(
         engine=_build_engine(layer["engine"]),
         tokens=_build_tokens(layer["tokens"]),
         limits=replace(LimitsConfig(), **layer.get("limits", {})),
-        serve=_build_serve(layer.get("serve", {})),
+        serve=_build_serve(layer.get("serve", {}), (toml_file or json_file or cwd / OWN_FILE).parent),
+        audit=build_audit(layer.get("audit", {})),
+        telemetry=build_telemetry(layer.get("telemetry", {})),
         separator=separator,
     )
     return replace(config, warnings=(*warnings, *_notice(config)))
@@ -153,8 +157,13 @@ def _build_tokens(values: Layer) -> TokensConfig:
     return tokens
 
 
-def _build_serve(values: Layer) -> ServeConfig:
-    serve = replace(ServeConfig(), **{**values, "allowed_hosts": tuple(values.get("allowed_hosts", ()))})
+def _build_serve(values: Layer, folder: Path) -> ServeConfig:
+    built = {
+        "allowed_hosts": tuple(values.get("allowed_hosts", ())),
+        "keys": _maybe_path(values.get("keys")) or folder / KEYS_FILE,
+        "oauth": build_oauth(values.get("oauth", {})),
+    }
+    serve = replace(ServeConfig(), **{**values, **built})
     if serve.port and (serve.host, serve.port) == (serve.admin_host, serve.admin_port):
         raise ConfigError(f"serve.port and serve.admin_port are both {serve.port}: give each its own")
     return serve

@@ -11,7 +11,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
+from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig
+
 VerifyLevel = Literal["verify", "trust"]
+EraChoice = Literal["auto", "handshake", "modern"]
+SessionPolicy = Literal["auto", "shared", "per_client"]
+PrefixPolicy = Literal["auto", "always", "never"]
+PinPolicy = Literal["off", "warn", "block"]
 
 
 def _no_strings() -> Mapping[str, str]:
@@ -34,6 +40,37 @@ class UpstreamConfig:
     headers: Mapping[str, str] = field(default_factory=_no_strings)
     secrets: frozenset[str] = frozenset()
     """Values that must be masked wherever the configuration is shown: those that came from a variable or a header."""
+    start: Literal["eager", "lazy"] = "eager"
+    """`lazy`: started when it is first needed."""
+    protocol: EraChoice = "auto"
+    """Which era to speak; `auto`: the modern one where it is offered."""
+    sessions: SessionPolicy = "auto"
+    """Whether clients of the handshake era share one session; `auto`: unless the server may push or the client be
+    asked."""
+    timeout: float | None = None
+    """Seconds that one call may take; None: `limits.tool_timeout`."""
+    concurrency: int = 64
+    """Calls that run at a time; more wait."""
+    queue: int = 1024
+    """Calls that may wait; more are refused at once."""
+    idle_stop: float = 0.0
+    """Seconds without a call after which it is stopped until it is needed again; 0: never."""
+    breaker_failures: int = 5
+    """Failures in a row (silence, broken connections) after which calls are refused for a while; 0: never."""
+    breaker_pause: float = 5.0
+    """Seconds until one call may try again."""
+    include: tuple[str, ...] = ()
+    """Patterns of its own names (tools, prompts) and resource URIs that are offered; empty: all."""
+    exclude: tuple[str, ...] = ()
+    """Patterns that are not offered, even if included."""
+    rename: Mapping[str, str] = field(default_factory=_no_strings)
+    """Its own tool name to the public one, which then gets no prefix."""
+    describe: Mapping[str, str] = field(default_factory=_no_strings)
+    """Its own tool name to the description that clients see instead."""
+    pin: PinPolicy = "off"
+    """What happens when a tool's definition is not the one first seen."""
+    sampling_tokens: int = 0
+    """Tokens that the own engine may generate for its sampling requests in one gateway's life; 0: none."""
 
     @property
     def transport(self) -> Literal["stdio", "http"]:
@@ -109,6 +146,10 @@ class ServeConfig:
     """Bearer token asked of every client; required beyond loopback."""
     allowed_hosts: tuple[str, ...] = ()
     """Host headers accepted besides the loopback names (DNS rebinding)."""
+    keys: Path | None = None
+    """File of the API keys; it need not exist. None: keys are not looked for."""
+    oauth: OAuthConfig | None = None
+    """Whose access tokens are accepted; None: nobody's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +161,11 @@ class GatewayConfig:
     tokens: TokensConfig = TokensConfig()
     limits: LimitsConfig = LimitsConfig()
     serve: ServeConfig = ServeConfig()
+    audit: AuditConfig = field(default_factory=AuditConfig)
+    telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     separator: str = "__"
     """Between server and tool in a public tool name."""
+    prefix: PrefixPolicy = "auto"
+    """Whether public names carry their server; `auto`: not where there is only one."""
     warnings: tuple[str, ...] = ()
     """What the readers noticed and went on from, one sentence each."""

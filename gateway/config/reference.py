@@ -13,6 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection
 from gateway.config.settings import (
     EngineSection,
     LimitsSection,
@@ -103,8 +104,9 @@ allowed_hosts = ["gateway.lan"]
 
 On loopback nobody is asked for a token unless you set one. Beyond loopback a token is required:
 `CODEC_GATEWAY_TOKEN`, or one that is made at the first start and kept, readable by you alone, in your state folder.
-`codec-gateway token` shows it. The admin port (`/metrics`, `/healthz/live`, `/healthz/ready`) asks for none: keep it
-on loopback, or behind a wall.
+`codec-gateway token` shows it. Where there are API keys or an OAuth issuer everybody is asked, on loopback too:
+[who may call](operate.md#who-may-call). The admin port (`/metrics`, `/healthz/live`, `/healthz/ready`) asks for none:
+keep it on loopback, or behind a wall.
 """
 
 
@@ -117,6 +119,9 @@ def render_page() -> str:
         ("tokens", TokensSection),
         ("limits", LimitsSection),
         ("serve", ServeSection),
+        ("serve.oauth", OAuthSection),
+        ("audit", AuditSection),
+        ("telemetry", TelemetrySection),
         ("upstreams.NAME", UpstreamSection),
     ):
         summary = (section.__doc__ or "").rstrip(".")
@@ -128,13 +133,17 @@ def _table(title: str, fields: dict[str, FieldInfo]) -> str:
     rows = [
         f"| `{key}` | {_kind(info.annotation)} | {_default(info)} | {info.description} |"
         for key, info in fields.items()
+        if not _is_section(info)
     ]
     return "\n".join([f"\n### {title}\n", "| key | type | default | meaning |", "|---|---|---|---|", *rows, ""])
 
 
 def _is_table(info: FieldInfo) -> bool:
-    annotation: Any = info.annotation
-    return get_origin(annotation) is dict or (isinstance(annotation, type) and issubclass(annotation, BaseModel))
+    return get_origin(info.annotation) is dict or _is_section(info)
+
+
+def _is_section(info: FieldInfo) -> bool:
+    return isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel)
 
 
 def _default(info: FieldInfo) -> str:

@@ -10,9 +10,10 @@ import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection
 from gateway.config.masking import MASK, sounds_secret
 from gateway.config.model import (
     EngineConfig,
@@ -22,14 +23,11 @@ from gateway.config.model import (
     TokensConfig,
     VerifyLevel,
 )
+from gateway.config.section import Count, CountOrZero, Port, Seconds, Section
 from gateway.errors import ConfigError
 
 _ENGINE, _TOKENS, _LIMITS, _SERVE = EngineConfig(), TokensConfig(), LimitsConfig(), ServeConfig()
 
-Port = Annotated[int, Field(ge=0, le=65535)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
-CountOrZero = Annotated[int, Field(ge=0)]
 MAP_DEFAULT: Final = "auto"
 
 
@@ -40,12 +38,6 @@ _EXPECTED = {
     "string_pattern_mismatch": "1 to 8 of letters, digits, '_' and '-'",
 }
 """Where the library speaks of Python's types, not of the file's."""
-
-
-class Section(BaseModel):
-    """A table of settings; a key that is not in it is an error."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
 class EngineSection(Section):
@@ -142,6 +134,12 @@ class ServeSection(Section):
         default=[],
         description="Host names that clients may call us by, besides the loopback ones: `name` or `name:port`.",
     )
+    keys: str | None = Field(
+        default=None, description="File of the API keys; unset: `keys.toml` beside the configuration."
+    )
+    oauth: OAuthSection = Field(
+        default=OAuthSection(), description="The authorization server whose access tokens are accepted."
+    )
 
 
 class UpstreamSection(Section):
@@ -169,7 +167,9 @@ class Settings(Section):
     tokens: TokensSection = TokensSection()
     limits: LimitsSection = LimitsSection()
     serve: ServeSection = ServeSection()
-    upstreams: dict[str, UpstreamSection] = {}
+    audit: AuditSection = AuditSection()
+    telemetry: TelemetrySection = TelemetrySection()
+    upstreams: dict[str, UpstreamSection] = Field(default={})
 
 
 def check_settings(values: Mapping[str, Any], origin: str, *, strict: bool) -> dict[str, Any]:

@@ -29,6 +29,8 @@ def show_config(config: GatewayConfig) -> dict[str, Any]:
             ("tokens", config.tokens),
             ("limits", config.limits),
             ("serve", config.serve),
+            ("audit", config.audit),
+            ("telemetry", config.telemetry),
         )
     }
     sections["tokens"]["map"] = sections["tokens"]["map"] or "none"

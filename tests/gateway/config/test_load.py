@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig
+from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection
 from gateway.config.load import load_config
 from gateway.config.model import (
     EngineConfig,
@@ -12,7 +14,8 @@ from gateway.config.model import (
     ServeConfig,
     TokensConfig,
 )
-from gateway.config.settings import EngineSection, LimitsSection, Section, ServeSection, TokensSection, UpstreamSection
+from gateway.config.section import Section
+from gateway.config.settings import EngineSection, LimitsSection, ServeSection, TokensSection, UpstreamSection
 from gateway.errors import ConfigError
 
 
@@ -35,7 +38,7 @@ def test_nothing_given_is_the_defaults(tmp_path: Path) -> None:
     assert config.engine == EngineConfig()
     assert config.tokens == TokensConfig()
     assert config.limits == LimitsConfig()
-    assert config.serve == ServeConfig()
+    assert config.serve == ServeConfig(keys=tmp_path / "keys.toml")
     assert config.upstreams == ()
     assert config.warnings == ("no MCP server and no engine is configured: there is nothing to serve",)
 
@@ -47,6 +50,9 @@ def test_nothing_given_is_the_defaults(tmp_path: Path) -> None:
         (TokensSection, TokensConfig),
         (LimitsSection, LimitsConfig),
         (ServeSection, ServeConfig),
+        (OAuthSection, OAuthConfig),
+        (AuditSection, AuditConfig),
+        (TelemetrySection, TelemetryConfig),
     ],
 )
 def test_every_setting_of_the_model_can_be_written(section: type[Section], model: type) -> None:
@@ -86,7 +92,7 @@ def test_flag_wins_over_variable_over_file_over_default(tmp_path: Path) -> None:
 
     config = load_config(path, {"serve.port": 3001, "limits.turns": None}, environ=environ, cwd=tmp_path)
 
-    assert config.serve == ServeConfig(host="127.0.0.3", port=3001, admin_port=2002)
+    assert config.serve == ServeConfig(host="127.0.0.3", port=3001, admin_port=2002, keys=tmp_path / "keys.toml")
     assert config.limits == LimitsConfig(turns=3)
 
 

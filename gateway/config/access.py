@@ -1,0 +1,113 @@
+"""Who may call, and what is written down about it: these settings in their one internal form.
+
+The part of `model.py` that is about identities: OAuth tokens, the audit log, traces. Times are seconds. The `build_*`
+functions turn checked values into it, and say what is missing. It opens nothing and fetches nothing. `model.py` and
+`load.py` stand above.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from gateway.config.address import is_http_url, is_loopback
+from gateway.errors import ConfigError
+
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Signatures that a public key checks (RFC 7518). A shared secret (`HS256`) or none at all is never accepted."""
+SCOPE_PREFIX: Final = "mcp"
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthConfig:
+    """The authorization server whose access tokens are accepted (OAuth 2.1, RFC 9068)."""
+
+    issuer: str
+    """Its identifier, as the tokens' `iss` says it."""
+    resource: str
+    """Our own address as clients write it (RFC 8707): `https://gateway.example/mcp`."""
+    audience: str
+    """What the tokens' `aud` must hold; the resource, unless the server names us otherwise."""
+    jwks_url: str | None = None
+    """Where its public keys are; None: where its metadata says (RFC 8414, OpenID Connect Discovery)."""
+    algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "EdDSA")
+    scope_prefix: str = SCOPE_PREFIX
+    """Front of the scopes `PREFIX:server:NAME` and `PREFIX:tool:NAME`."""
+    scopes: tuple[str, ...] = ()
+    """Scopes that clients are told to ask for."""
+    leeway: float = 30.0
+    """Seconds by which its clock and ours may differ."""
+    rate: int = 0
+    """Requests a minute that one subject may make; 0: any number."""
+    concurrency: int = 0
+    """Requests of one subject that may run at a time; 0: any number."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditConfig:
+    """The audit log: one JSON line a call."""
+
+    path: Path | None = None
+    """Where the lines go; None: nothing is written."""
+    arguments: bool = False
+    """Write the arguments of calls too, secrets masked."""
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryConfig:
+    """OpenTelemetry traces."""
+
+    otlp_endpoint: str | None = None
+    """Collector that takes OTLP over HTTP; None: nothing is traced."""
+    service_name: str = "codec-gateway"
+
+
+def build_oauth(values: Mapping[str, Any]) -> OAuthConfig | None:
+    """The `[serve.oauth]` table, whole; None where no issuer is set.
+
+    Raises:
+        ConfigError: a part is missing or no URL.
+    """
+    given = {key: value for key, value in values.items() if value not in (None, [])}
+    if "issuer" not in given:
+        if given:
+            raise ConfigError(f"serve.oauth: {next(iter(given))!r} is set without 'issuer': set both, or neither")
+        return None
+    if "resource" not in given:
+        raise ConfigError("serve.oauth.resource is not set: write the URL by which clients reach /mcp")
+    for key in ("issuer", "resource", "jwks_url"):
+        _must_be_safe_url(f"serve.oauth.{key}", given.get(key))
+    resource = given["resource"]
+    prefix = given.get("scope_prefix", SCOPE_PREFIX)
+    basis = OAuthConfig(given["issuer"], resource, resource, scopes=(f"{prefix}:server:*",))
+    lists = {key: tuple(given[key]) for key in ("algorithms", "scopes") if key in given}
+    return replace(basis, **{**given, **lists})
+
+
+def build_audit(values: Mapping[str, Any]) -> AuditConfig:
+    """The `[audit]` table."""
+    path: str | None = values.get("path")
+    return AuditConfig(Path(path) if path else None, values.get("arguments", False))
+
+
+def build_telemetry(values: Mapping[str, Any]) -> TelemetryConfig:
+    """The `[telemetry]` table. Raises `ConfigError` where the endpoint is no URL."""
+    telemetry = replace(TelemetryConfig(), **values)
+    if telemetry.otlp_endpoint and not is_http_url(telemetry.otlp_endpoint):
+        raise ConfigError(f"telemetry.otlp_endpoint: expected http://HOST:PORT, got {telemetry.otlp_endpoint!r}")
+    return telemetry
+
+
+def _must_be_safe_url(key: str, url: str | None) -> None:
+    """Keys and tokens that travel in the clear prove nothing; on this machine they travel nowhere."""
+    if url is None:
+        return
+    if not is_http_url(url) or urlsplit(url).fragment or not is_secure(url):
+        raise ConfigError(f"{key}: expected https://HOST/PATH without a fragment, got {url!r}")
+
+
+def is_secure(url: str) -> bool:
+    """Whether what is fetched there can be believed: TLS, or it never leaves this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
