@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit bench-toolcalls fmt lock clean
+.PHONY: help setup demo test check unit conformance exchanges bench-toolcalls bench-mcp fmt lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -34,6 +34,15 @@ unit: $(READY) ## the test suite
 
 bench-toolcalls: $(READY) ## time the tool-call parsers and the watcher, and write bench/results/toolcalls.json
 	@$(BIN)/python -m bench.toolcalls
+
+bench-mcp: $(READY) ## time the MCP gateway beside others of its kind, and write bench/results/mcp.json
+	@$(BIN)/python -m bench.mcp
+
+conformance: $(READY) ## run the official MCP conformance suite directly and through the gateway
+	@$(BIN)/python -m conformance
+
+exchanges: $(READY) ## play recorded calls to public MCP servers directly and through the gateway
+	@$(BIN)/python -m tests.exchanges
 
 fmt: $(READY) ## format the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix --quiet .

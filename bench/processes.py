@@ -1,0 +1,151 @@
+"""Programs under test: started in a group of their own, awaited until they listen, ended with all their children.
+
+Turns a command into a running process and a log file. It knows no MCP beyond the line with which our gateway says that
+it is ready. `toolchain.py` says where programs are; `mcp.py`, `conformance` and `tests/exchanges` stand above.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+START_TIME: Final = 60.0
+"""Seconds that a program gets until it listens."""
+_GRACE: Final = 15.0
+_PAUSE: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A program: its process and where it writes what it has to say."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        """The number of the process that was started; its children have their own."""
+        return self.process.pid
+
+    def said(self) -> str:
+        """Give the end of its log."""
+        return self.log.read_text(encoding="utf-8", errors="replace")[-4000:]
+
+    def fail(self, why: str) -> SystemExit:
+        """Give the error that ends a run, with what the program said."""
+        return SystemExit(f"{self.name}: {why}\n{self.said()}")
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """`codec-gateway serve`, ready: where its faces are."""
+
+    running: Running
+    url: str
+    admin: str
+
+
+def free_port() -> int:
+    """Give a port that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running(
+    name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Generator[Running]:
+    """Run a program in the background, in a session of its own, and end it and its children."""
+    with tempfile.TemporaryDirectory(prefix="codec-") as folder:
+        log = Path(folder) / "log"
+        with log.open("wb") as writer:
+            process = subprocess.Popen(
+                command,
+                env=env,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=writer,
+                stderr=writer,
+                start_new_session=True,
+            )
+        try:
+            yield Running(name, process, log)
+        finally:
+            _end(process)
+
+
+def wait_for_port(program: Running, port: int) -> None:
+    """Wait until the program accepts connections.
+
+    Raises:
+        SystemExit: it ended, or does not listen in time.
+    """
+    deadline = time.monotonic() + START_TIME
+    while time.monotonic() < deadline:
+        if program.process.poll() is not None:
+            raise program.fail(f"ended with {program.process.returncode} before it listened on port {port}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(_PAUSE)
+    raise program.fail(f"does not listen on port {port} after {START_TIME:g} s")
+
+
+@contextmanager
+def serving_gateway(folder: Path, config: Mapping[str, Any], *, settings: str = "") -> Generator[Gateway]:
+    """Run `codec-gateway serve` with this `mcpServers` JSON, on ports of its own choice.
+
+    Args:
+        folder: where its files go; one a gateway.
+        config: name to server, as a client's file has them.
+        settings: text of the `codec-gateway.toml` beside it.
+    """
+    path = write_config(folder, config, settings)
+    # The gateway refuses to run as a server of itself; the mark of an outer one must not reach it.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
+    command = [sys.executable, "-m", "gateway", "serve", "--config", str(path), "--port", "0", "--admin-port", "0"]
+    with running("codec-gateway", command, env=env, cwd=folder) as program:
+        ready = _await_ready(program)
+        yield Gateway(program, ready["url"], ready["admin"])
+
+
+def write_config(folder: Path, config: Mapping[str, Any], settings: str = "") -> Path:
+    """Write both files of a gateway's configuration; give the path of the JSON."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": dict(config)}), encoding="utf-8")
+    (folder / "codec-gateway.toml").write_text(settings, encoding="utf-8")
+    return path
+
+
+def _await_ready(program: Running) -> dict[str, str]:
+    deadline = time.monotonic() + START_TIME
+    while time.monotonic() < deadline:
+        for line in program.log.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("{") and '"gateway ready"' in line:
+                return cast(dict[str, str], json.loads(line))
+        if program.process.poll() is not None:
+            raise program.fail(f"ended with {program.process.returncode} before it was ready")
+        time.sleep(_PAUSE)
+    raise program.fail(f"is not ready after {START_TIME:g} s")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask the program; then end whatever is left of its group, which has no one else to end it."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

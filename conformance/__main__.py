@@ -1,0 +1,90 @@
+"""`python -m conformance`: the suite against the reference server, then against the gateway in front of it.
+
+Starts the reference server over HTTP, the gateway before it, and the gateway before the same server over standard input
+and output; runs every leg against each, prints the tables side by side, and ends with 1 unless they are equal and
+nothing failed. `suite.py` and `report.py` stand below.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from bench.processes import free_port, running, serving_gateway, wait_for_port
+from bench.toolchain import python_sdk
+from conformance.report import Outcomes, problems, table
+from conformance.suite import LEGS, run
+
+TARGETS: Final = ("direct", "gateway", "stdio")
+SETTINGS: Final = """
+[engine]
+kind = "none"
+
+[tokens]
+map = "none"
+"""
+EXCUSED: Final[dict[str, dict[str, str]]] = {"stdio": {}}
+"""What the reference can't show over standard input and output, and why."""
+
+
+@contextmanager
+def started(target: str) -> Generator[str]:
+    """Run a target with all that stands behind it; gives the address that the suite is to test.
+
+    `direct` is the reference server itself, `gateway` the gateway before it, `stdio` the gateway before the same server
+    over standard input and output.
+    """
+    source = python_sdk(version("mcp")) / "examples" / "servers" / "everything-server"
+    env = {**os.environ, "PYTHONPATH": str(source)}
+    reference = [sys.executable, "-m", "conformance.reference"]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="conformance-")))
+        if target == "stdio":
+            server = {"command": reference[0], "args": [*reference[1:], "stdio"], "env": {"PYTHONPATH": str(source)}}
+        else:
+            port = free_port()
+            wait_for_port(stack.enter_context(running("reference server", [*reference, str(port)], env=env)), port)
+            # The name, not the number: both servers judge the Host that they are called by.
+            server = {"url": f"http://localhost:{port}/mcp"}
+            if target == "direct":
+                yield server["url"]
+                return
+        gateway = stack.enter_context(serving_gateway(folder, {"reference": server}, settings=SETTINGS))
+        yield gateway.url.replace("127.0.0.1", "localhost") + "/mcp"
+
+
+def main() -> int:
+    """Run what the command line asks for; give the exit code."""
+    chosen = _arguments()
+    targets = chosen.target or list(TARGETS)
+    bad: list[str] = []
+    for leg in LEGS:
+        if chosen.leg and leg.name not in chosen.leg:
+            continue
+        outcomes: dict[str, Outcomes] = {}
+        for target in targets:
+            # Everything is started anew for each leg: what one leaves behind is not the next one's start.
+            with started(target) as url:
+                outcomes[target] = run(leg, url, scenario=chosen.only)
+        print(*table(leg, outcomes), "", sep="\n", flush=True)
+        bad += problems(leg, outcomes, whole=chosen.only is None, excused=EXCUSED)
+    print(*bad, sep="\n")
+    print(f"{len(bad)} problems" if bad else "nothing failed, no differences", file=sys.stderr)
+    return 1 if bad else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m conformance", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--target", action="append", choices=TARGETS, help="may be repeated; default: all")
+    parser.add_argument("--leg", action="append", choices=[leg.name for leg in LEGS], help="may be repeated")
+    parser.add_argument("--only", metavar="SCENARIO", help="one scenario of every leg")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

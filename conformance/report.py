@@ -1,0 +1,81 @@
+"""Outcomes of several targets, side by side: a table for the reader, and what keeps the run from being good.
+
+Pure: outcomes in, lines out. `suite.py` makes outcomes; `__main__.py`, above, prints.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from conformance.suite import Leg, Outcome
+
+Outcomes = Mapping[str, Outcome]
+_BAD: Final = frozenset({"FAILURE"})
+_LONGEST: Final = 700
+
+
+def table(leg: Leg, targets: Mapping[str, Outcomes]) -> Iterator[str]:
+    """Give one line a scenario: passed/failed at each target; `<` marks what differs from the first one."""
+    scenarios = sorted({name for outcomes in targets.values() for name in outcomes})
+    width = max([len(name) for name in scenarios] + [len(leg.name)])
+    first = next(iter(targets.values()))
+    yield "  ".join([leg.name.ljust(width), *(target.ljust(14) for target in targets)])
+    for name in scenarios:
+        cells = [_cell(outcomes.get(name), first.get(name)) for outcomes in targets.values()]
+        yield "  ".join([name.ljust(width), *(cell.ljust(14) for cell in cells)]).rstrip()
+    totals = [f"{total(outcomes, 'SUCCESS')}/{total(outcomes, 'FAILURE')}" for outcomes in targets.values()]
+    yield "  ".join(["total passed/failed".ljust(width), *(cell.ljust(14) for cell in totals)]).rstrip()
+
+
+def total(outcomes: Outcomes, status: str) -> int:
+    """Give how many checks of all scenarios ended so."""
+    return sum(outcome.count(status) for outcome in outcomes.values())
+
+
+def problems(
+    leg: Leg, targets: Mapping[str, Outcomes], *, whole: bool, excused: Mapping[str, Mapping[str, str]]
+) -> Iterator[str]:
+    """Give a line for each thing that is not as it must be: a failed check, a difference to the first, a short run.
+
+    Args:
+        whole: every scenario was run, so that the number of checks counts.
+        excused: target to scenario to the reason why it can't be there what it is at the first.
+    """
+    reference, first = next(iter(targets.items()))
+    for target, outcomes in targets.items():
+        reasons = excused.get(target, {})
+        for name in sorted(first.keys() | outcomes.keys()):
+            if name not in reasons:
+                yield from _differences(f"{leg.name} {target} {name}", outcomes.get(name), first.get(name), reference)
+        passed = total(outcomes, "SUCCESS")
+        if whole and not reasons and passed != leg.checks:
+            yield f"{leg.name} {target}: {passed} checks passed, expected {leg.checks}"
+
+
+def _cell(outcome: Outcome | None, first: Outcome | None) -> str:
+    if outcome is None:
+        return "not run <"
+    same = first is not None and outcome.statuses == first.statuses
+    return str(outcome) if same else f"{outcome} <"
+
+
+def _differences(where: str, outcome: Outcome | None, first: Outcome | None, reference: str) -> Iterator[str]:
+    if outcome is None:
+        yield f"{where}: was not run"
+        return
+    for check in outcome.checks:
+        if check["status"] in _BAD:
+            yield f"{where}: {check['id']} failed: {_why(check)}"
+    if first is not None and outcome.statuses != first.statuses:
+        more, less = outcome.statuses - first.statuses, first.statuses - outcome.statuses
+        yield f"{where}: differs from {reference}: has {_listed(more)}, lacks {_listed(less)}"
+
+
+def _why(check: Mapping[str, Any]) -> str:
+    said = f"{check.get('errorMessage') or ''} {json.dumps(check.get('details'), ensure_ascii=False)}"
+    return said if len(said) <= _LONGEST else said[:_LONGEST] + "..."
+
+
+def _listed(statuses: Mapping[tuple[str, str], int]) -> str:
+    names: Sequence[str] = [f"{number}x {check} {status}" for (check, status), number in sorted(statuses.items())]
+    return ", ".join(names) or "nothing"
