@@ -1,193 +1,244 @@
-"""A child process into the two message streams that an MCP dispatcher runs on.
+"""One MCP server behind a pipe, as a `Wire`.
 
-Starts the command in a process group of its own with the few variables a child needs, splits its standard output into
-bounded lines, puts its standard error into our log, and ends it as the MCP lifecycle asks (close stdin, wait, TERM,
-KILL). It knows JSON-RPC messages only as far as parsing goes: no method, no MCP. `link.py` stands above, `lines.py` and
-`sdk.py` below. Written by hand because a line of the SDK's own transport has no bound and costs quadratic time.
+Turns requests into lines for a child process and its lines into answers, pushes and questions, each in the order of
+the pipe and without a task of its own: the bytes that the loop reads settle the futures that callers wait on. A line
+that nobody can read fails the call that it would have answered, never the server. It knows no MCP method but `ping`
+and `notifications/cancelled`. `session.py` stands above, `child.py` and `asking.py` below.
 """
 
-import os
-import signal
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
-from typing import Final, cast
+from contextlib import asynccontextmanager
+from typing import Any, Final
 
 import anyio
-from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
-from gateway.config.nesting import DEPTH_VARIABLE, nesting_depth
 from gateway.observe.escape import escape_text
-from gateway.rpc.lines import Line, LineSplitter, LongLine
-from gateway.proxy.sdk import (
-    MessageStreams,
-    StreamPair,
-    encode_message,
-    make_streams,
-    parse_line,
-    rescue_line,
-    too_long_message,
+from gateway.proxy.asking import Questions
+from gateway.proxy.caller import Exchange
+from gateway.proxy.child import Child, run_child
+from gateway.proxy.complaints import Complaints
+from gateway.proxy.wire import LinkLost, NoAnswer, PeerError, Wire
+from gateway.rpc.lines import LineSplitter, LongLine
+from gateway.rpc.mending import BrokenAnswer, mend_message
+from gateway.rpc.messages import (
+    Failure,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    encode_notification,
+    encode_request,
+    parse_message,
 )
 
-INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
-"""What a child sees of our environment: no secret that it was not given by name (MCP's own list, and the locale)."""
-_STDERR_LINE: Final = 4096
-_EXIT_GRACE: Final = 2.0
-"""Seconds a child gets to leave after its stdin closed, and again after TERM."""
-_POLL: Final = 0.01
-_Pipes = tuple[ByteSendStream, ByteReceiveStream, ByteReceiveStream]
-_BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError)
+CANCELLED: Final = "notifications/cancelled"
+NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
+"""Requests that a server may be asked before it knows of cancellation (MCP, "Cancellation": not `initialize`)."""
+_NOTIFY_TIME: Final = 5.0
+"""Seconds that a notification waits for a server that does not read."""
+_COURTESIES: Final = 64
+"""Cancellations that are left in the pipe of a server that does not read; more tell it nothing new."""
 
 
-def child_environment(extra: Mapping[str, str], outer: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The whole environment of a child: the inherited few, how deep it stands, then what the configuration adds."""
-    inherited = {name: outer[name] for name in INHERITED if name in outer}
-    return {**inherited, DEPTH_VARIABLE: str(nesting_depth(outer) + 1), **extra}
+class StdioWire:
+    """The conversation with one process."""
+
+    correlates = False
+
+    def __init__(self, pushes: Exchange, *, line_bound: int, log: FilteringBoundLogger) -> None:
+        self.closed = asyncio.Event()
+        self._pushes = pushes
+        self._bound = line_bound
+        self._complaints = Complaints(log)
+        self._splitter = LineSplitter(line_bound)
+        self._questions = Questions(self._send, self._complaints)
+        self._waiting: dict[RequestId, asyncio.Future[dict[str, Any]]] = {}
+        self._sent = 0
+        self._cause = ""
+        self._courtesies = 0
+        self.child = Child(self._read, self._lose, log, self._complaints)
+        """The process, which does not run yet."""
+
+    def speak(self, version: str) -> None:
+        """All versions are alike on a pipe."""
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        exchange: Exchange | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """As `Wire.request`; nothing on a pipe says to which request a push belongs."""
+        self._sent += 1
+        number = self._sent
+        line = encode_or_refuse(number, method, params) + b"\n"
+        await self._await_room()
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        self.child.write(line)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not future.cancelled():
+                # It was settled in the same moment; an error that nobody takes would be reported as forgotten.
+                future.exception()
+            elif method not in NEVER_CANCELLED:
+                self._tell_cancelled(number)
+            raise
+        finally:
+            del self._waiting[number]
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """As `Wire.notify`."""
+        with anyio.move_on_after(_NOTIFY_TIME) as waiting:
+            await self._send(encode_notification(method, params))
+        if waiting.cancelled_caught:
+            self._complaints.warning("notification dropped: upstream does not read", method=method)
+
+    def _read(self, data: bytes) -> None:
+        for line in self._splitter.feed(data):
+            if isinstance(line, LongLine):
+                self._take_long(line)
+            else:
+                self._take(line.data)
+
+    def _lose(self, cause: str) -> None:
+        if self._splitter.close():
+            self._complaints.warning("upstream's output ended in the middle of a line")
+        self._cause = cause
+        self._questions.close()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(LinkLost(cause))
+        self.closed.set()
+
+    async def _await_room(self) -> None:
+        """Wait while the process does not read.
+
+        Raises:
+            LinkLost: it is gone; nothing was sent.
+        """
+        while not self.child.room.is_set():
+            await self.child.room.wait()
+        if self.closed.is_set():
+            raise LinkLost(self._cause, sent=False)
+
+    async def _send(self, message: bytes) -> None:
+        try:
+            await self._await_room()
+        except LinkLost:
+            return
+        self.child.write(message + b"\n")
+
+    def _tell_cancelled(self, number: int) -> None:
+        self._courtesies = 0 if self.child.room.is_set() else self._courtesies + 1
+        if self._courtesies > _COURTESIES:
+            return
+        params = {"requestId": number, "reason": "nobody waits for the answer any more"}
+        self.child.write(encode_notification(CANCELLED, params) + b"\n")
+
+    def _take(self, data: bytes) -> None:
+        message = parse_message(data)
+        if isinstance(message, Response):
+            self._settle(message.id, message.result)
+        elif isinstance(message, Malformed):
+            self._take_malformed(data, message)
+        else:
+            self._take_other(message)
+
+    def _take_other(self, message: Message) -> None:
+        if isinstance(message, Notification):
+            if message.method == CANCELLED:
+                self._questions.take_back(message.params.get("requestId"))
+            else:
+                self._pushes.notified(message.method, message.params)
+        elif isinstance(message, Request):
+            self._questions.take(message, self._pushes)
+        elif isinstance(message, Response):
+            self._settle(message.id, message.result)
+        else:
+            self._take_failure(message)
+
+    def _take_failure(self, failure: Failure) -> None:
+        if failure.id is None:
+            words = escape_text(str(failure.error.get("message", "")), 200)
+            self._complaints.warning("upstream could not read a message of ours", error=words)
+        else:
+            self._settle(failure.id, PeerError(failure.error))
+
+    def _take_malformed(self, data: bytes, refused: Malformed) -> None:
+        if not data.strip():
+            return
+        message = mend_message(data, refused)
+        shown = escape_text(data[:400].decode("utf-8", "backslashreplace"), 200)
+        if isinstance(message, BrokenAnswer):
+            self._complaints.warning("upstream sent an answer that nobody can use", line=shown)
+            self._settle(message.id, NoAnswer(message.detail))
+        elif isinstance(message, Malformed):
+            self._complaints.warning("upstream printed a line that is no JSON-RPC message", line=shown)
+            if message.id is not None:
+                self._questions.refuse(message.id, message.code, message.detail)
+        else:
+            self._complaints.warning("upstream sent a message that strict JSON refuses", line=shown)
+            self._take_other(message)
+
+    def _take_long(self, line: LongLine) -> None:
+        self._complaints.warning("upstream sent a message over the limit", bytes=line.length, limit=self._bound)
+        if (number := line.answered_id()) is not None:
+            self._settle(number, NoAnswer(too_long(self._bound)))
+
+    def _settle(self, number: RequestId, outcome: dict[str, Any] | Exception) -> None:
+        """Give the outcome to who waits for it; an answer that comes too late is nobody's."""
+        future = self._waiting.get(number)
+        if future is None or future.done():
+            return
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+
+def encode_or_refuse(number: int, method: str, params: Mapping[str, Any]) -> bytes:
+    """The request as JSON.
+
+    Raises:
+        NoAnswer: no JSON can say it, so it was not sent.
+    """
+    try:
+        return encode_request(number, method, params)
+    except ValueError:
+        raise NoAnswer(
+            "it was not asked: the params hold half a surrogate pair or are nested too deep, which no JSON can carry"
+        ) from None
+
+
+def too_long(bound: int) -> str:
+    """What becomes of a request whose answer is over the bound."""
+    return f"its answer of more than {bound} bytes is over the limit (limits.result_bytes)"
 
 
 @asynccontextmanager
 async def open_stdio(
-    config: UpstreamConfig, *, line_bound: int, log: FilteringBoundLogger
-) -> AsyncGenerator[MessageStreams, None]:
-    """Run the command and give its message streams; leaving the context ends the process, whatever it does.
+    config: UpstreamConfig, pushes: Exchange, *, line_bound: int, log: FilteringBoundLogger
+) -> AsyncGenerator[Wire]:
+    """Run the command and speak to it; leaving the context ends the process, whatever it does.
 
     Args:
         config: an upstream whose `command` is set.
+        pushes: who hears and answers what the server says of its own accord.
         line_bound: longest message that is read, in bytes.
         log: receives the child's standard error, one event a line.
 
     Raises:
         OSError: the program can't be started.
     """
-    process = await anyio.open_process(
-        [config.command or "", *config.args],
-        env=child_environment(config.env),
-        cwd=config.cwd,
-        start_new_session=True,
-    )
-    # All three are pipes: that is `open_process`'s default.
-    stdin, stdout, stderr = cast(_Pipes, (process.stdin, process.stdout, process.stderr))
-    pair = make_streams()
-    async with anyio.create_task_group() as tasks:
-        try:
-            tasks.start_soon(_read_messages, stdout, pair, line_bound, log)
-            tasks.start_soon(_write_messages, stdin, pair)
-            tasks.start_soon(_log_stderr, stderr, log)
-            yield pair.outer
-        finally:
-            with anyio.CancelScope(shield=True):
-                pair.close()
-                await _end(process, stdin, log)
-            tasks.cancel_scope.cancel()
-
-
-async def _read_messages(
-    stdout: ByteReceiveStream, pair: StreamPair, line_bound: int, log: FilteringBoundLogger
-) -> None:
-    """Forward every message; the end of the child's output closes the stream, which fails all waiting calls at once."""
-    splitter = LineSplitter(line_bound)
-    with pair.incoming:
-        async for data in _chunks(stdout):
-            for line in splitter.feed(data):
-                await _forward(line, pair, line_bound, log)
-        if unfinished := splitter.close():
-            log.warning("upstream's output ended in the middle of a line", bytes=_length(unfinished[0]))
-
-
-async def _forward(line: Line | LongLine, pair: StreamPair, line_bound: int, log: FilteringBoundLogger) -> None:
-    if isinstance(line, LongLine):
-        log.warning("upstream sent a message over the limit", bytes=line.length, limit=line_bound)
-        message = too_long_message(line, line_bound)
-    elif not line.data.strip():
-        return
-    else:
-        message = parse_line(line.data)
-    if isinstance(message, ValueError) and isinstance(line, Line) and (rescued := rescue_line(line.data)):
-        log.warning("upstream sent a message that strict JSON refuses", line=escape_text(_start(line), 200))
-        message = rescued
-    if isinstance(message, ValueError):
-        log.warning("upstream printed a line that is no JSON-RPC message", line=escape_text(_start(line), 200))
-        return
-    # Closed at our end: the connection is going away and the rest of the output interests nobody.
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        await pair.incoming.send(message)
-
-
-async def _write_messages(stdin: ByteSendStream, pair: StreamPair) -> None:
-    try:
-        async for message in pair.outgoing:
-            await stdin.send(encode_message(message))
-    except _BROKEN:
-        # It no longer listens, alive or not: end the conversation rather than let every call wait out its time.
-        pair.incoming.close()
-
-
-async def _log_stderr(stderr: ByteReceiveStream, log: FilteringBoundLogger) -> None:
-    splitter = LineSplitter(_STDERR_LINE)
-    async for data in _chunks(stderr):
-        for line in splitter.feed(data):
-            if text := _start(line).strip():
-                log.info("upstream stderr", line=escape_text(text, _STDERR_LINE))
-
-
-async def _chunks(stream: ByteReceiveStream) -> AsyncGenerator[bytes, None]:
-    with suppress(anyio.EndOfStream, *_BROKEN):
-        while True:
-            yield await stream.receive()
-
-
-async def _end(process: Process, stdin: ByteSendStream, log: FilteringBoundLogger) -> None:
-    """Close its stdin, wait, TERM its group, wait, KILL its group (MCP lifecycle, "Shutdown": stdio)."""
-    with suppress(*_BROKEN):
-        await stdin.aclose()
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if await _has_exited(process):
-            break
-        log.debug("upstream did not leave", pid=process.pid, signal=number.name)
-        _signal_group(process, number)
-    if not await _has_exited(process):
-        log.warning("upstream process survives being killed", pid=process.pid)
-        return
-    await _end_orphans(process)
-    with anyio.move_on_after(_EXIT_GRACE):
-        await process.aclose()
-
-
-async def _end_orphans(process: Process) -> None:
-    """What the process started, and left behind in its group when it left by itself: TERM, wait, KILL.
-
-    The group's number is not given to anyone else while one of it lives.
-    """
-    with anyio.move_on_after(_EXIT_GRACE):
-        number = signal.SIGTERM
-        while _signal_group(process, number):
-            number = 0
-            await anyio.sleep(_POLL)
-    _signal_group(process, signal.SIGKILL)
-
-
-def _signal_group(process: Process, number: int) -> bool:
-    """Whether there was anyone in the process's group to signal; 0 only asks."""
-    try:
-        os.killpg(process.pid, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
-
-
-async def _has_exited(process: Process) -> bool:
-    """Whether it leaves within the grace. Polled: `wait()` also waits for pipes that a grandchild may hold open."""
-    with anyio.move_on_after(_EXIT_GRACE):
-        while process.returncode is None:  # noqa: ASYNC110 - see above: the one event there is comes too late
-            await anyio.sleep(_POLL)
-    return process.returncode is not None
-
-
-def _start(line: Line | LongLine) -> str:
-    data = line.head if isinstance(line, LongLine) else line.data
-    return data.decode("utf-8", "backslashreplace")
-
-
-def _length(line: Line | LongLine) -> int:
-    return line.length if isinstance(line, LongLine) else len(line.data)
+    wire = StdioWire(pushes, line_bound=line_bound, log=log)
+    async with run_child(config, wire.child):
+        yield wire

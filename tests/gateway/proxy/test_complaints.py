@@ -1,0 +1,75 @@
+"""What one server gives reason to log, and how much of it is logged."""
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.observe.logs import configure_logging, get_logger
+from gateway.proxy.complaints import LINES, Complaints
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def stream() -> io.StringIO:
+    stream = io.StringIO()
+    configure_logging(json=True, stream=stream)
+    return stream
+
+
+@pytest.fixture
+def complaints(stream: io.StringIO, clock: Clock) -> Complaints:
+    return Complaints(get_logger("test"), clock)
+
+
+@pytest.fixture
+def logged(stream: io.StringIO) -> Callable[[], list[dict[str, Any]]]:
+    return lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_lines_of_standard_error_are_escaped_and_blank_ones_left_out(complaints, logged):
+    complaints.stderr(b"one\x1b[31m\n\n  \ntwo\xff")
+    complaints.stderr(b" more\n")
+
+    assert [entry["line"] for entry in logged()] == ["one\\x1b[31m", "two\\xff more"]
+
+
+def test_long_line_is_cut_and_the_line_without_end_comes_at_the_close(complaints, logged):
+    complaints.stderr(b"x" * 100_000 + b"\nlast")
+    complaints.close()
+
+    first, last = logged()
+    assert len(first["line"]) == 256
+    assert last["line"] == "last"
+
+
+def test_flood_is_cut_off_within_a_second_and_counted_in_the_next(complaints, clock, logged):
+    complaints.stderr(b"x\n" * (LINES + 40))
+    complaints.warning("upstream did wrong")
+    clock.now = 1.0
+    complaints.warning("upstream did wrong again")
+
+    entries = logged()
+    assert len(entries) == LINES + 2
+    assert entries[LINES]["lines_left_out"] == 41
+    assert entries[LINES + 1]["event"] == "upstream did wrong again"
+
+
+def test_what_was_left_out_is_said_at_the_close(complaints, logged):
+    complaints.stderr(b"x\n" * (LINES + 1))
+    complaints.close()
+
+    assert logged()[-1]["lines_left_out"] == 1
