@@ -13,8 +13,7 @@ GatewayError
 │   └── MapDiffers              its tokenizer is not the map's: ids would lie      exit code 4
 ├── UpstreamError               an MCP server behind us failed
 │   ├── UpstreamUnavailable     it is not running, or its connection broke
-│   ├── UpstreamTimeout         it did not answer in time
-│   └── UpstreamRefused         it answered with a JSON-RPC error
+│   └── UpstreamTimeout         it did not answer in time
 ├── RpcError                    a JSON-RPC error that a client or a server is to be sent
 ├── UnknownTool                 no upstream offers a tool of that name
 ├── RequestInvalid              a client asked for something we can't do
@@ -81,14 +80,6 @@ class UpstreamUnavailable(UpstreamError):
 
 class UpstreamTimeout(UpstreamError):
     """The upstream did not answer within the call's time."""
-
-
-class UpstreamRefused(UpstreamError):
-    """The upstream answered with a JSON-RPC error: `error` is its object, unchanged."""
-
-    def __init__(self, message: str, *, server: str, error: dict[str, Any]) -> None:
-        super().__init__(message, server=server)
-        self.error = error
 
 
 class RpcError(GatewayError):

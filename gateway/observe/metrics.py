@@ -3,7 +3,7 @@
 Turns what the rooms report ("the shim tokenized 40 ids for this map") into Prometheus series under the prefix
 `codec_`, in base units (seconds, ids). It owns its registry, so two gateways in one process do not share numbers. A
 label carries only a map id, the name of a configured server or a word of a fixed list (`labels.py`, below). It knows
-nothing of tools, requests or HTTP; `serve/health.py` shows what it renders, `reference.py` documents it.
+nothing of tools, requests or HTTP; those about callers stand in `access_metrics.py`. `serve/health.py` shows what it renders, `reference.py` documents it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,8 +16,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
+from gateway.observe.access_metrics import AccessMetrics
 from gateway.observe.labels import (
     CHAT_OUTCOMES,
+    DROP_REASONS,
+    LIST_KINDS,
     MAP_ID,
     MAPS_BOUND,
     REASONS,
@@ -60,6 +63,7 @@ class Metrics:
         self._build_tokens()
         self._build_upstreams()
         self._build_engine()
+        self.access = AccessMetrics(self._counter)
         ProcessCollector(registry=self.registry)
 
     def _build_tokens(self) -> None:
@@ -83,6 +87,15 @@ class Metrics:
         self._call_seconds = self._histogram(
             "codec_tool_call_seconds", "Time of a tool call to the MCP server.", _TOOL_SECONDS, "server"
         )
+
+        self._list_changes = self._counter(
+            "codec_list_changes", "Times the MCP server said that a list changed.", "server", "list"
+        )
+        self._dropped = self._counter(
+            "codec_notifications_dropped", "Notifications of MCP servers that reached no client.", "reason"
+        )
+        for reason in DROP_REASONS:
+            self._dropped.labels(reason)
 
     def _build_engine(self) -> None:
         build = self._gauge("codec_build_info", "Always 1; the label is the gateway's version.", "version")
@@ -153,6 +166,14 @@ class Metrics:
     def upstream_restarted(self, server: str) -> None:
         """The MCP server was started again after it had died."""
         self._restarts.labels(self._servers.admit(server)).inc()
+
+    def list_changed(self, server: str, kind: str) -> None:
+        """The MCP server said that what it lists changed; `kind` is one of LIST_KINDS."""
+        self._list_changes.labels(self._servers.admit(server), one_of(LIST_KINDS, kind)).inc()
+
+    def notification_dropped(self, reason: str) -> None:
+        """A notification reached no client; `reason` is one of DROP_REASONS."""
+        self._dropped.labels(one_of(DROP_REASONS, reason)).inc()
 
     def tool_called(self, server: str, outcome: str, seconds: float) -> None:
         """One tool call ended; `outcome` is one of TOOL_OUTCOMES (`tool_error`: an answer with `isError`)."""

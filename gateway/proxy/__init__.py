@@ -1,7 +1,22 @@
 """MCP servers behind us: connected, supervised, named and called; and the ids of what they answer."""
 
-from gateway.proxy.names import ToolEntry
-from gateway.proxy.proxy import Proxy, UpstreamStatus
+from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Exchange, Principal
+from gateway.proxy.naming import ToolEntry
+from gateway.proxy.proxy import ListChange, Proxy, UpstreamStatus
 from gateway.proxy.tokens import IdPiece, ResultIds, ResultTokens
 
-__all__ = ["IdPiece", "Proxy", "ResultIds", "ResultTokens", "ToolEntry", "UpstreamStatus"]
+__all__ = [
+    "ANYBODY",
+    "NOBODY",
+    "Caller",
+    "ClientSession",
+    "Exchange",
+    "IdPiece",
+    "ListChange",
+    "Principal",
+    "Proxy",
+    "ResultIds",
+    "ResultTokens",
+    "ToolEntry",
+    "UpstreamStatus",
+]

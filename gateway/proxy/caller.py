@@ -102,14 +102,16 @@ class Caller(Exchange, Protocol):
         ...
 
 
-class _Nobody:
+class Nobody:
     """A caller that listens to nothing and can't be asked."""
 
-    modern = False
     capabilities: Mapping[str, Any] = MappingProxyType({})
     log_level: str | None = None
     principal = ANYBODY
     session: ClientSession | None = None
+
+    def __init__(self, *, modern: bool) -> None:
+        self.modern = modern
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
         """Nobody hears it."""
@@ -119,4 +121,7 @@ class _Nobody:
         raise RpcError({"code": METHOD_NOT_FOUND, "message": f"nobody here can be asked {method!r}"})
 
 
-NOBODY: Final[Caller] = _Nobody()
+NOBODY: Final[Caller] = Nobody(modern=False)
+"""Takes results in the handshake era's shape: the agent, and whoever only wants the content."""
+NOBODY_MODERN: Final[Caller] = Nobody(modern=True)
+"""Takes results with all that a modern server says of them."""

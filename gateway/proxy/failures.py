@@ -1,6 +1,6 @@
 """Whatever broke an upstream, as one short sentence for a person.
 
-Turns exceptions of the operating system, the SDK and the HTTP client into words that can follow "server 'x' is not
+Turns exceptions of the operating system, the wires and the HTTP client into words that can follow "server 'x' is not
 available:". Words of a server are untrusted: they are escaped and cut. Pure; `upstream.py` stands above.
 """
 
@@ -9,7 +9,7 @@ from typing import Final, cast
 from gateway.config.model import UpstreamConfig
 from gateway.errors import GatewayError
 from gateway.observe.escape import escape_text
-from gateway.proxy.sdk import RemoteError
+from gateway.proxy.wire import LinkLost, NoAnswer, PeerError
 
 _LENGTH: Final = 300
 
@@ -24,9 +24,11 @@ def describe_failure(failure: Exception, config: UpstreamConfig) -> str:
     error = _first_leaf(failure)
     if isinstance(error, FileNotFoundError) and config.command is not None:
         return f"its command {config.command!r} does not exist or is not on PATH"
-    if isinstance(error, RemoteError) and error.is_closing:
+    if isinstance(error, TimeoutError):
+        return "it did not answer the handshake in time"
+    if isinstance(error, LinkLost) and not str(error):
         return describe_ending(config)
-    if isinstance(error, RemoteError | GatewayError):
+    if isinstance(error, PeerError | NoAnswer | LinkLost | GatewayError):
         return escape_text(str(error), _LENGTH)
     return escape_text(f"{type(error).__name__}: {error}", _LENGTH)
 

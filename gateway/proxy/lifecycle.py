@@ -1,4 +1,4 @@
-"""The life of one upstream as a pure state machine: starting, up, restarting.
+"""The life of one upstream as a pure state machine: idle, starting, up, restarting.
 
 Turns "it came up" and "it went down, after so many seconds, because of this" into the next state and the length of the
 next pause. It has no clock, no dice and no process: the supervisor in `upstream.py` brings the seconds and the roll.
@@ -9,7 +9,7 @@ together; only a stay of some length ends the row, so that a server that dies ri
 from dataclasses import dataclass, replace
 from typing import Literal
 
-State = Literal["starting", "up", "restarting"]
+State = Literal["idle", "starting", "up", "restarting"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,14 @@ class Lifecycle:
         """It died, or never came up (`uptime` 0.0). A stay of `steady` seconds or more starts a new row."""
         failures = 1 if uptime >= steady else self.failures + 1
         return replace(self, state="restarting", failures=failures, last_error=cause)
+
+    def fell_asleep(self) -> "Lifecycle":
+        """It is not running, and nobody wants it to."""
+        return replace(self, state="idle", failures=0)
+
+    def woke(self) -> "Lifecycle":
+        """Somebody wants it: it is being started."""
+        return replace(self, state="starting")
 
     def started_again(self) -> "Lifecycle":
         """The pause is over and it is being started anew."""

@@ -1,46 +1,36 @@
-"""Many MCP servers as one: their tools under public names, and the door through which every tool call goes.
+"""Many MCP servers as one: every client request finds its server here, and every answer its client.
 
-Turns a `GatewayConfig` into running upstreams, and a public tool name with arguments into a raw result dict. A server
-that is away, slow or broken becomes an error result that names it; only what the caller got wrong, or what a server
-refuses by JSON-RPC, is raised. Results pass as they came: no typed model ever stands between a server and its client.
-It knows no token ids (`tokens.py`), no faces and no engine. `agent` and `serve` stand above, `upstream.py` below.
+Turns a `GatewayConfig` into running upstreams, and a client's method and params into a raw result in the client's era.
+A server that is away, slow or broken becomes an error result that names it (for a tool) or a JSON-RPC error; what a
+server itself answers passes as it came: no typed model ever stands between a server and its client. It knows no token
+ids (`tokens.py`), no faces and no engine. `agent` and `serve` stand above, `upstream.py` and `catalog.py` below.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from time import perf_counter
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 import anyio
 
 from gateway.config.model import GatewayConfig
-from gateway.errors import UnknownTool, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
-from gateway.observe.escape import escape_text
+from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
+from gateway.proxy.bridge import Bridge
+from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
+from gateway.proxy.catalog import Catalog
+from gateway.proxy.dialling import Dialler
 from gateway.proxy.lifecycle import State
-from gateway.proxy.names import ToolEntry, merge_entries, name_tools, server_prefix
-from gateway.proxy.params import why_unwritable
-from gateway.proxy.results import error_result, exceeds
+from gateway.proxy.listing import KINDS
+from gateway.proxy.naming import Naming, ToolEntry
+from gateway.proxy.offers import merge_capabilities, merge_instructions
+from gateway.proxy.routes import Routes
+from gateway.proxy.session import ListKind
 from gateway.proxy.upstream import Upstream
 
 _STOP_GRACE: Final = 10.0
-_NAME_LENGTH: Final = 128
-PER_HOP: Final = frozenset(
-    {
-        "ai.codec/map",
-        "progressToken",
-        "io.modelcontextprotocol/clientCapabilities",
-        "io.modelcontextprotocol/clientInfo",
-        "io.modelcontextprotocol/logLevel",
-        "io.modelcontextprotocol/protocolVersion",
-        "io.modelcontextprotocol/subscriptionId",
-    }
-)
-"""Keys of a request's `_meta` that describe the client's hop to us; on the next hop they would be untrue, and a
-handshake-era server refuses some of them. Progress is not forwarded yet, so no upstream is asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +46,20 @@ class UpstreamStatus:
     restarts: int
     protocol: str | None
     """Negotiated MCP version, from the last time it was up."""
+    sessions: int
+    in_flight: int
+    queued: int
+    breaker: Literal["closed", "open", "half_open"]
+
+
+@dataclass(frozen=True, slots=True)
+class ListChange:
+    """What clients see changed."""
+
+    kind: ListKind
+    server: str
+    session: ClientSession | None = None
+    """Set where only this client's view changed."""
 
 
 class Proxy:
@@ -66,19 +70,31 @@ class Proxy:
         self._config = config
         self._metrics = metrics
         self._log = get_logger("gateway.proxy")
+        self._dialler = Dialler(config.limits)
         self._upstreams = {
-            upstream.name: Upstream(upstream, config.limits, metrics, self._rebuild) for upstream in config.upstreams
+            each.name: Upstream(each, config.limits, metrics, self._dialler.dial(each), self)
+            for each in config.upstreams
         }
-        self._routes: dict[str, ToolEntry] = {}
+        naming = Naming(config)
+        self._catalog = Catalog(naming, {each.name: each for each in config.upstreams})
+        self._routes = Routes(self._upstreams, naming, self._catalog, metrics, self.watch)
         self._offered: tuple[ToolEntry, ...] = ()
-        self._warned: set[str] = set()
-        self._callbacks: list[Callable[[], None]] = []
+        self._tool_callbacks: list[Callable[[], None]] = []
+        self._callbacks: dict[object, Callable[[ListChange], None]] = {}
+        self._watchers: dict[tuple[str, str], dict[object, Callable[[str], None]]] = {}
         self._supervision: AbstractAsyncContextManager[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Start every upstream, and wait until each is up or has failed once; a bad one raises nothing."""
+        """Start every upstream, and wait until each is up or has failed once; a bad one raises nothing.
+
+        Raises:
+            ConfigError: two servers offer something under one public name.
+        """
         self._supervision = self._supervised()
         await self._supervision.__aenter__()
+        if self._catalog.clashes:
+            await self._supervision.__aexit__(None, None, None)
+            raise ConfigError("; ".join(map(str, self._catalog.clashes[:5])))
         return self
 
     async def __aexit__(
@@ -91,49 +107,57 @@ class Proxy:
 
     @asynccontextmanager
     async def _supervised(self) -> AsyncGenerator[None, None]:
-        async with anyio.create_task_group() as tasks:
+        async with self._dialler, anyio.create_task_group() as tasks:
+            self._routes.bridge = Bridge(tasks)
             for upstream in self._upstreams.values():
                 tasks.start_soon(upstream.run)
             try:
-                with anyio.move_on_after(self._config.limits.start_timeout + 1.0):
-                    for upstream in self._upstreams.values():
-                        await upstream.settled.wait()
+                await self.ready()
                 yield
             finally:
-                for upstream in self._upstreams.values():
-                    upstream.stop()
+                self.stop()
                 with anyio.move_on_after(_STOP_GRACE, shield=True):
                     for upstream in self._upstreams.values():
-                        await upstream.ended.wait()
+                        await upstream.supervisor.ended.wait()
                 tasks.cancel_scope.cancel()
+
+    async def ready(self) -> None:
+        """Wait until every upstream that starts by itself is up or has failed once."""
+        with anyio.move_on_after(self._config.limits.start_timeout + 1.0):
+            for upstream in self._upstreams.values():
+                await upstream.supervisor.settled.wait()
 
     def stop(self) -> None:
         """Begin to end every upstream: calls that are running get an error result, and nothing is started again."""
         for upstream in self._upstreams.values():
             upstream.stop()
 
-    def tools(self) -> tuple[ToolEntry, ...]:
-        """The tools of the upstreams that are up: in the configuration's order, then in each server's own."""
-        return self._offered
+    def adopt(self, session: ClientSession) -> None:
+        """Let the main sessions stand for this client, the only one there will be. To be called before the start."""
+        for upstream in self._upstreams.values():
+            upstream.supervisor.adopt(session)
 
-    def on_tools_changed(self, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever `tools()` gives something new; it must be quick and must not raise."""
-        self._callbacks.append(callback)
+    async def handle(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """The raw answer to a client's request, in the client's era.
 
-    def statuses(self) -> tuple[UpstreamStatus, ...]:
-        """One status for each upstream, in the configuration's order."""
-        return tuple(
-            UpstreamStatus(
-                name=upstream.config.name,
-                transport=upstream.config.transport,
-                state=upstream.lifecycle.state,
-                tools=len(upstream.tools) if upstream.up else 0,
-                last_error=upstream.lifecycle.last_error,
-                restarts=upstream.lifecycle.restarts,
-                protocol=upstream.protocol,
-            )
-            for upstream in self._upstreams.values()
-        )
+        Every method but those that concern the client's own hop (`initialize`, `ping`, `server/discover`,
+        `subscriptions/listen`). A tool of a server that is away, too slow or too verbose gives an error result that
+        names the server and the cause.
+
+        Args:
+            params: as the client sent them, `_meta` included; names are public names.
+
+        Raises:
+            RpcError: the server's own error, unchanged, or ours.
+        """
+        return await self._routes.handle(method, params, caller)
+
+    async def tell(self, method: str, params: dict[str, Any], session: ClientSession) -> None:
+        """Pass on a notification of a handshake-era client to the servers that hold a session for it."""
+        for upstream in self._upstreams.values():
+            member = upstream.own_session(session)
+            if member is not None and session.principal.sees(upstream.config.name):
+                await member.session.notify(method, params)
 
     async def call(
         self,
@@ -142,84 +166,139 @@ class Proxy:
         *,
         meta: Mapping[str, Any] | None = None,
         timeout: float | None = None,
+        caller: Caller = NOBODY,
     ) -> dict[str, Any]:
-        """Call a tool by its public name. Gives the upstream's CallToolResult as it came.
-
-        An upstream that is away, too slow, or too verbose gives an error result that names it and the cause; so do
-        arguments that no JSON can hold, and the upstream hears nothing of them.
+        """Call a tool by its public name. Gives the upstream's CallToolResult as it came, or an error result.
 
         Args:
             arguments: the tool's arguments, unchecked.
             meta: the request's `_meta`; what describes the client's own hop is left out.
-            timeout: seconds; the configured `limits.tool_timeout` when unset.
+            timeout: seconds; the configured time of a call when unset.
 
         Raises:
             UnknownTool: no upstream offers the name.
-            UpstreamRefused: the upstream answered with a JSON-RPC error.
+            RpcError: the upstream answered with a JSON-RPC error.
         """
-        try:
-            upstream, tool = self._route(name)
-        except UpstreamUnavailable as error:
-            return error_result(error.message)
-        params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
-        if kept := {key: value for key, value in (meta or {}).items() if key not in PER_HOP}:
-            params["_meta"] = kept
-        if (fault := why_unwritable(params)) is not None:
-            return error_result(f"tool {name!r} was not called: {fault}")
-        seconds = self._config.limits.tool_timeout if timeout is None else timeout
-        began = perf_counter()
-        result, outcome = await self._ask(upstream, tool, params, seconds)
-        self._metrics.tool_called(upstream.config.name, outcome, perf_counter() - began)
-        return result
+        params: dict[str, Any] = {"name": name, "arguments": dict(arguments)}
+        if meta:
+            params["_meta"] = dict(meta)
+        return await self._routes.call_tool(params, caller, seconds=timeout)
 
-    async def _ask(
-        self, upstream: Upstream, tool: str, params: dict[str, Any], seconds: float
-    ) -> tuple[dict[str, Any], str]:
-        began = perf_counter()
-        try:
-            result = await upstream.call(tool, params, seconds)
-        except UpstreamTimeout as error:
-            return error_result(error.message), "timeout"
-        except UpstreamUnavailable as error:
-            return error_result(error.message), "unavailable"
-        except UpstreamRefused:
-            self._metrics.tool_called(upstream.config.name, "refused", perf_counter() - began)
-            raise
-        limit = self._config.limits.result_bytes
-        if exceeds(result, limit):
-            return error_result(
-                f"server {upstream.config.name!r} answered tool {tool!r} with a result over the limit of {limit} bytes "
-                "(limits.result_bytes); ask for less"
-            ), "unavailable"
-        return result, "tool_error" if result.get("isError") is True else "ok"
+    def tools(self, principal: Principal = ANYBODY) -> tuple[ToolEntry, ...]:
+        """The tools of the upstreams that are up: in the configuration's order, then in each server's own."""
+        if principal.servers is None and principal.tools is None:
+            return self._offered
+        return tuple(entry for entry in self._offered if principal.may_call(entry.server, entry.name))
 
-    def _route(self, name: str) -> tuple[Upstream, str]:
-        """Owner and own name of a tool. A server that never came up owns every name that begins with its prefix."""
-        entry = self._routes.get(name)
-        if entry is not None:
-            return self._upstreams[entry.server], entry.tool
+    def on_tools_changed(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever `tools()` gives something new; it must be quick and must not raise."""
+        self._tool_callbacks.append(callback)
+
+    def on_change(self, callback: Callable[[ListChange], None]) -> Callable[[], None]:
+        """Call `callback` whenever a list that clients see changed. Gives what ends that."""
+        key = object()
+        self._callbacks[key] = callback
+        return lambda: self._callbacks.pop(key, None) and None
+
+    async def watch(
+        self, uris: Collection[str], principal: Principal, updated: Callable[[str], None]
+    ) -> Callable[[], None]:
+        """Call `updated` with the URI whenever one of these resources changed. Gives what ends that.
+
+        A URI that no server owns is watched in vain, as a subscription to a resource that does not exist would be.
+        """
+        key = object()
+        watched: list[tuple[str, str]] = []
+        for uri in uris:
+            for server in self._routes.uri_owners(uri, principal)[:1]:
+                if self._upstreams[server].follower.want(uri):
+                    self._watchers.setdefault((server, uri), {})[key] = updated
+                    watched.append((server, uri))
+
+        def stop() -> None:
+            while watched:
+                server, uri = watched.pop()
+                self._watchers[server, uri].pop(key, None)
+                if not self._watchers[server, uri]:
+                    del self._watchers[server, uri]
+                self._upstreams[server].follower.drop(uri)
+
+        return stop
+
+    def capabilities(self, principal: Principal = ANYBODY, *, modern: bool = False) -> dict[str, Any]:
+        """What to advertise to this client: only what is truly passed on."""
+        merged = merge_capabilities([each.offers for each in self._visible(principal)])
+        if modern:
+            # Tasks of the handshake era have no counterpart there.
+            merged.pop("tasks", None)
+        return merged
+
+    def instructions(self, principal: Principal = ANYBODY) -> str | None:
+        """The servers' words on how to use them."""
+        words: list[tuple[str, str]] = []
+        for upstream in self._visible(principal):
+            last = upstream.supervisor.last
+            if last is not None and last.session.instructions:
+                words.append((upstream.config.name, last.session.instructions))
+        return merge_instructions(words)
+
+    def input_schema(self, name: str, principal: Principal = ANYBODY) -> Mapping[str, Any] | None:
+        """The input schema of a tool by its public name, where it is known."""
+        entry = self._catalog.tools.get(name)
+        schema: object = None if entry is None else entry.definition.get("inputSchema")
+        visible = entry is not None and principal.may_call(entry.server, name)
+        return schema if visible and isinstance(schema, dict) else None  # pyright: ignore[reportUnknownVariableType]
+
+    def session_ended(self, session: ClientSession) -> None:
+        """Free what was opened for a client that is gone."""
+        self._routes.forget(session)
         for upstream in self._upstreams.values():
-            if not upstream.up and name.startswith(server_prefix(upstream.config.name, self._config.separator)):
-                raise UpstreamUnavailable(
-                    f"server {upstream.config.name!r} is not available: "
-                    f"{upstream.lifecycle.last_error or 'it is still starting'}; the gateway keeps trying to start it",
-                    server=upstream.config.name,
-                )
-        raise UnknownTool(
-            f"unknown tool {escape_text(name, _NAME_LENGTH)!r}: expected one of the names in tools/list; list them anew"
+            upstream.release(session)
+
+    def statuses(self) -> tuple[UpstreamStatus, ...]:
+        """One status for each upstream, in the configuration's order."""
+        now = anyio.current_time()
+        return tuple(
+            UpstreamStatus(
+                name=each.config.name,
+                transport=each.config.transport,
+                state=each.supervisor.lifecycle.state,
+                tools=len(tools.items) if each.up and (tools := each.known("tools")) else 0,
+                last_error=each.supervisor.lifecycle.last_error,
+                restarts=each.supervisor.lifecycle.restarts,
+                protocol=None if each.supervisor.last is None else each.supervisor.last.session.version,
+                sessions=each.sessions(),
+                in_flight=each.gate.inside,
+                queued=each.gate.waiting,
+                breaker=each.breaker.state(now),
+            )
+            for each in self._upstreams.values()
         )
 
-    def _rebuild(self) -> None:
-        """Merge the upstreams' tools again, warn of new clashes, and tell who listens if the offer changed."""
-        separator = self._config.separator
-        groups = [name_tools(u.config.name, separator, u.tools) for u in self._upstreams.values()]
-        self._routes, warnings = merge_entries(groups)
-        for warning in warnings:
-            if warning not in self._warned:
-                self._warned.add(warning)
-                self._log.warning(warning)
-        offered = tuple(entry for entry in self._routes.values() if self._upstreams[entry.server].up)
-        if offered != self._offered:
-            self._offered = offered
-            for callback in self._callbacks:
+    def upstream_changed(self, server: str, kind: ListKind | None, session: ClientSession | None) -> None:
+        """A server's list changed, or it came or went (`Listener`)."""
+        if session is not None:
+            self._tell_change(ListChange(kind or "tools", server, session))
+            return
+        before = self._catalog.tools, self._offered
+        self._catalog.rebuild({name: {each: up.known(each) for each in KINDS} for name, up in self._upstreams.items()})
+        self._offered = tuple(e for e in self._catalog.tools.values() if self._upstreams[e.server].up)
+        if (self._catalog.tools, self._offered) != before:
+            for callback in self._tool_callbacks:
                 callback()
+            self._tell_change(ListChange("tools", server))
+        for other in ("prompts", "resources"):
+            if isinstance(self._upstreams[server].offers.get(other), dict):
+                self._tell_change(ListChange(other, server))
+
+    def resource_updated(self, server: str, uri: str) -> None:
+        """A resource changed that a main session watches (`Listener`)."""
+        for callback in list(self._watchers.get((server, uri), {}).values()):
+            callback(uri)
+
+    def _tell_change(self, change: ListChange) -> None:
+        for callback in list(self._callbacks.values()):
+            callback(change)
+
+    def _visible(self, principal: Principal) -> list[Upstream]:
+        return [each for each in self._upstreams.values() if principal.sees(each.config.name)]

@@ -1,252 +1,364 @@
-"""One MCP server behind us, kept alive: the supervisor and the door for calls.
+"""One MCP server behind us, as the rest of the proxy sees it: the door for requests.
 
-Turns an `UpstreamConfig` into something that can always be asked: while the server is up a call goes through, while it
-is away a call fails at once and says why. One owner task (`run`) opens the link, watches it, and starts the server
-again after a pause that `lifecycle.py` computes. It does not know other upstreams or public tool names; `proxy.py`
-stands above, `link.py` below.
+Turns a request of any caller into an answer or into one of four errors: chooses the session that fits the caller, waits
+its turn, keeps the time (which stands still while a person is asked), repeats once what the server certainly did not
+begin, and tells breaker and supervisor how it went. It does not know other servers or public names. `proxy.py` stands
+above; `supervisor.py` (the main session) and `pool.py` (the others) below.
 """
 
-import math
-import random
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any, Final, Protocol, cast
 
 import anyio
 
 from gateway.config.model import LimitsConfig, UpstreamConfig
-from gateway.errors import UpstreamError, UpstreamRefused, UpstreamTimeout, UpstreamUnavailable
-from gateway.observe.escape import escape_text
-from gateway.observe.logs import get_logger
+from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
 from gateway.observe.metrics import Metrics
-from gateway.proxy.failures import describe_ending, describe_failure
-from gateway.proxy.lifecycle import Backoff, Lifecycle
-from gateway.proxy.link import TOOLS_CHANGED, Link, open_link
-from gateway.proxy.sdk import RemoteError
+from gateway.proxy.breaker import Breaker
+from gateway.proxy.caller import NOBODY, Caller, ClientSession
+from gateway.proxy.failures import describe_failure
+from gateway.proxy.follow import Follower
+from gateway.proxy.gate import Full, Gate
+from gateway.proxy.listing import Kind, Listed
+from gateway.proxy.negotiation import Terms
+from gateway.proxy.params import why_unwritable
+from gateway.proxy.patience import Patience
+from gateway.proxy.pool import Dial, Member, Opener, Pool
+from gateway.proxy.session import ListKind, refusal
+from gateway.proxy.supervisor import Supervisor
+from gateway.proxy.wire import LinkLost, NoAnswer, PeerError, SessionForgotten
+from gateway.rpc.messages import INVALID_PARAMS
 
-PING_TIME: Final = 20.0
-"""How long a server gets for the answer to a ping, seconds: it may have one thread, and a call may keep that busy."""
-_PING_EVERY: Final = 15.0
-LISTING_PAUSE: Final = 1.0
-"""Seconds between two listings of one server's tools, however often it says that they changed."""
+ASKABLE: Final = frozenset({"elicitation", "roots", "sampling"})
+"""What a client may announce that it can be asked for."""
+
+
+class Listener(Protocol):
+    """Who hears of changes."""
+
+    def upstream_changed(self, server: str, kind: ListKind | None, session: ClientSession | None) -> None:
+        """A list changed (None: the server came or went); `session`: only for this client."""
+        ...
+
+    def resource_updated(self, server: str, uri: str) -> None:
+        """A resource changed that the main session watches."""
+        ...
 
 
 class Upstream:
-    """One server, its tools as last seen, and its state."""
+    """One server."""
 
     def __init__(
-        self, config: UpstreamConfig, limits: LimitsConfig, metrics: Metrics, on_change: Callable[[], None]
+        self, config: UpstreamConfig, limits: LimitsConfig, metrics: Metrics, dial: Dial, listener: Listener
     ) -> None:
-        """`on_change` is called when it came up, went down or changed its tools. Nothing starts before `run`."""
+        """Nothing starts before `run`."""
         self.config = config
-        self.tools: list[dict[str, Any]] = []
-        """Raw definitions as last listed; kept while the server is away, so that a call finds its owner."""
-        self.lifecycle = Lifecycle()
-        self.protocol: str | None = None
-        self.settled = anyio.Event()
-        """Set once it has come up or failed for the first time."""
-        self.ended = anyio.Event()
-        """Set when `run` is over and nothing of the server is left."""
+        self.gate = Gate(config.concurrency, config.queue)
+        self.breaker = Breaker(config.breaker_failures, config.breaker_pause)
         self._limits = limits
         self._metrics = metrics
-        self._on_change = on_change
-        self._log = get_logger("gateway.proxy").bind(server=config.name)
-        self._backoff = Backoff(limits.restart_backoff, limits.restart_backoff_max)
-        self._link: Link | None = None
-        self._calls = 0
-        self._stopping = anyio.Event()
-        self._leave = anyio.Event()
-        self._leave_cause = ""
-        self._changed = anyio.Event()
-        self._suspected = anyio.Event()
+        self._listener = listener
+        self._opener = Opener(config, dial, metrics, self, result_bytes=limits.result_bytes, time=limits.start_timeout)
+        self.follower = Follower(config.name)
+        self.supervisor = Supervisor(
+            config,
+            limits,
+            metrics,
+            self._opener,
+            self.follower,
+            on_change=lambda: listener.upstream_changed(config.name, None, None),
+            is_busy=lambda: self.gate.inside > 0,
+        )
+        self._pool: Pool | None = None
+        self._handshake = config.protocol != "modern"
+        """Whether sessions of the handshake era can be had; learned by trying."""
 
     @property
     def up(self) -> bool:
-        """Whether a call would go through."""
-        return self._link is not None
+        """Whether a call would go through at once."""
+        return self.supervisor.main is not None
+
+    @property
+    def offers(self) -> Mapping[str, Any]:
+        """Its capabilities, from when it was last up."""
+        last = self.supervisor.last
+        return {} if last is None else last.session.capabilities
 
     async def run(self) -> None:
-        """Start the server and keep it started until `stop`."""
-        try:
-            while True:
-                await self._live_once()
-                if self._stopping.is_set():
-                    return
-                await self._pause()
-                if self._stopping.is_set():
-                    return
-                self.lifecycle = self.lifecycle.started_again()
-                self._metrics.upstream_restarted(self.config.name)
-        finally:
-            self.ended.set()
+        """Keep the server started until `stop`."""
+        async with anyio.create_task_group() as tasks:
+            self._pool = Pool(self.config, self._opener, tasks)
+            tasks.start_soon(self._pool.sweep)
+            await self.supervisor.run()
+            self._pool.close()
+            tasks.cancel_scope.cancel()
 
     def stop(self) -> None:
-        """Ask `run` to end the server and return."""
-        self._stopping.set()
-        self._leave.set()
+        """Ask `run` to end everything of the server and return."""
+        self.supervisor.stop()
+        if self._pool is not None:
+            self._pool.close()
 
-    async def call(self, tool: str, params: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """The raw result of one `tools/call`; `timeout` in seconds.
+    def known(self, kind: Kind) -> Listed | None:
+        """What the main session last listed, even if the server is away."""
+        last = self.supervisor.last
+        return None if last is None else last.listing.known(kind)
+
+    async def listed(self, kind: Kind, caller: Caller) -> tuple[Listed, Member]:
+        """The list as `caller` would see it, and the session that gave it.
 
         Raises:
-            UpstreamUnavailable: it is away, or left in the middle.
-            UpstreamTimeout: it did not answer; it has been told that nobody waits any more.
-            UpstreamRefused: it answered with a JSON-RPC error.
+            UpstreamUnavailable: it can't be asked.
         """
-        link = self._link
-        if link is None:
-            raise UpstreamUnavailable(
-                f"server {self.config.name!r} is not available: {self.lifecycle.last_error or 'it is still starting'}; "
-                "the gateway keeps trying to start it, call again later",
-                server=self.config.name,
-            )
-        self._calls += 1
+        member = await self._peek(caller)
         try:
-            with anyio.fail_after(timeout):
-                return await link.call_tool(params)
+            with anyio.fail_after(self._limits.start_timeout):
+                return await member.listing.get(kind), member
         except TimeoutError:
-            self._suspected.set()
+            self.supervisor.suspect()
+            raise self._unavailable(f"it did not list its {kind} in time") from None
+        except (PeerError, NoAnswer, LinkLost) as error:
+            raise self._unavailable(describe_failure(error, self.config)) from None
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        caller: Caller,
+        *,
+        seconds: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        member: Member | None = None,
+    ) -> dict[str, Any]:
+        """The server's raw answer, in the caller's era.
+
+        Args:
+            params: as the server is to get them, but for the caller's own hop.
+            seconds: for the call, its time in the queue included; the configured time when unset.
+            member: the session to use; chosen by the caller when unset.
+
+        Raises:
+            UpstreamUnavailable: it is away, left in the middle, or too many wait for it.
+            UpstreamTimeout: it did not answer; it has been told that nobody waits any more.
+            RpcError: it answered with a JSON-RPC error, or the params can't be written.
+        """
+        seconds = seconds or self.config.timeout or self._limits.tool_timeout
+        try:
+            async with asyncio.timeout(seconds) as clock:
+                async with self._admitted():
+                    patient = Patience(caller, clock) if caller.capabilities else caller
+                    return await self._ask(method, params, patient, caller, headers, member)
+        except TimeoutError:
+            self._failed()
             raise UpstreamTimeout(
-                f"server {self.config.name!r} did not answer tool {tool!r} within {timeout:g} s; it was told to stop",
+                f"server {self.config.name!r} did not answer {_what(method, params)} within {seconds:g} s; "
+                "it was told to stop",
                 server=self.config.name,
             ) from None
-        except RemoteError as error:
-            raise self._translate(error, link, tool) from None
-        finally:
-            self._calls -= 1
 
-    def _translate(self, error: RemoteError, link: Link, tool: str) -> UpstreamError:
-        if not error.broken and not link.forgotten.is_set():
-            return UpstreamRefused(error.message, server=self.config.name, code=error.code, data=error.data)
-        self._suspected.set()
+    @asynccontextmanager
+    async def lease(self, caller: Caller) -> AsyncGenerator[Member, None]:
+        """A session of the handshake era for this caller alone (see `bridges`).
+
+        Raises:
+            UpstreamUnavailable: it can't be opened.
+        """
+        await self.supervisor.want()
+        async with self._living_pool().lease(Terms(("handshake",), caller.capabilities)) as member:
+            yield member
+
+    def bridges(self, caller: Caller) -> bool:
+        """Whether the server may push requests to this caller that only a new round of its own can carry."""
+        main = self.supervisor.main
+        return (
+            caller.modern
+            and main is not None
+            and not main.session.modern
+            and self.config.sessions != "shared"
+            and not ASKABLE.isdisjoint(caller.capabilities)
+        )
+
+    async def has_own(self, caller: Caller) -> bool:
+        """Whether a session stands for this caller alone, so that what the server pushes on it is the caller's.
+
+        Raises:
+            UpstreamUnavailable: it can't be opened.
+        """
+        return (await self._choose(caller)).session.owner is not None
+
+    def own_session(self, session: ClientSession) -> Member | None:
+        """The session that stands for this client, if there is one open."""
+        if session is self.supervisor.adopted:
+            return self.supervisor.main
+        return None if self._pool is None else self._pool.find(session)
+
+    def release(self, session: ClientSession) -> None:
+        """The client is gone."""
+        if self._pool is not None:
+            self._pool.release(session)
+
+    def sessions(self) -> int:
+        """How many sessions are open."""
+        return (1 if self.up else 0) + (0 if self._pool is None else len(self._pool))
+
+    def list_changed(self, kind: ListKind, member: Member) -> None:
+        """A session says that a list changed (`Changes`)."""
+        if member.session.owner is None or member.session.owner is self.supervisor.adopted:
+            self.supervisor.changed(kind)
+        else:
+            self._listener.upstream_changed(self.config.name, kind, member.session.owner)
+
+    def updated(self, uri: str, member: Member) -> None:
+        """A session says that a resource changed (`Changes`)."""
+        if member.session.owner is None:
+            self._listener.resource_updated(self.config.name, uri)
+
+    @asynccontextmanager
+    async def _admitted(self) -> AsyncGenerator[None, None]:
+        wait = self.breaker.admit(monotonic())
+        if wait is not None:
+            raise self._unavailable(
+                f"it failed {self.config.breaker_failures} times in a row and is left alone for {wait:.1f} s more"
+            )
+        try:
+            await self.gate.enter()
+        except Full:
+            self.breaker.left()
+            raise self._unavailable(f"{self.config.queue} calls wait for it already; call again later") from None
+        except asyncio.CancelledError:
+            self.breaker.left()
+            raise
+        try:
+            yield
+        finally:
+            self.gate.leave()
+
+    async def _ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        patient: Caller,
+        caller: Caller,
+        headers: Mapping[str, str] | None,
+        member: Member | None,
+    ) -> dict[str, Any]:
+        chosen = member or await self._choose(caller)
+        try:
+            answer = await chosen.session.request(method, params, patient, headers=headers)
+        except SessionForgotten as error:
+            return await self._again(chosen, error, method, params, patient, caller, headers, member)
+        except LinkLost as error:
+            if not error.sent:
+                return await self._again(chosen, error, method, params, patient, caller, headers, member)
+            raise self._broke_off(error, method, params) from None
+        except NoAnswer as error:
+            self._failed()
+            raise self._broke_off(error, method, params) from None
+        except PeerError as error:
+            self.breaker.succeeded()
+            raise RpcError(error.error) from None
+        except asyncio.CancelledError:
+            self.breaker.left()
+            raise
+        except ValueError as error:
+            self.breaker.left()
+            raise refusal(
+                INVALID_PARAMS, f"{_what(method, params)} was not asked: {why_unwritable(params) or error}"
+            ) from None
+        self.breaker.succeeded()
+        return answer
+
+    async def _again(
+        self,
+        chosen: Member,
+        error: LinkLost,
+        method: str,
+        params: Mapping[str, Any],
+        patient: Caller,
+        caller: Caller,
+        headers: Mapping[str, str] | None,
+        member: Member | None,
+    ) -> dict[str, Any]:
+        """Once more on a new session: the server did not begin (it forgot us, or could not be reached)."""
+        chosen.leave.set()
+        self.supervisor.lose(chosen, str(error))
+        if member is not None:
+            raise self._broke_off(error, method, params)
+        fresh = await self._choose(caller)
+        if fresh is chosen:
+            raise self._broke_off(error, method, params)
+        try:
+            answer = await fresh.session.request(method, params, patient, headers=headers)
+        except PeerError as refused:
+            self.breaker.succeeded()
+            raise RpcError(refused.error) from None
+        except (LinkLost, NoAnswer) as failed:
+            raise self._broke_off(failed, method, params) from None
+        self.breaker.succeeded()
+        return answer
+
+    async def _choose(self, caller: Caller) -> Member:
+        """The session for a call of this caller."""
+        main = self.supervisor.main or await self.supervisor.want()
+        session = caller.session
+        if session is None or session is self.supervisor.adopted or not self._needs_own(main, session):
+            return main
+        try:
+            member = await self._living_pool().own(session, Terms(("handshake",), session.capabilities))
+        except UpstreamUnavailable:
+            if not main.session.modern:
+                raise
+            # It speaks the modern era only; its pushes come as rounds, which need no session.
+            self._handshake = False
+            return main
+        if session.log_level is not None and "logging" in member.session.capabilities and not member.told_level:
+            member.told_level = True
+            await member.session.request("logging/setLevel", {"level": session.log_level})
+        return member
+
+    async def _peek(self, caller: Caller) -> Member:
+        """The session whose lists this caller sees."""
+        main = self.supervisor.main or await self.supervisor.want()
+        if self.bridges(caller):
+            return await self._living_pool().peek(Terms(("handshake",), caller.capabilities))
+        return await self._choose(caller) if caller is not NOBODY else main
+
+    def _needs_own(self, main: Member, session: ClientSession) -> bool:
+        if self.config.sessions == "shared" or not self._handshake:
+            return False
+        if self.config.sessions == "per_client":
+            return True
+        offered = main.session.capabilities
+        resources: object = offered.get("resources")
+        subscribes = isinstance(resources, dict) and cast(dict[str, Any], resources).get("subscribe") is True
+        pushes = "logging" in offered or subscribes
+        return pushes or not ASKABLE.isdisjoint(session.capabilities)
+
+    def _living_pool(self) -> Pool:
+        if self._pool is None:
+            raise self._unavailable("it is not started")
+        return self._pool
+
+    def _failed(self) -> None:
+        self.breaker.failed(monotonic())
+        self.supervisor.suspect()
+
+    def _broke_off(self, error: Exception, method: str, params: Mapping[str, Any]) -> UpstreamUnavailable:
+        self._failed()
         return UpstreamUnavailable(
-            f"server {self.config.name!r} broke off the call of tool {tool!r}: {describe_failure(error, self.config)}",
+            f"server {self.config.name!r} broke off {_what(method, params)}: {describe_failure(error, self.config)}",
             server=self.config.name,
         )
 
-    async def _live_once(self) -> None:
-        """One life of the server, from its start to its end, whatever ended it."""
-        began = anyio.current_time()
-        self._leave = anyio.Event()
-        if self._stopping.is_set():
-            return
-        try:
-            cause = await self._connect()
-        except Exception as error:  # noqa: BLE001 - the one boundary: no failure of one server may reach another
-            cause = describe_failure(error, self.config)
-        uptime = anyio.current_time() - began if self.lifecycle.state == "up" else 0.0
-        self._went_down(cause, uptime)
+    def _unavailable(self, cause: str) -> UpstreamUnavailable:
+        return UpstreamUnavailable(f"server {self.config.name!r} is not available: {cause}", server=self.config.name)
 
-    async def _connect(self) -> str:
-        """Open the link and stay until it ends. Returns why it ended."""
-        limits = self._limits
-        async with open_link(
-            self.config, result_bytes=limits.result_bytes, on_notification=self._heard, log=self._log
-        ) as link:
-            try:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._until, self._leave, tasks.cancel_scope)
-                    tasks.start_soon(self._until, link.closed, tasks.cancel_scope)
-                    tasks.start_soon(self._until, link.forgotten, tasks.cancel_scope)
-                    await self._serve(link)
-                    tasks.cancel_scope.cancel()
-                if self._leave.is_set():
-                    return self._leave_cause
-                return "it forgot our session" if link.forgotten.is_set() else describe_ending(self.config)
-            finally:
-                # At once, before the seconds that ending a process may take: from here on calls fail without waiting.
-                self._link = None
 
-    async def _until(self, event: anyio.Event, scope: anyio.CancelScope) -> None:
-        await event.wait()
-        scope.cancel()
-
-    async def _serve(self, link: Link) -> None:
-        """Come up, then follow the server's changes for as long as nobody cancels."""
-        with anyio.move_on_after(self._limits.start_timeout) as starting:
-            await link.handshake()
-            tools = await link.list_tools()
-            self._came_up(link, tools)
-        if starting.cancelled_caught:
-            self._give_up(f"it did not start and list its tools within {self._limits.start_timeout:g} s")
-            return
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._refresh, link)
-            tasks.start_soon(self._watch, link)
-
-    async def _refresh(self, link: Link) -> None:
-        """List the tools anew whenever the server says that they changed; many such words are one.
-
-        At most one listing a pause: a server may say so after every listing.
-        """
-        while True:
-            await self._changed.wait()
-            self._changed = anyio.Event()
-            await self._list_again(link)
-            await anyio.sleep(LISTING_PAUSE)
-
-    async def _list_again(self, link: Link) -> None:
-        try:
-            with anyio.fail_after(self._limits.start_timeout):
-                tools = await link.list_tools()
-        except (RemoteError, UpstreamUnavailable, TimeoutError) as error:
-            self._log.warning("upstream did not list its tools again", cause=describe_failure(error, self.config))
-            return
-        if tools != self.tools:
-            self.tools = tools
-            self._on_change()
-
-    async def _watch(self, link: Link) -> None:
-        """Ask whether it is there, after a call broke off or got no answer: a server can hang with its pipes open.
-
-        Over HTTP also now and then while idle, because there nothing tells of a death. A busy one is left in peace: it
-        may have one thread, and that one is ours.
-        """
-        idle = math.inf if self.config.url is None else _PING_EVERY
-        while True:
-            with anyio.move_on_after(idle) as nothing_happened:
-                await self._suspected.wait()
-            if nothing_happened.cancelled_caught and self._calls:
-                continue
-            self._suspected = anyio.Event()
-            try:
-                with anyio.fail_after(PING_TIME):
-                    await link.ping()
-            except TimeoutError:
-                self._give_up("it does not answer a ping")
-            except RemoteError as error:
-                if error.broken:
-                    self._give_up(describe_failure(error, self.config))
-
-    def _came_up(self, link: Link, tools: list[dict[str, Any]]) -> None:
-        self._link = link
-        self.tools = tools
-        self.protocol = link.protocol
-        self.lifecycle = self.lifecycle.came_up()
-        self._metrics.upstream_up(self.config.name, True)
-        self._log.info("upstream is up", tools=len(tools), protocol=link.protocol, restarts=self.lifecycle.restarts)
-        self._on_change()
-        self.settled.set()
-
-    def _went_down(self, cause: str, uptime: float) -> None:
-        self.lifecycle = self.lifecycle.went_down(cause, uptime=uptime, steady=self._backoff.longest)
-        self._metrics.upstream_up(self.config.name, False)
-        if not self._stopping.is_set():
-            self._log.warning("upstream is down", cause=cause, failures=self.lifecycle.failures)
-        self._on_change()
-        self.settled.set()
-
-    async def _pause(self) -> None:
-        # Not a secret: the roll only spreads restarts over time.
-        seconds = self._backoff.pause(self.lifecycle.failures, random.random())  # noqa: S311
-        with anyio.move_on_after(seconds):
-            await self._stopping.wait()
-
-    def _give_up(self, cause: str) -> None:
-        self._leave_cause = cause
-        self._leave.set()
-
-    def _heard(self, method: str, _: Mapping[str, Any]) -> None:
-        if method == TOOLS_CHANGED:
-            self._changed.set()
-        else:
-            self._log.debug("notification of upstream dropped", method=escape_text(method, 100))
+def _what(method: str, params: Mapping[str, Any]) -> str:
+    name: object = params.get("name") or params.get("uri")
+    if method == "tools/call":
+        return f"the call of tool {name!r}"
+    return f"{method} of {name!r}" if isinstance(name, str) else method

@@ -37,7 +37,7 @@ def proxy_of() -> Callable[..., Proxy]:
 
     def make(*upstreams: UpstreamConfig, metrics: Metrics | None = None, **limits: float) -> Proxy:
         quick = {"start_timeout": 20.0, "restart_backoff": 0.01, "restart_backoff_max": 0.05, **limits}
-        config = GatewayConfig(upstreams=upstreams, limits=LimitsConfig(**quick))  # pyright: ignore[reportArgumentType]
+        config = GatewayConfig(upstreams=upstreams, prefix="always", limits=LimitsConfig(**quick))  # pyright: ignore[reportArgumentType]
         return Proxy(config, metrics or Metrics())
 
     return make

@@ -7,7 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from gateway.config.model import UpstreamConfig
-from gateway.errors import UnknownTool, UpstreamRefused
+from gateway.errors import RpcError, UnknownTool
 from gateway.observe.metrics import Metrics
 
 pytestmark = pytest.mark.anyio
@@ -302,7 +302,7 @@ async def test_definitions_over_the_limit_in_all_are_given_up_though_each_page_i
 async def test_json_rpc_error_of_the_server_is_raised_unchanged(upstream, proxy_of, code):
     metrics = Metrics()
     async with proxy_of(upstream("refuses"), metrics=metrics) as proxy:
-        with pytest.raises(UpstreamRefused, match="quota") as raised:
+        with pytest.raises(RpcError, match="quota") as raised:
             await proxy.call("up__echo", {"code": code})
 
     assert (raised.value.server, raised.value.code, raised.value.data) == ("up", code, {"left": 0})

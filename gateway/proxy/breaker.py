@@ -1,0 +1,57 @@
+"""When to stop asking a server that does not answer, as a pure state machine.
+
+Turns "this call failed" and "this one did not" into whether the next may try. After so many failures in a row it opens:
+calls are refused at once. After a pause one call may try (half open); its outcome closes the breaker or opens it again.
+It has no clock: every step brings the time. `upstream.py` stands above.
+"""
+
+from typing import Literal
+
+State = Literal["closed", "open", "half_open"]
+
+
+class Breaker:
+    """One server's breaker."""
+
+    def __init__(self, failures: int, pause: float) -> None:
+        """`failures` in a row open it (0: nothing does) for `pause` seconds."""
+        self._most = failures
+        self._pause = pause
+        self._failures = 0
+        self._opened: float | None = None
+        self._probing = False
+
+    def state(self, now: float) -> State:
+        """Where it stands."""
+        if self._opened is None:
+            return "closed"
+        return "half_open" if now - self._opened >= self._pause else "open"
+
+    def admit(self, now: float) -> float | None:
+        """None: the call may go. Otherwise the seconds until one may try again."""
+        if self._opened is None:
+            return None
+        left = self._opened + self._pause - now
+        if left > 0:
+            return left
+        if self._probing:
+            return self._pause
+        self._probing = True
+        return None
+
+    def succeeded(self) -> None:
+        """A call was answered, even if by an error: the server is there."""
+        self._failures = 0
+        self._opened = None
+        self._probing = False
+
+    def failed(self, now: float) -> None:
+        """A call got no answer."""
+        self._failures += 1
+        if self._probing or (self._most and self._failures >= self._most):
+            self._opened = now
+        self._probing = False
+
+    def left(self) -> None:
+        """A call ended without a verdict: its caller went away."""
+        self._probing = False

@@ -1,0 +1,215 @@
+"""Between the eras: a handshake-era server's questions for a modern client, and the reverse.
+
+A handshake-era server asks in the middle of a call and waits; a modern client can only be answered, and comes back with
+what was asked for. So the server's call is parked: the client gets `input_required` with the questions and a token, and
+its next request with that token goes on where the call stands. The other way round, a modern server's `input_required`
+becomes questions to the client, whose answers go out with a repeated request. Tokens are secret, belong to the
+principal who got them, and expire. `proxy.py` stands above, `upstream.py` below.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+from gateway.errors import GatewayError, RpcError, UpstreamUnavailable
+from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.session import cannot_ask, refusal
+from gateway.proxy.upstream import Upstream
+from gateway.rpc.eras import is_input_required
+from gateway.rpc.messages import INTERNAL_ERROR, INVALID_PARAMS
+
+_TOKEN: Final = "codec-gateway."  # noqa: S105 - what our tokens begin with, not one of them
+_PATIENCE: Final = 600.0
+"""Seconds that a question waits for the client's next round."""
+_MOST: Final = 1000
+_ROUNDS: Final = 32
+
+
+class Parked:
+    """One call of a handshake-era server, which outlives the client's rounds; the `Caller` that the server sees."""
+
+    modern = True
+    session: ClientSession | None = None
+
+    def __init__(self, caller: Caller, server: str, method: str) -> None:
+        """Nothing has been asked yet."""
+        self.token = _TOKEN + secrets.token_urlsafe(24)
+        self.server = server
+        self.method = method
+        self.capabilities: Mapping[str, Any] = caller.capabilities
+        self.log_level = caller.log_level
+        self.principal: Principal = caller.principal
+        self.round: Caller | None = caller
+        self.outcome: dict[str, Any] | GatewayError | None = None
+        self.scope = anyio.CancelScope()
+        self._questions: dict[str, tuple[dict[str, Any], asyncio.Future[dict[str, Any]]]] = {}
+        self._asked = 0
+        self._news = asyncio.Event()
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        """Goes to the round that is there, if one is."""
+        if self.round is not None:
+            self.round.notified(method, params)
+
+    async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Becomes one of the next answer's input requests."""
+        if method.partition("/")[0] not in self.capabilities:
+            raise cannot_ask(method)
+        self._asked += 1
+        key = f"q{self._asked}"
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._questions[key] = ({"method": method, "params": params}, answer)
+        self._news.set()
+        try:
+            with anyio.fail_after(_PATIENCE):
+                return await answer
+        except TimeoutError:
+            raise refusal(INTERNAL_ERROR, f"the client did not answer {method!r} in time") from None
+        finally:
+            self._questions.pop(key, None)
+
+    def end(self, outcome: dict[str, Any] | GatewayError) -> None:
+        """The server's call is over."""
+        self.outcome = outcome
+        self._news.set()
+
+    def answer(self, responses: Mapping[str, Any]) -> None:
+        """The client's next round: its answers reach who asked."""
+        for key, response in responses.items():
+            question = self._questions.get(key)
+            if question is not None and not question[1].done() and isinstance(response, dict):
+                question[1].set_result(cast(dict[str, Any], response))
+                # Taken out at once: it is not to be asked again in this round's answer.
+                self._questions.pop(key)
+
+    async def settled(self) -> dict[str, Any]:
+        """What this round is answered: the outcome, or the questions that are open.
+
+        Raises:
+            GatewayError: the outcome is an error.
+        """
+        while self.outcome is None and not self._questions:
+            self._news.clear()
+            await self._news.wait()
+        if isinstance(self.outcome, GatewayError):
+            raise self.outcome
+        if self.outcome is not None:
+            return self.outcome
+        requests = {key: question for key, (question, _) in self._questions.items()}
+        return {"resultType": "input_required", "inputRequests": requests, "requestState": self.token}
+
+
+class Bridge:
+    """The parked calls of one proxy."""
+
+    def __init__(self, tasks: TaskGroup) -> None:
+        """`tasks` run the parked calls."""
+        self._tasks = tasks
+        self._parked: dict[str, Parked] = {}
+
+    def resumes(self, params: Mapping[str, Any]) -> bool:
+        """Whether a request goes on with a call that is parked here (or claims so)."""
+        state = params.get("requestState")
+        return isinstance(state, str) and state.startswith(_TOKEN)
+
+    async def begin(self, upstream: Upstream, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """The first round of a call that may ask.
+
+        Raises:
+            GatewayError: as `Upstream.request`.
+        """
+        if len(self._parked) >= _MOST:
+            raise UpstreamUnavailable(
+                f"{_MOST} calls wait for their clients' answers already; call again later", server=upstream.config.name
+            )
+        parked = Parked(caller, upstream.config.name, method)
+        self._parked[parked.token] = parked
+        self._tasks.start_soon(self._run, parked, upstream, params)
+        return await self._round(parked)
+
+    async def resume(self, method: str, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:
+        """A further round.
+
+        Raises:
+            RpcError: the token is not one of this principal's, or has expired.
+            GatewayError: as `Upstream.request`.
+        """
+        parked = self._parked.get(str(params.get("requestState")))
+        if parked is None or parked.principal != caller.principal or parked.method != method:
+            raise refusal(INVALID_PARAMS, "unknown or expired requestState: begin again without it")
+        if parked.round is not None:
+            raise refusal(INVALID_PARAMS, "this requestState is being answered already")
+        parked.round = caller
+        responses: object = params.get("inputResponses")
+        parked.answer(cast(dict[str, Any], responses) if isinstance(responses, dict) else {})
+        return await self._round(parked)
+
+    async def _round(self, parked: Parked) -> dict[str, Any]:
+        try:
+            answer = await parked.settled()
+        except BaseException:
+            # The outcome is an error, or the client went away in the middle: nobody will come back for it.
+            self._end(parked)
+            raise
+        if parked.outcome is not None:
+            self._end(parked)
+        parked.round = None
+        return answer
+
+    def _end(self, parked: Parked) -> None:
+        self._parked.pop(parked.token, None)
+        parked.scope.cancel()
+
+    async def _run(self, parked: Parked, upstream: Upstream, params: dict[str, Any]) -> None:
+        with parked.scope:
+            try:
+                async with upstream.lease(parked) as member:
+                    parked.end(await upstream.request(parked.method, params, parked, member=member))
+            except GatewayError as error:
+                parked.end(error)
+            except Exception as error:  # noqa: BLE001 - the one boundary: one parked call must not end the others
+                parked.end(refusal(INTERNAL_ERROR, f"the call broke off: {type(error).__name__}"))
+        if parked.round is None:
+            self._parked.pop(parked.token, None)
+
+
+async def answer_rounds(
+    result: dict[str, Any],
+    ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
+    params: Mapping[str, Any],
+    caller: Caller,
+) -> dict[str, Any]:
+    """The final result of a modern server for a caller of the handshake era, who is asked what the server needs.
+
+    Args:
+        result: the first one, which may be final already.
+        ask: puts the request again, with more in its params.
+
+    Raises:
+        RpcError: the client refused or can't be asked, or the server asks without end.
+    """
+    for _ in range(_ROUNDS):
+        if not is_input_required(result):
+            return result
+        requests: object = result.get("inputRequests")
+        answers: dict[str, Any] = {}
+        for key, request in (cast(dict[str, Any], requests) if isinstance(requests, dict) else {}).items():
+            answers[key] = await _put(request, caller)
+        sent = {key: value for key, value in params.items() if key != "requestState"}
+        sent["inputResponses"] = answers
+        if "requestState" in result:
+            sent["requestState"] = result["requestState"]
+        result = await ask(sent)
+    raise RpcError({"code": INTERNAL_ERROR, "message": f"the server asked {_ROUNDS} times and gave no answer"})
+
+
+async def _put(request: object, caller: Caller) -> dict[str, Any]:
+    question = cast(dict[str, Any], request) if isinstance(request, dict) else {}
+    method, params = question.get("method"), question.get("params")
+    if not isinstance(method, str):
+        raise refusal(INTERNAL_ERROR, "the server asked something that is no request")
+    return await caller.asked(method, cast(dict[str, Any], params) if isinstance(params, dict) else {})

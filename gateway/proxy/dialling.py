@@ -1,0 +1,54 @@
+"""How a connection to each server is made: a program or a URL.
+
+Holds what all connections share (the HTTP client) for as long as the proxy lives. `proxy.py` stands above, `stdio.py`
+and `http.py` below.
+"""
+
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from types import TracebackType
+from typing import Final, Self
+
+from gateway.config.model import LimitsConfig, UpstreamConfig
+from gateway.observe.logs import get_logger
+from gateway.proxy.http import HttpClient, open_http, open_http_client
+from gateway.proxy.pool import Dial
+from gateway.proxy.session import Session
+from gateway.proxy.stdio import open_stdio
+from gateway.proxy.wire import Wire
+
+# The frame around a result: id, version, braces, and the escapes of a text that is just within its limit.
+_FRAME: Final = 64 * 1024
+
+
+class Dialler:
+    """Makes wires. Enter it once, around everything that dials."""
+
+    def __init__(self, limits: LimitsConfig) -> None:
+        """Nothing is opened before the context is entered."""
+        self._bound = limits.result_bytes + _FRAME
+        self._stack = AsyncExitStack()
+        self._client: HttpClient | None = None
+
+    async def __aenter__(self) -> Self:
+        """Make what the connections share."""
+        self._client = await self._stack.enter_async_context(open_http_client())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it. Every wire is to be closed by then."""
+        await self._stack.aclose()
+
+    def dial(self, config: UpstreamConfig) -> Dial:
+        """What opens a wire to this server."""
+        log = get_logger("gateway.proxy").bind(server=config.name)
+
+        def dial(session: Session) -> AbstractAsyncContextManager[Wire]:
+            if config.url is None:
+                return open_stdio(config, session, line_bound=self._bound, log=log)
+            if self._client is None:
+                raise RuntimeError("dialled outside `async with dialler`")
+            return open_http(config, session, bound=self._bound, log=log, client=self._client)
+
+        return dial

@@ -1,0 +1,115 @@
+"""Keeps one server's main session subscribed to what somebody wants to hear of.
+
+In the modern era that is one `subscriptions/listen` stream, opened anew whenever the set of resources changes or the
+stream ends; in the handshake era a `resources/subscribe` for each resource, repeated on a new session. It delivers
+nothing itself: what comes passes through `session.py`. `supervisor.py` runs it, `upstream.py` says what is wanted.
+"""
+
+from collections import Counter
+from typing import Any, Final, cast
+
+import anyio
+
+from gateway.observe.logs import get_logger
+from gateway.proxy.pool import Member
+from gateway.proxy.session import Session
+from gateway.proxy.wire import LinkLost, NoAnswer, PeerError
+
+_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+_MOST: Final = 10_000
+_FLAGS: Final = {
+    "tools": "toolsListChanged",
+    "prompts": "promptsListChanged",
+    "resources": "resourcesListChanged",
+}
+
+
+class Follower:
+    """What is wanted of one server, and the task that asks for it."""
+
+    def __init__(self, server: str) -> None:
+        """Nothing is wanted yet."""
+        self._wanted: Counter[str] = Counter()
+        self._changed = anyio.Event()
+        self._log = get_logger("gateway.proxy").bind(server=server)
+
+    def want(self, uri: str) -> bool:
+        """One more wants to hear of this resource. False: too many resources are watched already."""
+        if uri not in self._wanted and len(self._wanted) >= _MOST:
+            return False
+        self._wanted[uri] += 1
+        if self._wanted[uri] == 1:
+            self._turn()
+        return True
+
+    def drop(self, uri: str) -> None:
+        """One less does."""
+        self._wanted[uri] -= 1
+        if self._wanted[uri] <= 0:
+            del self._wanted[uri]
+            self._turn()
+
+    async def follow(self, member: Member) -> None:
+        """Keep the session subscribed, for as long as nobody cancels."""
+        if member.session.modern:
+            await self._listen(member.session)
+        else:
+            await self._subscribe(member.session)
+
+    def _turn(self) -> None:
+        event, self._changed = self._changed, anyio.Event()
+        event.set()
+
+    async def _subscribe(self, session: Session) -> None:
+        subscribed: set[str] = set()
+        while True:
+            changed = self._changed
+            wanted = set(self._wanted)
+            for uri in sorted(wanted - subscribed):
+                await self._ask(session, "resources/subscribe", {"uri": uri})
+            for uri in sorted(subscribed - wanted):
+                await self._ask(session, "resources/unsubscribe", {"uri": uri})
+            subscribed = wanted
+            await changed.wait()
+
+    async def _listen(self, session: Session) -> None:
+        pause = _PAUSE
+        while True:
+            changed = self._changed
+            asked = self._filter(session)
+            if not asked:
+                await changed.wait()
+                continue
+            began = anyio.current_time()
+            with anyio.CancelScope() as scope:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_cancel_on, changed, scope)
+                    await self._ask(session, "subscriptions/listen", {"notifications": asked})
+                    tasks.cancel_scope.cancel()
+            if changed.is_set():
+                continue
+            pause = _PAUSE if anyio.current_time() - began > _LONGEST_PAUSE else min(pause * 2, _LONGEST_PAUSE)
+            with anyio.move_on_after(pause):
+                await changed.wait()
+
+    def _filter(self, session: Session) -> dict[str, Any]:
+        asked: dict[str, Any] = {}
+        for kind, flag in _FLAGS.items():
+            offered: object = session.capabilities.get(kind)
+            if isinstance(offered, dict) and cast(dict[str, Any], offered).get("listChanged") is True:
+                asked[flag] = True
+        if self._wanted:
+            asked["resourceSubscriptions"] = sorted(self._wanted)
+        return asked
+
+    async def _ask(self, session: Session, method: str, params: dict[str, Any]) -> None:
+        try:
+            await session.request(method, params)
+        except (PeerError, NoAnswer, LinkLost) as error:
+            self._log.debug("upstream did not subscribe us", method=method, cause=str(error)[:200])
+
+
+async def _cancel_on(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()

@@ -1,0 +1,60 @@
+"""How many calls of one server run at a time, and how many may wait for that.
+
+First come, first served; one that would wait behind too many is refused at once, so that a slow server costs bounded
+memory. It knows no call. `upstream.py` stands above.
+"""
+
+import asyncio
+from collections import deque
+
+
+class Full(Exception):
+    """Too many calls wait already."""
+
+
+class Gate:
+    """`limit` calls inside, `queue` calls before it."""
+
+    def __init__(self, limit: int, queue: int) -> None:
+        self._limit = limit
+        self._queue = queue
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.inside = 0
+        """Calls that run now."""
+
+    @property
+    def waiting(self) -> int:
+        """Calls that wait now."""
+        return len(self._waiting)
+
+    async def enter(self) -> None:
+        """Take a place; every `enter` that returned needs one `leave`.
+
+        Raises:
+            Full: `queue` calls wait already.
+        """
+        if self.inside < self._limit:
+            self.inside += 1
+            return
+        if len(self._waiting) >= self._queue:
+            raise Full
+        place = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                # The place was given in the very moment in which its caller went away.
+                self.leave()
+            else:
+                self._waiting.remove(place)
+            raise
+
+    def leave(self) -> None:
+        """Give the place to who waits longest, if anyone does."""
+        while self._waiting:
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
+                return
+        self.inside -= 1

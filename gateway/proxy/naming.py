@@ -1,0 +1,94 @@
+"""Public names: what a server's tool or prompt is called by clients, and back.
+
+A public name is `<server><separator><own name>`, or the own name where no prefix is asked for, or what the operator
+renamed a tool to. The server part is made safe for every client's name rules; the own part is the server's own word and
+stays as it is. What the operator left out has no public name. Pure: it knows no connection and no list. `catalog.py`
+stands above.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.rpc.annotations import Annotation, annotations_of
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEntry:
+    """One tool that clients see."""
+
+    name: str
+    """Public name."""
+    server: str
+    tool: str
+    """The upstream's own name for it."""
+    definition: dict[str, Any]
+    """Raw Tool object as the upstream gave it, under the public name and with the operator's words for it."""
+    annotations: tuple[Annotation, ...] = ()
+    """Which arguments a modern HTTP server wants repeated in headers."""
+
+
+class Naming:
+    """The names of one configuration."""
+
+    def __init__(self, config: GatewayConfig) -> None:
+        """Names carry their server unless `prefix` says otherwise."""
+        self._upstreams = {upstream.name: upstream for upstream in config.upstreams}
+        bare = config.prefix == "never" or (config.prefix == "auto" and len(self._upstreams) == 1)
+        self._prefixes = {name: "" if bare else _UNSAFE.sub("_", name) + config.separator for name in self._upstreams}
+        self._renamed = {
+            public: (upstream.name, own) for upstream in config.upstreams for own, public in upstream.rename.items()
+        }
+
+    def prefix(self, server: str) -> str:
+        """What the server's public names begin with; may be empty."""
+        return self._prefixes[server]
+
+    def tool(self, server: str, own: str) -> str | None:
+        """The tool's public name; None: it is not offered."""
+        upstream = self._upstreams[server]
+        if not is_offered(upstream, own):
+            return None
+        return upstream.rename.get(own) or self._prefixes[server] + own
+
+    def prompt(self, server: str, own: str) -> str | None:
+        """The prompt's public name; None: it is not offered."""
+        return self._prefixes[server] + own if is_offered(self._upstreams[server], own) else None
+
+    def owners(self, name: str) -> list[tuple[str, str]]:
+        """Every server that a tool or prompt of this public name could be of, with its own name for it."""
+        if name in self._renamed:
+            return [self._renamed[name]]
+        found: list[tuple[str, str]] = []
+        for server, prefix in self._prefixes.items():
+            own = name[len(prefix) :]
+            if name.startswith(prefix) and own and own not in self._upstreams[server].rename:
+                found.append((server, own))
+        return [(server, own) for server, own in found if is_offered(self._upstreams[server], own)]
+
+    def entries(self, server: str, definitions: Sequence[Mapping[str, Any]]) -> tuple[ToolEntry, ...]:
+        """The server's tools that are offered, in its own order. Definitions are copied on write."""
+        words = self._upstreams[server].describe
+        entries: list[ToolEntry] = []
+        for definition in definitions:
+            own = definition["name"]
+            public = self.tool(server, own)
+            if public is None:
+                continue
+            shown = {**definition, "name": public}
+            if own in words:
+                shown["description"] = words[own]
+            entries.append(ToolEntry(public, server, own, shown, annotations_of(definition.get("inputSchema"))))
+        return tuple(entries)
+
+
+def is_offered(upstream: UpstreamConfig, own: str) -> bool:
+    """Whether the operator lets clients see this tool, prompt or resource URI."""
+    if upstream.include and not any(fnmatchcase(own, pattern) for pattern in upstream.include):
+        return False
+    return not any(fnmatchcase(own, pattern) for pattern in upstream.exclude)

@@ -1,0 +1,73 @@
+"""The time of a call stands still while its client is asked something: a person may be thinking.
+
+Wraps a caller so that each question to it stops the call's clock, and its answer lets the clock run on with the time
+that was left. `upstream.py` stands above.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.proxy.caller import Caller, ClientSession, Principal
+
+
+class Patience:
+    """A caller (`Caller`) whose questions do not cost the call's time."""
+
+    __slots__ = ("_asking", "_caller", "_clock", "_left")
+
+    def __init__(self, caller: Caller, clock: asyncio.Timeout) -> None:
+        """`clock`: of the call, running."""
+        self._caller = caller
+        self._clock = clock
+        self._asking = 0
+        self._left = 0.0
+
+    @property
+    def modern(self) -> bool:
+        """As the caller's."""
+        return self._caller.modern
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """As the caller's."""
+        return self._caller.capabilities
+
+    @property
+    def log_level(self) -> str | None:
+        """As the caller's."""
+        return self._caller.log_level
+
+    @property
+    def principal(self) -> Principal:
+        """As the caller's."""
+        return self._caller.principal
+
+    @property
+    def session(self) -> ClientSession | None:
+        """As the caller's."""
+        return self._caller.session
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        """Passed on."""
+        self._caller.notified(method, params)
+
+    async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Passed on, while the clock stands still."""
+        self._stop()
+        try:
+            return await self._caller.asked(method, params)
+        finally:
+            self._go_on()
+
+    def _stop(self) -> None:
+        self._asking += 1
+        deadline = self._clock.when()
+        if self._asking == 1 and deadline is not None:
+            self._left = deadline - asyncio.get_running_loop().time()
+            self._clock.reschedule(None)
+
+    def _go_on(self) -> None:
+        self._asking -= 1
+        if self._asking == 0 and not self._clock.expired():
+            self._clock.reschedule(asyncio.get_running_loop().time() + self._left)

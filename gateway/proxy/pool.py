@@ -1,0 +1,269 @@
+"""The sessions that are open with one server besides its main one: who stands for whom, and when they end.
+
+A handshake-era client that may be asked or told things gets a session of its own (`own`), because in that era nothing
+says which client a push is meant for. A modern client of a handshake-era server borrows one that nobody else uses
+meanwhile (`lease`), keyed by what the client announced. Sessions are opened on demand, once however many wait, and
+end with their client, their server, or after a time without use. It knows no supervision of the server itself.
+`upstream.py` stands above, `session.py` and the wires below.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Final, Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+from pydantic_core import to_json
+
+from gateway.config.model import UpstreamConfig
+from gateway.errors import UpstreamUnavailable
+from gateway.observe.metrics import Metrics
+from gateway.proxy.caller import ClientSession
+from gateway.proxy.failures import describe_failure
+from gateway.proxy.listing import Listing
+from gateway.proxy.negotiation import Terms, negotiate
+from gateway.proxy.session import ListKind, Session
+from gateway.proxy.wire import Wire
+
+Dial = Callable[[Session], AbstractAsyncContextManager[Wire]]
+"""Opens a wire to the server with the session as its listener."""
+_MOST: Final = 1000
+_SWEEP: Final = 15.0
+_IDLE_LEASE: Final = 60.0
+_LEASED: Final = 64
+
+
+@dataclass(eq=False, slots=True)
+class Member:
+    """One open session, its lists, and the handle to end it."""
+
+    session: Session
+    listing: Listing
+    leave: asyncio.Event = field(default_factory=asyncio.Event)
+    leased: bool = False
+    told_level: bool = False
+    """Whether it was told which log messages its client wants."""
+    used: float = field(default_factory=monotonic)
+
+    @property
+    def alive(self) -> bool:
+        """Whether a request would go out."""
+        wire = self.session.wire
+        return wire is not None and not wire.closed.is_set() and not self.leave.is_set()
+
+
+class Changes(Protocol):
+    """Who hears of changes that a session reports."""
+
+    def list_changed(self, kind: ListKind, member: Member) -> None:
+        """A list of this session is not what it was."""
+        ...
+
+    def updated(self, uri: str, member: Member) -> None:
+        """A resource changed that this session subscribed to."""
+        ...
+
+
+class Opener:
+    """Opens sessions with one server."""
+
+    def __init__(
+        self, config: UpstreamConfig, dial: Dial, metrics: Metrics, changes: Changes, *, result_bytes: int, time: float
+    ) -> None:
+        """`time`: seconds for dialling and negotiating."""
+        self._config = config
+        self._dial = dial
+        self._metrics = metrics
+        self._changes = changes
+        self._bytes = result_bytes
+        self._time = time
+
+    @asynccontextmanager
+    async def opened(self, terms: Terms, owner: ClientSession | None = None) -> AsyncGenerator[Member, None]:
+        """A negotiated session for as long as the context lasts; leaving it ends the process or the HTTP session.
+
+        Raises:
+            UpstreamUnavailable, LinkLost, OSError: it can't be opened.
+            TimeoutError: not in time.
+        """
+        member: Member
+        session = Session(
+            self._config.name,
+            self._metrics,
+            owner=owner,
+            on_list_changed=lambda kind: self._list_changed(kind, member),
+            on_updated=lambda uri: self._changes.updated(uri, member),
+        )
+        member = Member(session, Listing(session, self._bytes))
+        async with self._dial(session) as wire:
+            with anyio.fail_after(self._time):
+                await negotiate(session, wire, terms)
+            yield member
+
+    def _list_changed(self, kind: ListKind, member: Member) -> None:
+        member.listing.forget(kind)
+        self._changes.list_changed(kind, member)
+
+
+class Pool:
+    """The sessions besides the main one."""
+
+    def __init__(self, config: UpstreamConfig, opener: Opener, tasks: TaskGroup) -> None:
+        """`tasks` run one task a session, and the sweeper."""
+        self._config = config
+        self._opener = opener
+        self._tasks = tasks
+        self._own: dict[ClientSession, asyncio.Future[Member]] = {}
+        self._lent: dict[bytes, list[Member]] = {}
+        self._opening = 0
+
+    def __len__(self) -> int:
+        return len(self._own) + sum(map(len, self._lent.values()))
+
+    def members(self) -> list[Member]:
+        """Every session that is open now."""
+        own = [f.result() for f in self._own.values() if f.done() and not f.cancelled() and f.exception() is None]
+        return own + [member for members in self._lent.values() for member in members]
+
+    def find(self, session: ClientSession) -> Member | None:
+        """The client's own session, if it is open."""
+        future = self._own.get(session)
+        opened = future is not None and future.done() and not future.cancelled() and future.exception() is None
+        return future.result() if future is not None and opened else None
+
+    async def own(self, session: ClientSession, terms: Terms) -> Member:
+        """The client's own session, opened now if need be.
+
+        Raises:
+            UpstreamUnavailable: it can't be opened.
+        """
+        future = self._own.get(session)
+        if future is not None and future.done() and (future.exception() is not None or not future.result().alive):
+            future = None
+        if future is None:
+            if len(self) >= _MOST:
+                raise self._unavailable(f"{_MOST} clients have sessions with it already")
+            future = asyncio.get_running_loop().create_future()
+            self._own[session] = future
+            self._tasks.start_soon(self._hold, future, terms, session)
+        member = await asyncio.shield(future)
+        member.used = monotonic()
+        return member
+
+    @asynccontextmanager
+    async def lease(self, terms: Terms) -> AsyncGenerator[Member, None]:
+        """A session that nobody else uses while the context lasts, announced with the terms' capabilities.
+
+        Raises:
+            UpstreamUnavailable: it can't be opened, or too many are in use.
+        """
+        key = _key(terms.capabilities)
+        free = [member for member in self._lent.get(key, []) if not member.leased and member.alive]
+        member = free[0] if free else await self._lend(key, terms)
+        member.leased = True
+        try:
+            yield member
+        finally:
+            member.leased = False
+            member.used = monotonic()
+
+    async def peek(self, terms: Terms) -> Member:
+        """A session announced with these capabilities, whoever uses it: for lists, which do no harm to a call."""
+        members = [member for member in self._lent.get(_key(terms.capabilities), []) if member.alive]
+        return members[0] if members else await self._lend(_key(terms.capabilities), terms)
+
+    def release(self, session: ClientSession) -> None:
+        """The client is gone: end its session."""
+        future = self._own.pop(session, None)
+        if future is None:
+            return
+        if future.done():
+            if not future.cancelled() and future.exception() is None:
+                future.result().leave.set()
+        else:
+            future.add_done_callback(_leave_at_once)
+
+    def close(self) -> None:
+        """End every session."""
+        for member in self.members():
+            member.leave.set()
+        self._own.clear()
+        self._lent.clear()
+
+    async def sweep(self) -> None:
+        """End leased sessions that nobody used for a while, for ever."""
+        while True:
+            await anyio.sleep(_SWEEP)
+            for members in self._lent.values():
+                for member in members:
+                    if not member.leased and monotonic() - member.used > _IDLE_LEASE:
+                        member.leave.set()
+
+    async def _lend(self, key: bytes, terms: Terms) -> Member:
+        if sum(map(len, self._lent.values())) + self._opening >= _LEASED:
+            raise self._unavailable(f"{_LEASED} calls that may ask their clients run on it already")
+        self._opening += 1
+        try:
+            future: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
+            self._tasks.start_soon(self._hold, future, terms, None)
+            member = await future
+        finally:
+            self._opening -= 1
+        self._lent.setdefault(key, []).append(member)
+        return member
+
+    async def _hold(self, future: asyncio.Future[Member], terms: Terms, owner: ClientSession | None) -> None:
+        """Open a session, hand it out, and keep it until it ends or is told to."""
+        member: Member | None = None
+        try:
+            async with self._opener.opened(terms, owner) as member:
+                if future.cancelled():
+                    return
+                future.set_result(member)
+                await until_over(member)
+        except Exception as error:  # noqa: BLE001 - the one boundary: no failure of one session may reach another
+            if not future.done():
+                future.set_exception(self._unavailable(describe_failure(error, self._config)))
+                future.exception()
+        finally:
+            if not future.done():
+                future.set_exception(self._unavailable("the gateway is stopping"))
+                future.exception()
+            self._forget(future, member, owner)
+
+    def _forget(self, future: asyncio.Future[Member], member: Member | None, owner: ClientSession | None) -> None:
+        if owner is not None and self._own.get(owner) is future:
+            del self._own[owner]
+        for key, members in list(self._lent.items()):
+            if member in members:
+                members.remove(member)
+            if not members:
+                del self._lent[key]
+
+    def _unavailable(self, cause: str) -> UpstreamUnavailable:
+        return UpstreamUnavailable(f"server {self._config.name!r} gave no session: {cause}", server=self._config.name)
+
+
+async def until_over(member: Member) -> None:
+    """Wait until the session's connection is over or it is told to leave."""
+    wire = member.session.wire
+    if wire is None:
+        return
+    waiting = [asyncio.ensure_future(event.wait()) for event in (wire.closed, member.leave)]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
+
+
+def _key(capabilities: Mapping[str, Any] | None) -> bytes:
+    return to_json(capabilities or {})
+
+
+def _leave_at_once(future: asyncio.Future[Member]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        future.result().leave.set()

@@ -1,0 +1,278 @@
+"""Which server a client's request is for, and what is made of its answer.
+
+One function a method: public names and URIs become an upstream and its own name, lists of all visible servers become
+one. What is no method of MCP's goes to the server if there is only one. It starts nothing and holds no connection.
+`proxy.py` stands above, `upstream.py`, `catalog.py` and `bridge.py` below.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from time import perf_counter
+from typing import Any, Final, cast
+
+from gateway.errors import RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from gateway.observe.escape import escape_text
+from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+from gateway.proxy.bridge import Bridge, answer_rounds
+from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.catalog import Catalog
+from gateway.proxy.listing import Kind
+from gateway.proxy.lists import Lists
+from gateway.proxy.naming import Naming
+from gateway.proxy.results import error_result
+from gateway.proxy.session import refusal
+from gateway.proxy.upstream import Upstream
+from gateway.rpc.annotations import headers_for
+from gateway.rpc.eras import MULTI_ROUND, is_input_required
+from gateway.rpc.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+
+_NAME_LENGTH: Final = 128
+_LISTS: Final[Mapping[str, Kind]] = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "templates",
+}
+Watch = Callable[[Collection[str], Principal, Callable[[str], None]], Awaitable[Callable[[], None]]]
+Handler = Callable[[str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]
+
+
+class Routes:
+    """The methods."""
+
+    def __init__(
+        self, upstreams: Mapping[str, Upstream], naming: Naming, catalog: Catalog, metrics: Metrics, watch: Watch
+    ) -> None:
+        """`bridge` is to be set before a request comes; `watch` as `Proxy.watch`."""
+        self.bridge: Bridge | None = None
+        self._watch = watch
+        self._upstreams = upstreams
+        self._naming = naming
+        self._catalog = catalog
+        self._metrics = metrics
+        self._lists = Lists(naming)
+        self._log = get_logger("gateway.proxy")
+        self._subscribed: dict[ClientSession, dict[str, Callable[[], None]]] = {}
+        self._handlers: Mapping[str, Handler] = {
+            "tools/call": self._call,
+            "prompts/get": self._get_prompt,
+            "resources/read": self._with_resource,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+            "completion/complete": self._complete,
+            "logging/setLevel": self._set_level,
+        }
+
+    async def handle(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """As `Proxy.handle`."""
+        try:
+            kind = _LISTS.get(method)
+            if kind is not None:
+                return await self._list(kind, params, caller)
+            return await self._handlers.get(method, self._pass_on)(method, params, caller)
+        except UnknownTool as error:
+            raise refusal(INVALID_PARAMS, error.message) from None
+        except UpstreamError as error:
+            raise refusal(INTERNAL_ERROR, error.message, server=error.server) from None
+
+    async def call_tool(
+        self, params: dict[str, Any], caller: Caller, *, seconds: float | None = None
+    ) -> dict[str, Any]:
+        """Call a tool; `params["name"]` is its public name. What a server fails to do is an error result.
+
+        Raises:
+            UnknownTool: nobody offers it.
+            RpcError: the server's own error, or params that no JSON can hold.
+        """
+        name = params["name"]
+        began = perf_counter()
+        outcome = "ok"
+        server = ""
+        try:
+            upstream, own = self._tool(name, caller.principal)
+            server = upstream.config.name
+            sent = params if own == name else {**params, "name": own}
+            result = await self._ask(upstream, "tools/call", sent, caller, seconds, self._headers(name, params))
+            if result.get("isError") is True:
+                outcome = "tool_error"
+            return result
+        except UpstreamTimeout as error:
+            outcome = "timeout"
+            return _in_era(error_result(error.message), caller)
+        except UpstreamUnavailable as error:
+            outcome = "unavailable"
+            server = error.server
+            return _in_era(error_result(error.message), caller)
+        except RpcError:
+            outcome = "refused"
+            raise
+        finally:
+            if server:
+                self._metrics.tool_called(server, outcome, perf_counter() - began)
+
+    def uri_owners(self, uri: str, principal: Principal) -> list[str]:
+        """The servers that may own a URI, best first; where nobody claims it, all that have resources."""
+        owners = self._catalog.resource_owners(uri, principal)
+        if owners:
+            return owners
+        return [each.config.name for each in self._visible(principal) if isinstance(each.offers.get("resources"), dict)]
+
+    def forget(self, session: ClientSession) -> None:
+        """The client is gone."""
+        for stop in self._subscribed.pop(session, {}).values():
+            stop()
+
+    async def _list(self, kind: Kind, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        if params.get("cursor") is not None:
+            raise refusal(INVALID_PARAMS, "unknown cursor: the list has one page, ask for it without a cursor")
+        return await self._lists.merged(kind, self._visible(caller.principal), caller)
+
+    async def _call(self, _: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        arguments: object = params.get("arguments")
+        if not isinstance(params.get("name"), str):
+            raise refusal(INVALID_PARAMS, "tools/call needs the tool's name as a text in params.name")
+        if arguments is not None and not isinstance(arguments, dict):
+            raise refusal(INVALID_PARAMS, "tools/call needs params.arguments to be an object")
+        return await self.call_tool(params, caller)
+
+    async def _get_prompt(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        name = params.get("name")
+        if not isinstance(name, str):
+            raise refusal(INVALID_PARAMS, "prompts/get needs the prompt's name as a text in params.name")
+        upstream, own = self._prompt(name, caller.principal)
+        return await self._ask(upstream, method, {**params, "name": own}, caller)
+
+    async def _with_resource(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """A URI that nobody lists is tried with each server that has resources, until one knows it."""
+        uri = params.get("uri")
+        if not isinstance(uri, str):
+            raise refusal(INVALID_PARAMS, f"{method} needs the resource's URI as a text in params.uri")
+        refused: RpcError | None = None
+        for server in self.uri_owners(uri, caller.principal):
+            try:
+                return await self._ask(self._upstreams[server], method, params, caller)
+            except RpcError as error:
+                refused = refused or error
+        raise refused or refusal(
+            INVALID_PARAMS, f"no server has the resource {escape_text(uri, _NAME_LENGTH)!r}", uri=uri
+        )
+
+    async def _subscribe(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """On the client's own session, if the server holds one for it; else this gateway watches for it."""
+        uri, session = params.get("uri"), caller.session
+        owners = self.uri_owners(uri, caller.principal) if isinstance(uri, str) else []
+        if session is None or not owners or await self._upstreams[owners[0]].has_own(caller):
+            return await self._with_resource(method, params, caller)
+        watched = self._subscribed.setdefault(session, {})
+        if uri not in watched:
+            watched[str(uri)] = await self._watch(
+                [str(uri)],
+                caller.principal,
+                lambda updated: session.notified("notifications/resources/updated", {"uri": updated}),
+            )
+        return {}
+
+    async def _unsubscribe(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        watched = self._subscribed.get(caller.session, {}) if caller.session is not None else {}
+        stop = watched.pop(str(params.get("uri")), None)
+        if stop is None:
+            return await self._with_resource(method, params, caller)
+        stop()
+        return {}
+
+    async def _complete(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        reference: object = params.get("ref")
+        ref = cast(dict[str, Any], reference) if isinstance(reference, dict) else {}
+        name, uri = ref.get("name"), ref.get("uri")
+        if isinstance(name, str):
+            upstream, own = self._prompt(name, caller.principal)
+            return await self._ask(upstream, method, {**params, "ref": {**ref, "name": own}}, caller)
+        if isinstance(uri, str):
+            owners = self.uri_owners(uri, caller.principal)
+            if owners:
+                return await self._ask(self._upstreams[owners[0]], method, params, caller)
+        raise refusal(INVALID_PARAMS, "completion/complete needs params.ref to name a prompt or a resource that exists")
+
+    async def _set_level(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        logging = [each for each in self._visible(caller.principal) if "logging" in each.offers]
+        if not logging:
+            raise refusal(METHOD_NOT_FOUND, "no server here writes log messages for clients", method=method)
+        answers: list[dict[str, Any]] = []
+        refused: Exception | None = None
+        for upstream in logging:
+            try:
+                answers.append(await self._ask(upstream, method, params, caller))
+            except (RpcError, UpstreamError) as error:
+                refused = error
+        if answers:
+            return answers[0]
+        raise refused or refusal(INTERNAL_ERROR, "no server answered")
+
+    async def _pass_on(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """A method that we don't know: only where there is no doubt whom it is for."""
+        visible = self._visible(caller.principal)
+        if len(visible) != 1:
+            raise RpcError({"code": METHOD_NOT_FOUND, "message": "Method not found", "data": method})
+        return await self._ask(visible[0], method, params, caller)
+
+    async def _ask(
+        self,
+        upstream: Upstream,
+        method: str,
+        params: dict[str, Any],
+        caller: Caller,
+        seconds: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Put the request, over as many rounds as the eras of both sides need."""
+        if method in MULTI_ROUND and caller.modern and self.bridge is not None:
+            if self.bridge.resumes(params):
+                return await self.bridge.resume(method, params, caller)
+            if upstream.bridges(caller):
+                return await self.bridge.begin(upstream, method, params, caller)
+
+        async def put(sent: dict[str, Any]) -> dict[str, Any]:
+            return await upstream.request(method, sent, caller, seconds=seconds, headers=headers)
+
+        result = await put(params)
+        if caller.modern or not is_input_required(result):
+            return result
+        return await answer_rounds(result, put, params, caller)
+
+    def _tool(self, name: str, principal: Principal) -> tuple[Upstream, str]:
+        entry = self._catalog.tools.get(name)
+        if entry is not None and principal.may_call(entry.server, name):
+            return self._upstreams[entry.server], entry.tool
+        for server, own in self._naming.owners(name) if entry is None else ():
+            # Not listed, but it can only be this server's: it may not be up, or show the tool to some clients only.
+            if principal.may_call(server, name):
+                return self._upstreams[server], own
+        raise UnknownTool(
+            f"unknown tool {escape_text(name, _NAME_LENGTH)!r}: expected one of the names in tools/list; list them anew"
+        )
+
+    def _prompt(self, name: str, principal: Principal) -> tuple[Upstream, str]:
+        owners = [(server, own) for server, own in self._naming.owners(name) if principal.sees(server)]
+        having = [pair for pair in owners if self._has_prompt(*pair)] or owners
+        if not having:
+            raise refusal(INVALID_PARAMS, f"unknown prompt {escape_text(name, _NAME_LENGTH)!r}: list them anew")
+        server, own = having[0]
+        return self._upstreams[server], own
+
+    def _has_prompt(self, server: str, own: str) -> bool:
+        listed = self._upstreams[server].known("prompts")
+        return listed is not None and any(prompt["name"] == own for prompt in listed.items)
+
+    def _headers(self, name: str, params: Mapping[str, Any]) -> Mapping[str, str] | None:
+        """The `Mcp-Param-*` headers that the tool's schema asks for (2026-07-28, "Custom headers")."""
+        entry = self._catalog.tools.get(name)
+        if entry is None or not entry.annotations:
+            return None
+        return headers_for(entry.annotations, params.get("arguments") or {})
+
+    def _visible(self, principal: Principal) -> list[Upstream]:
+        return [each for each in self._upstreams.values() if principal.sees(each.config.name)]
+
+
+def _in_era(result: dict[str, Any], caller: Caller) -> dict[str, Any]:
+    return {"resultType": "complete", **result} if caller.modern else result

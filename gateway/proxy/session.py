@@ -1,0 +1,221 @@
+"""One negotiated conversation with one MCP server, in whichever era it speaks.
+
+Turns a caller's request into the server's era and the answer back into the caller's, and brings what the server pushes
+meanwhile to whom it belongs: progress by its token, the rest to the request or the client that the session stands for,
+and changes of lists to the session's own cache. What can belong to several callers goes to none. It does not know that
+it is one of many, or how it came about. `pool.py` stands above, `wire.py` below.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Any, Final, Literal
+
+from gateway.errors import RpcError
+from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+from gateway.proxy.caller import NOBODY, Caller, ClientSession, Exchange, Nobody
+from gateway.proxy.wire import Wire
+from gateway.rpc.eras import (
+    PROGRESS_KEY,
+    SUBSCRIPTION_KEY,
+    is_input_required,
+    meta_of,
+    params_to_handshake,
+    params_to_modern,
+    result_to_handshake,
+    result_to_modern,
+    strip_hop,
+    with_meta,
+)
+from gateway.rpc.messages import METHOD_NOT_FOUND
+
+ListKind = Literal["tools", "prompts", "resources"]
+CLIENT_INFO: Final = {"name": "codec-gateway", "version": version("codec-gateway")}
+_PROGRESS: Final = "notifications/progress"
+_UPDATED: Final = "notifications/resources/updated"
+_LOG: Final = "notifications/message"
+_CHANGED: Final[Mapping[str, ListKind]] = {
+    "notifications/tools/list_changed": "tools",
+    "notifications/prompts/list_changed": "prompts",
+    "notifications/resources/list_changed": "resources",
+}
+
+
+class Session:
+    """A conversation. It is the wire's listener from the start; `negotiated` says that requests may be sent."""
+
+    def __init__(
+        self,
+        server: str,
+        metrics: Metrics,
+        *,
+        owner: ClientSession | None = None,
+        on_list_changed: Callable[[ListKind], None],
+        on_updated: Callable[[str], None],
+    ) -> None:
+        """`owner`: the client that the whole session stands for, if it does for one."""
+        self.server = server
+        self.owner = owner
+        self.wire: Wire | None = None
+        self.version = ""
+        self.modern = False
+        self.capabilities: dict[str, Any] = {}
+        self.info: dict[str, Any] = {}
+        self.instructions: str | None = None
+        self._metrics = metrics
+        self._log = get_logger("gateway.proxy").bind(server=server)
+        self._on_list_changed = on_list_changed
+        self._on_updated = on_updated
+        self._running: set[_Running] = set()
+        self._progress: dict[int, _Running] = {}
+        self._tokens = 0
+
+    def negotiated(self, wire: Wire, chosen: str, *, modern: bool, answer: Mapping[str, Any]) -> None:
+        """Remember what `initialize` or `server/discover` answered."""
+        self.wire, self.version, self.modern = wire, chosen, modern
+        self.capabilities = _object(answer.get("capabilities"))
+        self.info = _object(answer.get("serverInfo")) or _object(
+            meta_of(answer).get("io.modelcontextprotocol/serverInfo")
+        )
+        words = answer.get("instructions")
+        self.instructions = words if isinstance(words, str) else None
+
+    @property
+    def busy(self) -> int:
+        """How many requests of clients run now."""
+        return len(self._running)
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        caller: Caller = NOBODY,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """The answer to a request of `caller`, in the caller's era; `params` as the client sent them.
+
+        Raises:
+            PeerError, NoAnswer, LinkLost: as `Wire.request`.
+        """
+        if self.wire is None:
+            raise RuntimeError("a session answers only after its negotiation")
+        running = _Running(self, caller)
+        sent = self._translate(params, caller, running)
+        if not isinstance(caller, Nobody):
+            self._running.add(running)
+        try:
+            result = await self.wire.request(method, sent, running, headers=headers)
+        finally:
+            self._running.discard(running)
+            if running.number is not None:
+                del self._progress[running.number]
+        if self.modern:
+            # A question is left as it is: `bridge.py` puts it to the client.
+            return result if caller.modern or is_input_required(result) else result_to_handshake(result)
+        return result_to_modern(method, result, self.info) if caller.modern else result
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Tell the server something."""
+        if self.wire is not None:
+            await self.wire.notify(method, params)
+
+    def _translate(self, params: Mapping[str, Any], caller: Caller, running: "_Running") -> dict[str, Any]:
+        sent = strip_hop(params)
+        meta = meta_of(sent)
+        if PROGRESS_KEY in meta:
+            # Tokens of two clients may be the same; on our hop each request has its own.
+            self._tokens += 1
+            running.number, running.token = self._tokens, meta[PROGRESS_KEY]
+            self._progress[self._tokens] = running
+            sent["_meta"] = {**meta, PROGRESS_KEY: self._tokens}
+        if not self.modern:
+            return params_to_handshake(sent)
+        return params_to_modern(
+            sent,
+            version=self.version,
+            client_info=CLIENT_INFO,
+            capabilities=caller.capabilities,
+            log_level=caller.log_level,
+        )
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        """The server pushed something that the transport can't tie to a request (`Exchange`)."""
+        self.deliver(method, params, None)
+
+    async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """The server asks something that the transport can't tie to a request (`Exchange`)."""
+        return await self._audience(None).asked(method, params)
+
+    def deliver(self, method: str, params: dict[str, Any], running: "_Running | None") -> None:
+        """Bring a notification to whom it belongs; `running`: the request on whose stream it came."""
+        if method == _PROGRESS:
+            self._deliver_progress(params)
+        elif (kind := _CHANGED.get(method)) is not None:
+            self._on_list_changed(kind)
+        elif method == _UPDATED:
+            uri = params.get("uri")
+            if isinstance(uri, str):
+                self._on_updated(uri)
+            if self.owner is not None:
+                self.owner.notified(method, _without_subscription(params))
+        else:
+            audience = self._audience(running)
+            if audience is NOBODY and method == _LOG:
+                self._metrics.notification_dropped("nobody")
+            audience.notified(method, params)
+
+    def _deliver_progress(self, params: dict[str, Any]) -> None:
+        number = params.get("progressToken")
+        running = self._progress.get(number) if isinstance(number, int) else None
+        if running is not None:
+            running.caller.notified(_PROGRESS, {**params, "progressToken": running.token})
+
+    def _audience(self, running: "_Running | None") -> Exchange:
+        """Who hears a push: its request's caller, the session's owner, or the only caller there is."""
+        if running is not None:
+            return running.caller
+        if self.owner is not None:
+            return self.owner
+        if len(self._running) == 1:
+            return next(iter(self._running)).caller
+        return NOBODY
+
+
+class _Running:
+    """One request in flight: the `Exchange` that the wire is given for it."""
+
+    __slots__ = ("caller", "number", "session", "token")
+
+    def __init__(self, session: Session, caller: Caller) -> None:
+        self.session = session
+        self.caller = caller
+        self.number: int | None = None
+        self.token: object = None
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        self.session.deliver(method, params, self)
+
+    async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        return await self.caller.asked(method, params)
+
+
+def refusal(code: int, message: str, **data: object) -> RpcError:
+    """A JSON-RPC error in our own words; `data` only where there is some."""
+    return RpcError({"code": code, "message": message, **({"data": data} if data else {})})
+
+
+def cannot_ask(method: str) -> RpcError:
+    """What a server is told that asks for something which its client does not offer."""
+    return refusal(METHOD_NOT_FOUND, f"the client does not offer {method!r}")
+
+
+def _object(value: object) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def _without_subscription(params: dict[str, Any]) -> dict[str, Any]:
+    meta = meta_of(params)
+    if SUBSCRIPTION_KEY not in meta:
+        return params
+    return with_meta(params, {key: value for key, value in meta.items() if key != SUBSCRIPTION_KEY})

@@ -1,0 +1,318 @@
+"""The main session with one server, kept alive.
+
+One owner task (`run`) opens the session, lists what the server offers, watches it, and opens it again after a pause
+that `lifecycle.py` computes. A lazy server is started when somebody `want`s it, an idle one may be stopped until then.
+It knows no calls and no clients: `upstream.py`, above, asks it for the main session and tells it of suspicions.
+"""
+
+import math
+import random
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+
+from gateway.config.model import LimitsConfig, UpstreamConfig
+from gateway.errors import UpstreamUnavailable
+from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+from gateway.proxy.caller import ClientSession
+from gateway.proxy.failures import describe_ending, describe_failure
+from gateway.proxy.follow import Follower
+from gateway.proxy.lifecycle import Backoff, Lifecycle
+from gateway.proxy.listing import KINDS
+from gateway.proxy.negotiation import Era, Terms
+from gateway.proxy.pool import Member, Opener, until_over
+from gateway.proxy.session import ListKind
+from gateway.proxy.wire import LinkLost, NoAnswer, PeerError
+
+PING_TIME: Final = 20.0
+"""How long a server gets for the answer to a ping, seconds: it may have one thread, and a call may keep that busy."""
+_PING_EVERY: Final = 15.0
+LISTING_PAUSE: Final = 1.0
+"""Seconds between two listings of one server, however often it says that something changed."""
+
+
+class Supervisor:
+    """One server's main session."""
+
+    def __init__(
+        self,
+        config: UpstreamConfig,
+        limits: LimitsConfig,
+        metrics: Metrics,
+        opener: Opener,
+        follower: Follower,
+        on_change: Callable[[], None],
+        is_busy: Callable[[], bool],
+    ) -> None:
+        """`on_change`: it came up, went down, or lists something else. Nothing starts before `run`."""
+        self.lifecycle = Lifecycle()
+        self.main: Member | None = None
+        self.adopted: ClientSession | None = None
+        """The one client for whom the main session stands (standard input and output), if there is one."""
+        self.last: Member | None = None
+        """The main session as it was when the server was last up: its lists say who owns a name."""
+        self.settled = anyio.Event()
+        """Set once it has come up or failed for the first time, or waits to be wanted."""
+        self.ended = anyio.Event()
+        """Set when `run` is over and nothing of the server is left."""
+        self._config = config
+        self._limits = limits
+        self._metrics = metrics
+        self._opener = opener
+        self._follower = follower
+        self._on_change = on_change
+        self._is_busy = is_busy
+        self._log = get_logger("gateway.proxy").bind(server=config.name)
+        self._backoff = Backoff(limits.restart_backoff, limits.restart_backoff_max)
+        self._eras = _eras(config)
+        self._stopping = anyio.Event()
+        self._wanted = anyio.Event()
+        self._leave_cause = ""
+        self._changed = anyio.Event()
+        self._suspected = anyio.Event()
+        self._turned = anyio.Event()
+        self._used = 0.0
+        self._opening = anyio.CancelScope()
+
+    async def run(self) -> None:
+        """Keep the server started until `stop`."""
+        try:
+            if self._config.start == "lazy":
+                await self._sleep()
+            while not self._stopping.is_set():
+                await self._live_once()
+                if self._stopping.is_set():
+                    return
+                if self.lifecycle.state == "idle":
+                    await self._sleep()
+                else:
+                    await self._pause()
+                if self._stopping.is_set():
+                    return
+                self._begin_again()
+        finally:
+            self.ended.set()
+
+    def stop(self) -> None:
+        """Ask `run` to end the server and return."""
+        self._stopping.set()
+        self._wanted.set()
+        if self.main is not None:
+            self.main.leave.set()
+        else:
+            self._opening.cancel()
+
+    def adopt(self, session: ClientSession) -> None:
+        """Let the main session stand for this client. To be called before `run`."""
+        self.adopted = session
+
+    def suspect(self) -> None:
+        """A call got no answer: find out whether the server is there at all."""
+        self._suspected.set()
+
+    def lose(self, member: Member, cause: str) -> None:
+        """The main session is of no use any more (the server forgot it): open another."""
+        if self.main is member:
+            self.main = None
+            self._leave_cause = cause
+            member.leave.set()
+
+    async def want(self) -> Member:
+        """The main session; a sleeping server is woken, and waited for once.
+
+        Raises:
+            UpstreamUnavailable: it is not there, and why.
+        """
+        self._used = anyio.current_time()
+        if self.main is not None:
+            return self.main
+        if self.lifecycle.state in ("idle", "starting"):
+            self._wanted.set()
+            with anyio.move_on_after(self._limits.start_timeout + 1.0):
+                while self.main is None and self.lifecycle.state in ("idle", "starting"):
+                    await self._turned.wait()
+        if self.main is None:
+            raise UpstreamUnavailable(
+                f"server {self._config.name!r} is not available: {self.why_away()}; "
+                "the gateway keeps trying to start it, call again later",
+                server=self._config.name,
+            )
+        return self.main
+
+    def why_away(self) -> str:
+        """Why it is not up, as words after a colon."""
+        return self.lifecycle.last_error or "it is still starting"
+
+    def changed(self, kind: ListKind) -> None:
+        """The server says that a list changed: list anew, soon."""
+        self._metrics.list_changed(self._config.name, kind)
+        self._changed.set()
+
+    def _turn(self) -> None:
+        event, self._turned = self._turned, anyio.Event()
+        event.set()
+
+    async def _sleep(self) -> None:
+        self.lifecycle = self.lifecycle.fell_asleep()
+        self.settled.set()
+        self._turn()
+        if not self._stopping.is_set():
+            self._wanted = anyio.Event()
+        await self._wanted.wait()
+        self.lifecycle = self.lifecycle.woke()
+
+    def _begin_again(self) -> None:
+        if self.lifecycle.state == "restarting":
+            self.lifecycle = self.lifecycle.started_again()
+            self._metrics.upstream_restarted(self._config.name)
+
+    async def _live_once(self) -> None:
+        """One life of the server, from its start to its end, whatever ended it."""
+        began = anyio.current_time()
+        cause = "the gateway is stopping"
+        try:
+            with anyio.CancelScope() as self._opening:
+                cause = await self._connect()
+        except Exception as error:  # noqa: BLE001 - the one boundary: no failure of one server may reach another
+            cause = describe_failure(error, self._config)
+            if isinstance(error, LinkLost) and self._config.url is None and len(self._eras) > 1:
+                # It may have been the unknown request that ended it: next time the handshake comes first.
+                self._eras = ("handshake", "modern")
+        finally:
+            self.main = None
+        uptime = anyio.current_time() - began if self.lifecycle.state == "up" else 0.0
+        self._went_down(cause, uptime)
+
+    async def _connect(self) -> str:
+        """Open the session and stay until it ends. Returns why it ended."""
+        self._leave_cause = ""
+        terms = Terms(self._eras)
+        if self.adopted is not None:
+            terms = Terms(("handshake", "modern") if len(self._eras) > 1 else self._eras, self.adopted.capabilities)
+        async with self._opener.opened(terms, self.adopted) as member:
+            if self._stopping.is_set():
+                return "the gateway is stopping"
+            with anyio.move_on_after(self._limits.start_timeout) as starting:
+                await _list_all(member)
+            if starting.cancelled_caught:
+                return f"it did not list what it offers within {self._limits.start_timeout:g} s"
+            self._came_up(member)
+            try:
+                await self._follow(member)
+            finally:
+                # At once, before the seconds that ending a process may take: from here on calls fail without waiting.
+                self.main = None
+        return self._leave_cause or describe_ending(self._config)
+
+    async def _follow(self, member: Member) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._refresh, member)
+            tasks.start_soon(self._watch, member)
+            tasks.start_soon(self._follower.follow, member)
+            if self._config.idle_stop:
+                tasks.start_soon(self._doze, member)
+            await until_over(member)
+            tasks.cancel_scope.cancel()
+
+    async def _refresh(self, member: Member) -> None:
+        """List anew whenever the server says that something changed; many such words are one.
+
+        At most one listing a pause: a server may say so after every listing.
+        """
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            try:
+                with anyio.fail_after(self._limits.start_timeout):
+                    await _list_all(member)
+            except (PeerError, NoAnswer, LinkLost, UpstreamUnavailable, TimeoutError) as error:
+                self._log.warning("upstream did not list again", cause=describe_failure(error, self._config))
+            else:
+                self._on_change()
+            await anyio.sleep(LISTING_PAUSE)
+
+    async def _watch(self, member: Member) -> None:
+        """Ask whether it is there, after a call broke off or got no answer: a server can hang with its pipes open.
+
+        Over HTTP also now and then while idle, because there nothing tells of a death. A busy one is left in peace: it
+        may have one thread, and that one is ours.
+        """
+        idle = math.inf if self._config.url is None else _PING_EVERY
+        while True:
+            with anyio.move_on_after(idle) as nothing_happened:
+                await self._suspected.wait()
+            if nothing_happened.cancelled_caught and self._is_busy():
+                continue
+            self._suspected = anyio.Event()
+            try:
+                with anyio.fail_after(PING_TIME):
+                    await member.session.request("server/discover" if member.session.modern else "ping", {})
+            except TimeoutError:
+                self.lose(member, "it does not answer a ping")
+            except (NoAnswer, LinkLost) as error:
+                self.lose(member, describe_failure(error, self._config))
+            except PeerError:
+                continue
+
+    async def _doze(self, member: Member) -> None:
+        """End a server that nobody wanted for a while."""
+        while True:
+            left = self._used + self._config.idle_stop - anyio.current_time()
+            if left <= 0 and not self._is_busy():
+                self.lifecycle = self.lifecycle.fell_asleep()
+                self.main = None
+                member.leave.set()
+                return
+            await anyio.sleep(max(left, 0.05))
+
+    def _came_up(self, member: Member) -> None:
+        self.main = self.last = member
+        self._used = anyio.current_time()
+        self.lifecycle = self.lifecycle.came_up()
+        self._metrics.upstream_up(self._config.name, True)
+        tools = member.listing.known("tools")
+        self._log.info(
+            "upstream is up",
+            tools=len(tools.items) if tools else 0,
+            protocol=member.session.version,
+            restarts=self.lifecycle.restarts,
+        )
+        self._on_change()
+        self.settled.set()
+        self._turn()
+
+    def _went_down(self, cause: str, uptime: float) -> None:
+        self._metrics.upstream_up(self._config.name, False)
+        if self.lifecycle.state == "idle":
+            self._log.info("upstream was idle and is stopped")
+        else:
+            self.lifecycle = self.lifecycle.went_down(cause, uptime=uptime, steady=self._backoff.longest)
+            if not self._stopping.is_set():
+                self._log.warning("upstream is down", cause=cause, failures=self.lifecycle.failures)
+        self._on_change()
+        self.settled.set()
+        self._turn()
+
+    async def _pause(self) -> None:
+        # Not a secret: the roll only spreads restarts over time.
+        seconds = self._backoff.pause(self.lifecycle.failures, random.random())  # noqa: S311
+        with anyio.move_on_after(seconds):
+            await self._stopping.wait()
+
+
+def _eras(config: UpstreamConfig) -> tuple[Era, ...]:
+    if config.protocol == "auto":
+        return ("modern", "handshake")
+    return (config.protocol,)
+
+
+async def _list_all(member: Member) -> None:
+    """Tools decide whether a server is up; the rest is asked for by the way, and may fail alone."""
+    await member.listing.get("tools")
+    for kind in KINDS[1:]:
+        try:
+            await member.listing.get(kind)
+        except (PeerError, NoAnswer):
+            continue
