@@ -16,6 +16,7 @@ from gateway.errors import ConfigError
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Signatures that a public key checks (RFC 7518). A shared secret (`HS256`) or none at all is never accepted."""
+_NEVER_IN_URLS: Final = frozenset(' "\\<>^`{|}')
 SCOPE_PREFIX: Final = "mcp"
 
 
@@ -103,7 +104,8 @@ def _must_be_safe_url(key: str, url: str | None) -> None:
     """Keys and tokens that travel in the clear prove nothing; on this machine they travel nowhere."""
     if url is None:
         return
-    if not is_http_url(url) or urlsplit(url).fragment or not is_secure(url):
+    plain = url.isascii() and not set(url) & _NEVER_IN_URLS
+    if not plain or not is_http_url(url) or urlsplit(url).fragment or not is_secure(url):
         raise ConfigError(f"{key}: expected https://HOST/PATH without a fragment, got {url!r}")
 
 

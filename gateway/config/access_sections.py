@@ -14,6 +14,10 @@ _OAUTH = OAuthConfig("", "", "")
 _AUDIT, _TELEMETRY = AuditConfig(), TelemetryConfig()
 
 
+Scope = Annotated[str, Field(pattern=r"^[!#-\[\]-~]+$")]
+"""RFC 6749 §3.3: printable ASCII without blanks, quotes and backslashes."""
+
+
 class OAuthSection(Section):
     """`[serve.oauth]`."""
 
@@ -39,7 +43,7 @@ class OAuthSection(Section):
         pattern=r"^[A-Za-z0-9._/-]{1,64}$",
         description="Front of the scopes `mcp:server:NAME` and `mcp:tool:NAME`.",
     )
-    scopes: list[str] = Field(
+    scopes: list[Scope] = Field(
         default=[], description="Scopes that clients are told to ask for; unset: those of every server."
     )
     leeway: Annotated[float, Field(ge=0, le=300)] = Field(

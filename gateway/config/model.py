@@ -122,6 +122,7 @@ class LimitsConfig:
     result_tokens: int = 2048
     """Ids of one tool result that reach the model; the rest is cut, and the model is told."""
     result_bytes: int = 16 * 1024 * 1024
+    """Largest answer of an upstream, as it comes over the wire."""
     completion_tokens: int = 1024
     """Generated ids per request when the client names no limit."""
     start_timeout: float = 20.0
@@ -150,6 +151,12 @@ class ServeConfig:
     """File of the API keys; it need not exist. None: keys are not looked for."""
     oauth: OAuthConfig | None = None
     """Whose access tokens are accepted; None: nobody's."""
+    max_sessions: int = 1000
+    """Sessions of handshake-era MCP clients over HTTP that may be open at a time."""
+    session_idle: float = 1800.0
+    """Such a session ends when nobody has used it for so long."""
+    sse_close_after: float | None = None
+    """The event stream of a request is closed after so long, for its client to come back; None: it stays open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,9 @@ class LimitsSection(Section):
         default=_LIMITS.result_tokens,
         description="Ids of one tool result that reach the model; the rest is cut, and it is told.",
     )
-    result_bytes: Count = Field(default=_LIMITS.result_bytes, description="Largest tool result in bytes.")
+    result_bytes: Count = Field(
+        default=_LIMITS.result_bytes, description="Largest answer of an MCP server in bytes, as it comes over the wire."
+    )
     completion_tokens: Count = Field(
         default=_LIMITS.completion_tokens, description="Generated ids per request when the client names no limit."
     )
@@ -139,6 +141,19 @@ class ServeSection(Section):
     )
     oauth: OAuthSection = Field(
         default=OAuthSection(), description="The authorization server whose access tokens are accepted."
+    )
+    max_sessions: Count = Field(
+        default=_SERVE.max_sessions,
+        description="Sessions that MCP clients of the handshake era may have open over HTTP; more are told to wait.",
+    )
+    session_idle: Seconds = Field(
+        default=_SERVE.session_idle, description="Seconds after which a session that nobody uses ends."
+    )
+    sse_close_after: Seconds | None = Field(
+        default=_SERVE.sse_close_after,
+        description="Seconds after which the event stream of a request is closed, for its client to come back for the "
+        "rest (clients of 2025-11-25, which know how). Set it below the time for which a proxy in front of the gateway "
+        "keeps a connection open.",
     )
 
 

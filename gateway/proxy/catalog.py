@@ -33,7 +33,7 @@ class Clash:
 
     def __str__(self) -> str:
         way_out = (
-            'rename one of the tools (`rename`), or set `prefix = "always"`'
+            'rename one of the servers or of the tools (`rename`), or set `prefix = "always"`'
             if self.what == "tool"
             else "leave one of them out (`exclude`)"
         )

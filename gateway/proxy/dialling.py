@@ -16,8 +16,8 @@ from gateway.proxy.session import Session
 from gateway.proxy.stdio import open_stdio
 from gateway.proxy.wire import Wire
 
-# The frame around a result: id, version, braces, and the escapes of a text that is just within its limit.
-_FRAME: Final = 64 * 1024
+_FRAME: Final = 1024
+"""Bytes of a message besides its result: id, version, braces."""
 
 
 class Dialler:

@@ -89,7 +89,7 @@ class Routes:
         outcome = "ok"
         server = ""
         try:
-            upstream, own = self._tool(name, caller.principal)
+            upstream, own = self._tool(name, caller)
             server = upstream.config.name
             sent = params if own == name else {**params, "name": own}
             result = await self._ask(upstream, "tools/call", sent, caller, seconds, self._headers(name, params))
@@ -239,16 +239,27 @@ class Routes:
             return result
         return await answer_rounds(result, put, params, caller)
 
-    def _tool(self, name: str, principal: Principal) -> tuple[Upstream, str]:
+    def _tool(self, name: str, caller: Caller) -> tuple[Upstream, str]:
         entry = self._catalog.tools.get(name)
-        if entry is not None and principal.may_call(entry.server, name):
+        if entry is not None and caller.principal.may_call(entry.server, name):
             return self._upstreams[entry.server], entry.tool
         for server, own in self._naming.owners(name) if entry is None else ():
-            # Not listed, but it can only be this server's: it may not be up, or show the tool to some clients only.
-            if principal.may_call(server, name):
+            if caller.principal.may_call(server, name) and self._may_have(server, caller):
                 return self._upstreams[server], own
         raise UnknownTool(
             f"unknown tool {escape_text(name, _NAME_LENGTH)!r}: expected one of the names in tools/list; list them anew"
+        )
+
+    def _may_have(self, server: str, caller: Caller) -> bool:
+        """Whether a server may know a tool that it did not list: it is away, or shows some tools to some clients only.
+
+        Without a prefix the server's own words say best what is wrong with a name.
+        """
+        return (
+            not self._upstreams[server].up
+            or not self._naming.prefix(server)
+            or caller.session is not None
+            or bool(caller.capabilities)
         )
 
     def _prompt(self, name: str, principal: Principal) -> tuple[Upstream, str]:

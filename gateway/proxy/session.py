@@ -123,7 +123,9 @@ class Session:
     def _translate(self, params: Mapping[str, Any], caller: Caller, running: "_Running") -> dict[str, Any]:
         sent = strip_hop(params)
         meta = meta_of(sent)
-        if PROGRESS_KEY in meta:
+        if isinstance(caller, Nobody):
+            sent = with_meta(sent, {key: value for key, value in meta.items() if key != PROGRESS_KEY})
+        elif PROGRESS_KEY in meta:
             # Tokens of two clients may be the same; on our hop each request has its own.
             self._tokens += 1
             running.number, running.token = self._tokens, meta[PROGRESS_KEY]

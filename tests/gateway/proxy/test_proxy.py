@@ -7,7 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from gateway.config.model import UpstreamConfig
-from gateway.errors import RpcError, UnknownTool
+from gateway.errors import ConfigError, RpcError, UnknownTool
 from gateway.observe.metrics import Metrics
 
 pytestmark = pytest.mark.anyio
@@ -81,7 +81,7 @@ async def test_bad_upstreams_neither_raise_nor_hide_the_good_one(upstream, proxy
         dead, gone, up = proxy.statuses()
 
     assert (dead.state, gone.state, up.state) == ("restarting", "restarting", "up")
-    assert dead.last_error == "its process ended"
+    assert dead.last_error == "its process ended (exit code 3)"
     assert gone.last_error == "its command '/no/such/program' does not exist or is not on PATH"
     assert (up.tools, up.last_error, up.restarts, up.protocol, up.transport) == (1, None, 0, "2025-11-25", "stdio")
 
@@ -106,7 +106,7 @@ async def test_death_in_the_middle_of_a_call_is_told_at_once_and_the_server_come
             text = text_of(await proxy.call("up__echo", {}))
         await until(proxy, lambda: proxy.statuses()[0].state == "up" and proxy.statuses()[0].restarts > 0)
 
-    assert text == "server 'up' broke off the call of tool 'echo': its process ended"
+    assert text == "server 'up' broke off the call of tool 'echo': its process ended (exit code 1)"
     assert calls_counted(metrics, "unavailable") == 1
     assert metrics.registry.get_sample_value("codec_upstream_restarts_total", {"server": "up"}) >= 1
 
@@ -137,7 +137,7 @@ async def test_call_over_its_time_is_an_error_result_and_the_server_is_told(upst
     async with proxy_of(upstream("hangs"), metrics=metrics) as proxy:
         text = text_of(await proxy.call("up__echo", {}, timeout=0.3))
 
-    assert "server 'up' did not answer tool 'echo' within 0.3 s" in text
+    assert "server 'up' did not answer the call of tool 'echo' within 0.3 s" in text
     assert noted_words() == ["notifications/initialized", "called", "notifications/cancelled"]
     assert calls_counted(metrics, "timeout") == 1
 
@@ -162,7 +162,7 @@ async def test_server_that_stops_reading_holds_up_no_call_beyond_its_time(upstre
 async def test_server_that_hangs_with_open_pipes_is_noticed_by_a_ping_and_started_again(
     upstream, proxy_of, until, monkeypatch
 ):
-    monkeypatch.setattr("gateway.proxy.upstream.PING_TIME", 0.3)
+    monkeypatch.setattr("gateway.proxy.supervisor.PING_TIME", 0.3)
     async with proxy_of(upstream("hangs_once")) as proxy:
         text = text_of(await proxy.call("up__echo", {}, timeout=0.2))
         with anyio.fail_after(20):
@@ -170,7 +170,7 @@ async def test_server_that_hangs_with_open_pipes_is_noticed_by_a_ping_and_starte
             result = await proxy.call("up__echo", {})
         (status,) = proxy.statuses()
 
-    assert "did not answer tool 'echo'" in text
+    assert "did not answer the call of tool 'echo'" in text
     assert status.last_error == "it does not answer a ping"
     assert result == {"content": []}
 
@@ -236,7 +236,7 @@ async def test_answer_that_can_be_read_in_no_way_ends_its_call_at_once(upstream,
             text = text_of(await proxy.call("up__echo", {"text": "[" * 400 + "]" * 400}))
             fine = await proxy.call("up__echo", {"text": '"fine"'})
 
-    assert text == "server 'up' broke off the call of tool 'echo': its answer is no JSON-RPC response"
+    assert text == "server 'up' broke off the call of tool 'echo': its answer is no JSON-RPC response: the message is no JSON"
     assert fine == {"content": [{"type": "text", "text": "fine"}]}
 
 
@@ -273,7 +273,7 @@ async def test_changed_tools_are_listed_anew_and_told(upstream, proxy_of, until)
 async def test_server_that_tells_of_changes_after_each_listing_is_listed_once_a_pause(
     upstream, proxy_of, noted_words, monkeypatch
 ):
-    monkeypatch.setattr("gateway.proxy.upstream.LISTING_PAUSE", 3600.0)
+    monkeypatch.setattr("gateway.proxy.supervisor.LISTING_PAUSE", 3600.0)
     async with proxy_of(upstream("restless")) as proxy:
         for _ in range(50):
             await proxy.call("up__echo", {})
@@ -282,7 +282,7 @@ async def test_server_that_tells_of_changes_after_each_listing_is_listed_once_a_
 
 
 async def test_change_within_the_pause_is_listed_after_it(upstream, proxy_of, until, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.upstream.LISTING_PAUSE", 0.2)
+    monkeypatch.setattr("gateway.proxy.supervisor.LISTING_PAUSE", 0.2)
     async with proxy_of(upstream("changes_tools")) as proxy:
         await proxy.call("up__echo", {})
         await until(proxy, lambda: len(proxy.tools()) == 2)
@@ -305,7 +305,7 @@ async def test_json_rpc_error_of_the_server_is_raised_unchanged(upstream, proxy_
         with pytest.raises(RpcError, match="quota") as raised:
             await proxy.call("up__echo", {"code": code})
 
-    assert (raised.value.server, raised.value.code, raised.value.data) == ("up", code, {"left": 0})
+    assert (raised.value.error["code"], raised.value.error["data"]) == (code, {"left": 0})
     assert calls_counted(metrics, "refused") == 1
 
 
@@ -331,15 +331,11 @@ async def test_what_a_server_asks_of_us_is_refused_as_unknown_and_a_ping_is_answ
     assert pong["result"] == {}
 
 
-async def test_twice_the_same_public_name_keeps_the_first_and_warns_of_both(upstream, proxy_of, caplog):
+async def test_two_tools_of_one_public_name_end_the_start_and_both_servers_are_named(upstream, proxy_of):
     first, second = upstream("echo", name="a b"), upstream("echo", name="a.b")
-    async with proxy_of(first, second) as proxy:
-        assert [(entry.name, entry.server) for entry in proxy.tools()] == [("a_b__echo", "a b")]
 
-    warned = [record for record in caplog.records if "offered twice" in record.getMessage()]
-    assert len(warned) == 1
-    assert "'a b'" in warned[0].getMessage()
-    assert "'a.b'" in warned[0].getMessage()
+    with pytest.raises(ConfigError, match=r"tool 'a_b__echo' is offered by server 'a b' and by server 'a\.b': rename"):
+        await proxy_of(first, second).__aenter__()
 
 
 async def test_stderr_of_a_child_goes_to_the_log_with_its_control_characters_escaped(upstream, proxy_of, caplog, capfd):

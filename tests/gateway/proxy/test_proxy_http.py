@@ -100,7 +100,7 @@ async def test_server_that_forgot_our_session_is_shaken_hands_with_again(proxy_o
 
 
 async def test_http_server_that_hangs_is_noticed_after_a_call_and_connected_to_again(proxy_of, until, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.upstream.PING_TIME", 0.3)
+    monkeypatch.setattr("gateway.proxy.supervisor.PING_TIME", 0.3)
     async with http_server() as (server, port), proxy_of(over_http(port)) as proxy:
         server.send_signal(signal.SIGSTOP)
         hung = await proxy.call("web__echo", {"text": "hello"}, timeout=0.2)
