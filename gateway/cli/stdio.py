@@ -2,7 +2,7 @@
 
 Turns flags into a configuration, runs proxy and MCP face until the client closes our input, and says by the exit code
 how it ended. Standard output belongs to the protocol; every word of ours goes to standard error. It decides nothing:
-`proxy` and `serve/mcp.py` do. `app.py` stands above; it registers the command and reports its errors.
+`proxy` and `serve/mcp` do. `app.py` stands above; it registers the command and reports its errors.
 """
 
 import os
@@ -63,9 +63,10 @@ async def _serve(settings: GatewayConfig, maps: MapSet) -> None:
         session_map = maps.session.map_id
         notices = TokenNotices(get_logger("gateway.tokens"))
         tokens = ResultTokens(maps.accepted, level=settings.tokens.verify, metrics=metrics, notices=notices)
-    async with Proxy(settings, metrics) as proxy:
-        face = McpFace(proxy, settings, tokens=tokens, maps=maps.accepted, session_map=session_map)
-        await face.serve_stdio()
+    proxy = Proxy(settings, metrics)
+    face = McpFace(proxy, settings, tokens=tokens, maps=maps.accepted, session_map=session_map, metrics=metrics)
+    # The servers start when the client has said what it can be asked for.
+    await face.serve_stdio(proxy)
 
 
 async def _watch_signals(caught: list[int], scope: anyio.CancelScope) -> None:

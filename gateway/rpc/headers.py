@@ -8,7 +8,7 @@ own parameters stands in `annotations.py`. `proxy` (emits) and `serve` (checks) 
 
 import base64
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -26,6 +26,8 @@ from gateway.rpc.messages import (
 VERSION_HEADER: Final = "mcp-protocol-version"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
+ROUTING_HEADERS: Final = (VERSION_HEADER, METHOD_HEADER, NAME_HEADER)
+"""Of these there may be one each: two readers could take different copies."""
 NAMED_BY: Final[Mapping[str, str]] = MappingProxyType(
     {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 )
@@ -43,7 +45,6 @@ ERROR_STATUS: Final[Mapping[int, int]] = MappingProxyType(
 )
 """HTTP status of an answer with that error code; every other code goes out with 200."""
 
-_ROUTING: Final = frozenset({VERSION_HEADER, METHOD_HEADER, NAME_HEADER})
 _PLAIN: Final = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?")
 _SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=")
 
@@ -80,17 +81,6 @@ def routing_headers(method: str, params: Mapping[str, Any]) -> dict[str, str]:
     if key is not None and isinstance(name := params.get(key), str):
         headers[NAME_HEADER] = encode_value(name)
     return headers
-
-
-def repeated_header(names: Iterable[str]) -> str | None:
-    """The first routing header that came more than once: two readers could take different copies of it."""
-    seen: set[str] = set()
-    for name in names:
-        if name in _ROUTING:
-            if name in seen:
-                return name
-            seen.add(name)
-    return None
 
 
 def mismatch(message: str) -> dict[str, Any]:

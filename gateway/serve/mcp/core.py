@@ -1,0 +1,244 @@
+"""What every client is answered, whatever it speaks over.
+
+Turns a request into a frame with its answer: `initialize`, `ping`, `server/discover`, `subscriptions/listen` and the
+refusals of what an era does not have are ours, all else the servers answer, and their answers pass as they are. For a
+client that named a token map, texts of a tool's result leave with ids of that map. Here is the one boundary of this
+protocol where exceptions become errors on the wire. It knows no transport; `stdio.py` and the HTTP modules stand above.
+"""
+
+from collections.abc import Awaitable, Mapping
+from functools import partial
+from importlib.metadata import version
+from typing import Any, Final, cast
+
+import anyio.to_thread
+
+from gateway.errors import MapUnknown, RpcError
+from gateway.observe.logs import get_logger
+from gateway.proxy import ResultTokens
+from gateway.proxy.caller import Principal
+from gateway.rpc.annotations import Annotation, annotations_of
+from gateway.rpc.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS, NEWEST_HANDSHAKE, SERVER_INFO_KEY, meta_of
+from gateway.rpc.messages import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Notification,
+    RequestId,
+    encode_failure,
+    encode_response,
+)
+from gateway.serve.mcp.listen import Subscriptions
+from gateway.serve.mcp.servers import Servers
+from gateway.serve.mcp.session_map import MAP_META_KEY, SessionMaps
+from gateway.serve.mcp.sessions import Call, Session
+from leaf_sdk.vocab import TokenMap
+
+CANCELLED: Final = -32800
+"""What a cancelled request is answered with where its transport owes an answer."""
+
+OWN_NEWS: Final = frozenset({"notifications/initialized", "notifications/progress"})
+"""What a client tells us and no server needs to hear."""
+SERVER_INFO: Final[Mapping[str, str]] = {"name": "codec-gateway", "version": version("codec-gateway")}
+_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+_NOT_MODERN: Final = frozenset(
+    {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+)
+_NOT_HANDSHAKE: Final = frozenset({"initialize", "server/discover", "subscriptions/listen"})
+_LARGE: Final = 64 * 1024
+"""Characters of a result's texts from which on ids are made beside the event loop."""
+_MOST_RULES: Final = 4096
+
+Answer = tuple[bytes, int]
+"""A frame, and the code of the error in it; 0: a result."""
+
+
+class Core:
+    """The answers of one gateway."""
+
+    def __init__(
+        self,
+        servers: Servers,
+        maps: SessionMaps,
+        *,
+        tokens: ResultTokens | None,
+        session_map: TokenMap | None,
+        min_text_length: int,
+    ) -> None:
+        """Nothing is asked of the servers before a client comes.
+
+        Args:
+            session_map: the map of clients that name none.
+            min_text_length: shorter texts get no ids, in characters.
+        """
+        self.servers = servers
+        self.maps = maps
+        self.session_map = session_map
+        self.subscriptions = Subscriptions(servers)
+        self._tokens = tokens
+        self._min_text_length = min_text_length
+        self._ready = False
+        self._rules: dict[str, tuple[Mapping[str, Any], tuple[Annotation, ...]]] = {}
+        self._log = get_logger("gateway.serve.mcp")
+
+    async def answer(self, request_id: RequestId, method: str, params: dict[str, Any], call: Call) -> Answer:
+        """The answer to one request; nothing is raised but a cancellation."""
+        return await self._guard(request_id, method, self._result(request_id, method, params, call))
+
+    async def greet(self, request_id: RequestId, session: Session, *, alone: bool) -> Answer:
+        """The answer to `initialize`, when the servers are ready to be offered.
+
+        Args:
+            alone: no other client can come (standard input and output): its abilities are announced to the servers.
+        """
+        return await self._guard(request_id, "initialize", self._greeting(session, alone=alone))
+
+    async def _guard(self, request_id: RequestId, method: str, result: Awaitable[dict[str, Any]]) -> Answer:
+        """The boundary of this protocol: what is raised becomes an error on the wire, and a fault of ours says nothing
+        of itself there."""
+        try:
+            return encode_response(request_id, await result), 0
+        except RpcError as error:
+            return refusal(request_id, error.error)
+        except MapUnknown as error:
+            return refusal(request_id, {"code": INVALID_REQUEST, "message": error.message})
+        except Exception:  # noqa: BLE001 - see above
+            self._log.exception("request failed", method=method[:64])
+            message = "internal error of the gateway; its log says more"
+            return refusal(request_id, {"code": INTERNAL_ERROR, "message": message})
+
+    async def _greeting(self, session: Session, *, alone: bool) -> dict[str, Any]:
+        if alone:
+            self.servers.adopt(session)
+        await self._wait()
+        result: dict[str, Any] = {
+            "protocolVersion": session.version,
+            "capabilities": self.servers.capabilities(session.principal, modern=False),
+            "serverInfo": SERVER_INFO,
+        }
+        if (text := self.servers.instructions(session.principal)) is not None:
+            result["instructions"] = text
+        return result
+
+    async def pass_on(self, message: Notification, session: Session) -> None:
+        """Tell the servers what a client told us; nothing is raised."""
+        try:
+            await self.servers.tell(message.method, message.params, session)
+        except RpcError as error:
+            self._log.debug("a client's notification was not passed on", cause=error.message)
+        except Exception:  # noqa: BLE001 - as in `answer`: nobody waits for this
+            self._log.exception("notification failed", method=message.method[:64])
+
+    def annotations(self, name: object, principal: Principal) -> tuple[Annotation, ...]:
+        """The arguments of a tool that headers repeat."""
+        schema = self.servers.input_schema(name, principal) if isinstance(name, str) else None
+        if not isinstance(name, str) or schema is None:
+            return ()
+        known = self._rules.get(name)
+        if known is None or known[0] is not schema:
+            if len(self._rules) >= _MOST_RULES:
+                self._rules.clear()
+            known = self._rules[name] = (schema, annotations_of(schema))
+        return known[1]
+
+    async def _result(self, request_id: RequestId, method: str, params: dict[str, Any], call: Call) -> dict[str, Any]:
+        if method in (_NOT_MODERN if call.modern else _NOT_HANDSHAKE):
+            return _refuse_method(method, call)
+        token_map = self._map_of(params, call)
+        if not self._ready:
+            await self._wait()
+        if method == "ping":
+            return {}
+        if method == "server/discover":
+            return self._discovered(call.principal)
+        if method == "subscriptions/listen":
+            return await self.subscriptions.listen(request_id, params, call)
+        if method == "logging/setLevel":
+            _set_level(params, call)
+        result = await self.servers.handle(method, params, call)
+        if token_map is not None and method == "tools/call":
+            return await self._with_ids(cast(str, params.get("name")), result, token_map)
+        return result
+
+    async def _wait(self) -> None:
+        await self.servers.ready()
+        self._ready = True
+
+    def _map_of(self, params: Mapping[str, Any], call: Call) -> TokenMap | None:
+        """The request's own word wins over what its client said before."""
+        meta = meta_of(params)
+        return self.maps.from_meta(meta[MAP_META_KEY]) if MAP_META_KEY in meta else call.token_map
+
+    async def _with_ids(self, tool: str, result: dict[str, Any], token_map: TokenMap) -> dict[str, Any]:
+        if self._tokens is None or "content" not in result:
+            return result
+        shortest = self._min_text_length
+        if _text_length(result) < _LARGE:
+            return self._tokens.for_client(tool, result, token_map, min_text_length=shortest)
+        make = partial(self._tokens.for_client, tool, result, token_map, min_text_length=shortest)
+        return await anyio.to_thread.run_sync(make)
+
+    def _discovered(self, principal: Principal) -> dict[str, Any]:
+        result: dict[str, Any] = {
+            "resultType": "complete",
+            "supportedVersions": list(MODERN_VERSIONS),
+            "capabilities": self.servers.capabilities(principal, modern=True),
+            "ttlMs": 0,
+            "cacheScope": "private",
+            "_meta": {SERVER_INFO_KEY: SERVER_INFO},
+        }
+        if (text := self.servers.instructions(principal)) is not None:
+            result["instructions"] = text
+        return result
+
+
+def refusal(request_id: RequestId | None, error: Mapping[str, Any]) -> Answer:
+    """An error as an answer."""
+    code: object = error.get("code")
+    return encode_failure(request_id, error), code if isinstance(code, int) else INTERNAL_ERROR
+
+
+def invalid_params(message: str) -> RpcError:
+    """What the client got wrong in its params."""
+    return RpcError({"code": INVALID_PARAMS, "message": message})
+
+
+def check_greeting(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The version that an `initialize` is answered with, and what its client can be asked for.
+
+    A version that we don't know is answered with the newest that needs a handshake (MCP lifecycle, "Version
+    Negotiation").
+
+    Raises:
+        RpcError: the params are not those of `initialize`.
+    """
+    asked: object = params.get("protocolVersion")
+    capabilities: object = params.get("capabilities", {})
+    if not isinstance(asked, str):
+        raise invalid_params("initialize needs params.protocolVersion as a text")
+    if not isinstance(capabilities, dict):
+        raise invalid_params("initialize needs params.capabilities as an object")
+    return (asked if asked in HANDSHAKE_VERSIONS else NEWEST_HANDSHAKE), cast(dict[str, Any], capabilities)
+
+
+def _refuse_method(method: str, call: Call) -> dict[str, Any]:
+    if method == "initialize" and not call.modern:
+        raise RpcError({"code": INVALID_REQUEST, "message": "this session is initialized already"})
+    detail = "2026-07-28 has no such method" if call.modern else "it belongs to 2026-07-28"
+    raise RpcError({"code": METHOD_NOT_FOUND, "message": f"unknown method {method!r}: {detail}"})
+
+
+def _set_level(params: Mapping[str, Any], call: Call) -> None:
+    level: object = params.get("level")
+    if level not in _LEVELS:
+        raise invalid_params(f"logging/setLevel needs params.level as one of {', '.join(_LEVELS)}")
+    if isinstance(call.session, Session):
+        call.session.log_level = level
+
+
+def _text_length(result: Mapping[str, Any]) -> int:
+    content: object = result.get("content")
+    blocks = cast(list[object], content) if isinstance(content, list) else []
+    texts = (cast(dict[str, object], block).get("text") for block in blocks if isinstance(block, dict))
+    return sum(len(text) for text in texts if isinstance(text, str))

@@ -1,0 +1,167 @@
+"""Streams of a session of the handshake era: events with numbers, which a client may ask for again.
+
+Turns what goes to a client (`tell`, `put`) into server-sent events whose ids name stream and place ("3-17"), for
+whichever response the client reads the stream by now (`attach`). What was written is kept for a while, bounded for the
+whole session, so that a client which lost its connection gets it again (2025-11-25, "Resumability and Redelivery").
+It knows no HTTP; `http_session.py` stands above.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final
+
+from gateway.rpc.sse import encode_event
+from gateway.serve.mcp.outbox import Outbox
+
+_KEPT_EVENTS: Final = 1024
+_KEPT_BYTES: Final = 1024 * 1024
+
+
+class History:
+    """What was written on the streams of one session, the latest of it."""
+
+    def __init__(self) -> None:
+        self._events: deque[tuple[int, int, bytes]] = deque()
+        self._size = 0
+
+    def keep(self, stream: int, number: int, frame: bytes) -> None:
+        """Remember an event, and forget the oldest over the bound."""
+        self._events.append((stream, number, frame))
+        self._size += len(frame)
+        while len(self._events) > _KEPT_EVENTS or self._size > _KEPT_BYTES:
+            self._size -= len(self._events.popleft()[2])
+
+    def after(self, stream: int, number: int) -> list[tuple[int, bytes]]:
+        """The events of a stream behind one of its numbers."""
+        return [(place, frame) for which, place, frame in self._events if which == stream and place > number]
+
+
+class EventStream:
+    """One stream of a session."""
+
+    def __init__(self, number: int, history: History, dropped: Callable[[], None]) -> None:
+        """`number`: unique in the session; 0 is the stream that belongs to no request."""
+        self.number = number
+        self.finished = False
+        """Nothing more will be put."""
+        self._history = history
+        self._outbox = Outbox(self._wake, dropped)
+        self._last = 0
+        self._reader: Reader | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many frames were not written yet."""
+        return len(self._outbox)
+
+    @property
+    def attached(self) -> bool:
+        """Whether a response carries it now."""
+        return self._reader is not None
+
+    def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
+        """A notification, if there is room."""
+        self._outbox.tell(method, params, key)
+
+    def put(self, data: bytes) -> None:
+        """A frame that must arrive."""
+        self._outbox.put(data)
+
+    def finish(self, data: bytes | None = None) -> None:
+        """The last frame, if there is one."""
+        self.finished = True
+        if data is not None:
+            self._outbox.put(data)
+        self._wake()
+
+    def attach(self, after: int | None = None) -> "Reader":
+        """A reader for a new response; the reader before it is over.
+
+        Args:
+            after: the number of the last event that the client has; None: it begins with what waits.
+        """
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = Reader(self, [] if after is None else self._history.after(self.number, after))
+        return self._reader
+
+    def detach(self, reader: "Reader") -> None:
+        """The response is over."""
+        if self._reader is reader:
+            self._reader = None
+
+    def take_frames(self) -> list[bytes]:
+        """What waits, as it is: for an answer that needs no stream."""
+        return self._outbox.take()
+
+    def take_events(self) -> list[tuple[int, bytes]]:
+        """What waits, numbered and kept."""
+        events: list[tuple[int, bytes]] = []
+        for frame in self._outbox.take():
+            self._last += 1
+            self._history.keep(self.number, self._last, frame)
+            events.append((self._last, frame))
+        return events
+
+    def event_id(self, number: int) -> str:
+        """An event's id."""
+        return f"{self.number}-{number}"
+
+    @property
+    def last(self) -> int:
+        """The number of the last event that was written."""
+        return self._last
+
+    def _wake(self) -> None:
+        if self._reader is not None:
+            self._reader.ready.set()
+
+
+class Reader:
+    """The events of a stream for one response."""
+
+    def __init__(self, stream: EventStream, replay: list[tuple[int, bytes]]) -> None:
+        self.ready = asyncio.Event()
+        self.begun = False
+        """Whether events were written, or are to be written now whatever there is."""
+        self.closed = False
+        self.resumable = False
+        """Whether the client has the id of an event, with which it can come back for the rest."""
+        self._stream = stream
+        self._replay = replay
+        self._prime: int | None = None
+
+    def prime(self, retry_ms: int) -> None:
+        """Begin with an empty event that says where the client is, and when to come again (2025-11-25)."""
+        self._prime = retry_ms
+
+    def begin(self) -> None:
+        """Write from now on, even if there is nothing yet."""
+        self.begun = True
+        self.ready.set()
+
+    def close(self) -> None:
+        """Write nothing more here; the stream goes on, for the next reader."""
+        self.closed = True
+        self.ready.set()
+
+    @property
+    def over(self) -> bool:
+        """Whether this response ends."""
+        return self.closed or self._stream.finished
+
+    def take(self) -> bytes:
+        """The events that wait."""
+        self.begun = True
+        stream = self._stream
+        parts: list[bytes] = []
+        if self._prime is not None:
+            first = stream.event_id(self._replay[0][0] - 1 if self._replay else stream.last)
+            parts.append(encode_event(b"", event_id=first, retry=self._prime))
+            self._prime = None
+        if not self.closed:
+            events, self._replay = [*self._replay, *stream.take_events()], []
+            parts += [encode_event(frame, event_id=stream.event_id(number)) for number, frame in events]
+        self.resumable = self.resumable or bool(parts)
+        return b"".join(parts)

@@ -1,0 +1,151 @@
+"""The MCP face: what an MCP client meets, over Streamable HTTP and over standard input and output.
+
+One ASGI app for `/mcp` that tells the two protocol eras apart by the version header, and one server for a client on
+standard input and output. It knows no server behind us, no engine and not who may call: `serve/run.py`, above, wraps it
+in what does. `cli/stdio.py` stands above too, the rest of this package below.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
+
+import anyio
+from starlette.types import Receive, Scope, Send
+
+from gateway.config.model import GatewayConfig
+from gateway.errors import MapUnknown
+from gateway.observe.metrics import Metrics
+from gateway.proxy import ResultTokens
+from gateway.rpc.eras import HANDSHAKE_VERSIONS
+from gateway.rpc.headers import VERSION_HEADER
+from gateway.serve.mcp.core import Core
+from gateway.serve.mcp.http import ClientGone, HttpRequest, Rejected, principal_of, read_headers, send_rejection
+from gateway.serve.mcp.http_modern import ModernHttp
+from gateway.serve.mcp.http_sessions import HttpSessions, SessionLimits
+from gateway.serve.mcp.servers import Change, Servers
+from gateway.serve.mcp.session_map import MAP_HEADER, SessionMaps
+from gateway.serve.mcp.sessions import Session
+from gateway.serve.mcp.stdio import StdioClient, claim_stdio
+from leaf_sdk.vocab import TokenMap
+
+
+class McpFace:
+    """One MCP server made of many: an ASGI app for `/mcp`, and a server on standard input and output."""
+
+    def __init__(
+        self,
+        proxy: Servers,
+        config: GatewayConfig,
+        *,
+        tokens: ResultTokens | None,
+        maps: Mapping[str, TokenMap],
+        session_map: str | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """Nothing runs before `running` or `serve_stdio`.
+
+        Args:
+            tokens: turns results into ids; None: text only, and no map can be named.
+            maps: allow-listed map id to map.
+            session_map: the map of clients that name none.
+
+        Raises:
+            MapUnknown: `session_map` is not in `maps`.
+        """
+        held = SessionMaps(maps if tokens is not None else {})
+        self._maps = held
+        self._proxy = proxy
+        self._body_bytes = config.limits.body_bytes
+        self._dropped: Callable[[], None] = partial((metrics or Metrics()).notification_dropped, "slow_client")
+        self._core = Core(
+            proxy,
+            held,
+            tokens=tokens,
+            session_map=None if session_map is None else held.from_meta(session_map),
+            min_text_length=config.tokens.min_text_length,
+        )
+        limits = SessionLimits(
+            body_bytes=config.limits.body_bytes,
+            sessions=config.serve.max_sessions,
+            idle=config.serve.session_idle,
+            close_after=config.serve.sse_close_after,
+        )
+        self._sessions = HttpSessions(self._core, limits, self._dropped)
+        self._modern = ModernHttp(self._core, body_bytes=config.limits.body_bytes, dropped=self._dropped)
+        self._is_running = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """The lifespan of the HTTP side: sessions live and changes are announced inside it."""
+        release = self._proxy.on_change(lambda change: _announce(change, self._sessions.live()))
+        self._is_running = True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._sessions.reap)
+            try:
+                yield
+            finally:
+                self._is_running = False
+                release()
+                self.stop_listening()
+                self._sessions.end_all()
+                tasks.cancel_scope.cancel()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request (ASGI). A header that names no map of ours is refused before anything else."""
+        if not self._is_running:
+            raise RuntimeError("McpFace serves HTTP only inside `async with face.running()`")
+        headers, repeated = read_headers(scope)
+        try:
+            named = headers.get(MAP_HEADER)
+            token_map = None if named is None else self._maps.from_header(named)
+            request = HttpRequest(scope["method"], headers, repeated, principal_of(scope), token_map, receive, send)
+            version = headers.get(VERSION_HEADER)
+            is_handshake = version is None or version in HANDSHAKE_VERSIONS
+            await (self._sessions if is_handshake else self._modern).serve(request)
+        except Rejected as rejected:
+            await send_rejection(send, rejected)
+        except MapUnknown as error:
+            await send_rejection(send, Rejected(400, error.message))
+        except ClientGone:
+            return
+
+    def stop_listening(self) -> None:
+        """End every `subscriptions/listen` with its result: these would otherwise never end by themselves."""
+        self._core.subscriptions.close()
+
+    async def serve_stdio(self, start: AbstractAsyncContextManager[object] | None = None) -> None:
+        """Serve one client on standard input and output, until its input ends.
+
+        Args:
+            start: entered when the client's first request has come, left at the end. Servers that start in it know by
+                then what this client can be asked for.
+        """
+        with claim_stdio() as (source, sink):
+            await self.serve_descriptors(source, sink, start)
+
+    async def serve_descriptors(
+        self, source: int, sink: int, start: AbstractAsyncContextManager[object] | None = None
+    ) -> None:
+        """As `serve_stdio`, on two open descriptors, which stay the caller's to close."""
+        client = StdioClient(self._core, source, sink, line_bound=self._body_bytes, dropped=self._dropped)
+        release = self._proxy.on_change(
+            lambda change: _announce(change, () if client.session is None else (client.session,))
+        )
+        serving = asyncio.get_running_loop().create_task(client.serve())
+        try:
+            await client.met.wait()
+            async with start if start is not None and client.asked else nullcontext():
+                await asyncio.shield(serving)
+        finally:
+            release()
+            serving.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({serving})
+
+
+def _announce(change: Change, sessions: Iterable[Session]) -> None:
+    """Tell clients of the handshake era that a list of theirs changed."""
+    for session in sessions:
+        if change.session in (None, session) and session.principal.sees(change.server):
+            session.notified(f"notifications/{change.kind}/list_changed", {})

@@ -1,0 +1,230 @@
+"""What both HTTP faces of MCP share: reading a request, answering it at once, answering it as a stream of events.
+
+Plain ASGI: on the path of every call no framework object is made. Turns a scope into an `HttpRequest` (headers without
+the blanks around them), a body into bytes within a bound, frames into JSON or server-sent events. It knows no method.
+`http_modern.py`, `http_session.py` and `face.py` stand above.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+import anyio
+from starlette.types import Receive, Scope, Send
+
+from gateway.proxy.caller import ANYBODY, Principal
+from gateway.rpc.messages import INVALID_REQUEST
+from gateway.serve.mcp.core import refusal
+from leaf_sdk.vocab import TokenMap
+
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+PING: Final = 15.0
+"""Seconds of silence after which a stream says that it is still there."""
+STALL: Final = 60.0
+"""Seconds for which a client may leave a stream unread before it is cut off."""
+_LOOK: Final = 0.1
+"""Seconds that a request may take before we look whether its client is still there."""
+_PING_FRAME: Final = b": ping\n\n"
+_JSON_TYPE: Final = (b"content-type", b"application/json")
+_STREAM_HEADERS: Final = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+
+Extra = Iterable[tuple[bytes, bytes]]
+
+
+class Rejected(Exception):
+    """A request that gets no further: its HTTP status, and a sentence for whoever sent it."""
+
+    def __init__(self, status: int, message: str, *, headers: Extra = ()) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = headers
+
+
+class ClientGone(Exception):
+    """Nobody is there any more to be answered."""
+
+
+@dataclass(slots=True, eq=False)
+class HttpRequest:
+    """One HTTP request."""
+
+    method: str
+    headers: dict[str, str]
+    """By lower-case names; of a header that came more than once, the first."""
+    repeated: set[str]
+    principal: Principal
+    token_map: TokenMap | None
+    """The map that its header names."""
+    receive: Receive
+    send: Send
+
+
+def read_headers(scope: Scope) -> tuple[dict[str, str], set[str]]:
+    """Headers by name, and the names that came more than once.
+
+    llhttp leaves blanks at the end of a value; RFC 9110 (5.5) says that they are not part of it.
+    """
+    headers: dict[str, str] = {}
+    repeated: set[str] = set()
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.strip(b" \t").decode("latin-1")
+        if name not in headers:
+            headers[name] = value
+            continue
+        repeated.add(name)
+        if name == "accept":
+            headers[name] += ", " + value
+    return headers, repeated
+
+
+def principal_of(scope: Scope) -> Principal:
+    """On whose behalf the request comes, as the authentication before us found."""
+    principal: object = scope.get("state", {}).get("principal", ANYBODY)
+    return principal if isinstance(principal, Principal) else ANYBODY
+
+
+@lru_cache(maxsize=256)
+def accepts(accept: str, media_type: str) -> bool:
+    """Whether an `Accept` header names a media type, maybe by a wildcard (RFC 9110, 12.5.1)."""
+    named = {part.split(";")[0].strip().lower() for part in accept.split(",")}
+    return not named.isdisjoint((media_type, media_type.split("/")[0] + "/*", "*/*"))
+
+
+async def read_message_body(request: HttpRequest, bound: int) -> bytes:
+    """The body of a POST.
+
+    Raises:
+        Rejected: it is no JSON by its type, its client can't take our answer, or it is over the bound.
+        ClientGone: it ended in the middle.
+    """
+    accept = request.headers.get("accept", "")
+    if not (accepts(accept, JSON) and accepts(accept, EVENTS)):
+        raise Rejected(406, f"the Accept header must name {JSON} and {EVENTS}")
+    if request.headers.get("content-type", "").split(";")[0].strip().lower() != JSON:
+        raise Rejected(415, f"the Content-Type header must be {JSON}")
+    announced = request.headers.get("content-length", "")
+    if len(announced) > 15 or (announced.isdecimal() and int(announced) > bound):
+        raise Rejected(413, f"the body is over the limit of {bound} bytes (limits.body_bytes)")
+    message = await request.receive()
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body") and len(body) <= bound and message["type"] == "http.request":
+        return body
+    return await _read_rest(request.receive, message, bound)
+
+
+async def _read_rest(receive: Receive, message: Any, bound: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        if message["type"] != "http.request":
+            raise ClientGone
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        if size > bound:
+            raise Rejected(413, f"the body is over the limit of {bound} bytes (limits.body_bytes)")
+        parts.append(part)
+        if not message.get("more_body"):
+            return b"".join(parts)
+        message = await receive()
+
+
+async def send_frame(send: Send, status: int, frame: bytes, extra: Extra = ()) -> None:
+    """Answer with one JSON frame."""
+    length = (b"content-length", str(len(frame)).encode())
+    await send({"type": "http.response.start", "status": status, "headers": [_JSON_TYPE, length, *extra]})
+    await send({"type": "http.response.body", "body": frame})
+
+
+async def send_empty(send: Send, status: int, extra: Extra = ()) -> None:
+    """Answer without a body."""
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *extra]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def send_rejection(send: Send, rejected: Rejected) -> None:
+    """Answer with what is wrong; no id, because no request was read."""
+    frame, _ = refusal(None, {"code": INVALID_REQUEST, "message": rejected.message})
+    await send_frame(send, rejected.status, frame, rejected.headers)
+
+
+class Events(Protocol):
+    """What is written to one response, as server-sent events."""
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """Set when there is something to take, or when it is over."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come here."""
+        ...
+
+    def take(self) -> bytes:
+        """The events that wait."""
+        ...
+
+
+async def write_events(send: Send, events: Events) -> None:
+    """Write until they are over. A client that does not read is cut off after a while."""
+    await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+    while True:
+        events.ready.clear()
+        data = events.take()
+        if not data:
+            if events.over:
+                break
+            with anyio.move_on_after(PING) as silence:
+                await events.ready.wait()
+            if not silence.cancelled_caught:
+                continue
+            data = _PING_FRAME
+        with anyio.move_on_after(STALL) as stall:
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+        if stall.cancelled_caught:
+            return
+    await send({"type": "http.response.body", "body": b""})
+
+
+class Watch:
+    """Looks after a request that takes long: is its client still there, and is it time to say that we are?
+
+    A quick answer pays for one timer and for nothing else.
+    """
+
+    __slots__ = ("_gone", "_late", "_receive", "_task", "_timer")
+
+    def __init__(self, receive: Receive, gone: Callable[[], None], late: Callable[[], object]) -> None:
+        """`gone` is called when the client left, `late` when nothing was answered for the time of a ping."""
+        self._receive = receive
+        self._gone = gone
+        self._late = late
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(_LOOK, self.look)
+
+    def look(self) -> None:
+        """Look from now on."""
+        loop = asyncio.get_running_loop()
+        self._timer.cancel()
+        if self._task is None:
+            self._task = loop.create_task(self._wait())
+        self._timer = loop.call_later(PING - _LOOK, self._late)
+
+    def stop(self) -> None:
+        """The answer is there."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _wait(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._gone()

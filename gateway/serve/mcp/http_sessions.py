@@ -1,0 +1,256 @@
+"""Streamable HTTP of the handshake era (2025-03-26 to 2025-11-25): POST, GET and DELETE of many sessions.
+
+Turns requests into messages for the session that they name, and what the session says into JSON (nothing was pushed
+before the answer) or a stream of events. A session belongs to whom it was opened for, ends by DELETE or by idleness,
+and there is a most of them. It knows no server; `face.py` stands above, `http_session.py` below.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio
+
+from gateway.errors import MapUnknown, RpcError
+from gateway.observe.logs import get_logger
+from gateway.rpc.eras import MAP_KEY, VERSION_KEY, meta_of
+from gateway.rpc.headers import ERROR_STATUS, VERSION_HEADER, mismatch
+from gateway.rpc.messages import INTERNAL_ERROR, INVALID_REQUEST, Malformed, Request, parse_message
+from gateway.serve.mcp.core import Core, check_greeting, refusal
+from gateway.serve.mcp.events import EventStream, Reader
+from gateway.serve.mcp.http import (
+    EVENTS,
+    HttpRequest,
+    Rejected,
+    Watch,
+    accepts,
+    read_message_body,
+    send_empty,
+    send_frame,
+    write_events,
+)
+from gateway.serve.mcp.http_session import HttpSession
+
+SESSION_HEADER: Final = "mcp-session-id"
+_RESUME_HEADER: Final = "last-event-id"
+_ALLOW: Final = ((b"allow", b"GET, POST, DELETE"),)
+_PRIMED_FROM: Final = "2025-11-25"
+"""Older clients would not know what an event without data is."""
+_RETRY_MS: Final = 500
+_SLOWEST_LOOK: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """Bounds of the sessions of one gateway."""
+
+    body_bytes: int
+    sessions: int
+    idle: float
+    """Seconds without use after which a session ends."""
+    close_after: float | None
+    """Seconds after which the stream of a request is closed, for its client to come back; None: it stays open."""
+
+
+class HttpSessions:
+    """All sessions of the handshake era over HTTP."""
+
+    def __init__(self, core: Core, limits: SessionLimits, dropped: Callable[[], None]) -> None:
+        """`dropped` is called for every notification that a client loses because it does not read."""
+        self._core = core
+        self._limits = limits
+        self._dropped = dropped
+        self._sessions: dict[str, HttpSession] = {}
+        self._log = get_logger("gateway.serve.mcp")
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def live(self) -> tuple[HttpSession, ...]:
+        """Every session that is open."""
+        return tuple(self._sessions.values())
+
+    async def reap(self) -> None:
+        """End sessions that nobody uses, until cancelled."""
+        pause = min(self._limits.idle / 4, _SLOWEST_LOOK)
+        loop = asyncio.get_running_loop()
+        while True:
+            await anyio.sleep(pause)
+            for session in self.live():
+                if (since := session.idle_since) is not None and loop.time() - since > self._limits.idle:
+                    self._log.info("session ended: nobody used it", idle_seconds=round(loop.time() - since))
+                    self._end(session)
+
+    def end_all(self) -> None:
+        """End every session."""
+        for session in self.live():
+            self._end(session)
+
+    async def serve(self, request: HttpRequest) -> None:
+        """Answer one HTTP request. Raises Rejected and ClientGone."""
+        if request.method == "POST":
+            await self._post(request)
+        elif request.method == "GET":
+            await self._get(request, self._session_of(request))
+        elif request.method == "DELETE":
+            self._end(self._session_of(request))
+            await send_empty(request.send, 200)
+        else:
+            raise Rejected(405, f"{request.method} is no method of MCP", headers=_ALLOW)
+
+    def _session_of(self, request: HttpRequest) -> HttpSession:
+        named = request.headers.get(SESSION_HEADER)
+        if named is None:
+            raise Rejected(400, f"the {SESSION_HEADER} header is missing: send initialize first")
+        session = self._sessions.get(named)
+        # Whoever it was not opened for learns nothing of it, not even that it is there.
+        if session is None or session.principal != request.principal:
+            raise Rejected(404, "there is no such session (any more): send initialize again")
+        session.touch()
+        return session
+
+    async def _post(self, request: HttpRequest) -> None:
+        session = self._session_of(request) if SESSION_HEADER in request.headers else None
+        message = parse_message(await read_message_body(request, self._limits.body_bytes))
+        if isinstance(message, Malformed):
+            frame, _ = refusal(message.id, {"code": message.code, "message": message.detail})
+            await send_frame(request.send, 400, frame)
+        elif session is None:
+            await self._post_outside(message, request)
+        elif isinstance(message, Request):
+            await self._run(message, request, session)
+        else:
+            session.take(message)
+            await send_empty(request.send, 202)
+
+    async def _post_outside(self, message: object, request: HttpRequest) -> None:
+        """A POST that names no session: `initialize`, or a mistake."""
+        if not isinstance(message, Request):
+            raise Rejected(400, f"the {SESSION_HEADER} header is missing: send initialize first")
+        if message.method == "initialize":
+            await self._open(message, request)
+            return
+        if VERSION_KEY in meta_of(message.params):
+            error = mismatch(f"the {VERSION_HEADER} header is missing: it repeats {VERSION_KEY!r} of the body")
+        else:
+            detail = f"{message.method[:64]!r} came before initialize: send initialize first, then {SESSION_HEADER}"
+            error = {"code": INVALID_REQUEST, "message": detail}
+        frame, _ = refusal(message.id, error)
+        await send_frame(request.send, 400, frame)
+
+    async def _open(self, message: Request, request: HttpRequest) -> None:
+        if len(self._sessions) >= self._limits.sessions:
+            detail = f"{self._limits.sessions} sessions are open (serve.max_sessions): try again later"
+            raise Rejected(503, detail, headers=((b"retry-after", b"5"),))
+        try:
+            session = self._make(message.params, request)
+        except (RpcError, MapUnknown) as error:
+            fault: dict[str, Any] = (
+                error.error if isinstance(error, RpcError) else {"code": INVALID_REQUEST, "message": error.message}
+            )
+            frame, code = refusal(message.id, fault)
+            await send_frame(request.send, ERROR_STATUS.get(code, 200), frame)
+            return
+        self._sessions[session.session_id] = session
+        code = INTERNAL_ERROR
+        try:
+            frame, code = await self._core.greet(message.id, session, alone=False)
+            named = () if code else ((SESSION_HEADER.encode(), session.session_id.encode()),)
+            await send_frame(request.send, 200, frame, named)
+        finally:
+            if code:
+                self._end(session)
+
+    def _make(self, params: dict[str, Any], request: HttpRequest) -> HttpSession:
+        version, capabilities = check_greeting(params)
+        token_map = request.token_map or self._core.session_map
+        if MAP_KEY in (meta := meta_of(params)):
+            token_map = self._core.maps.from_meta(meta[MAP_KEY])
+        return HttpSession(
+            self._core,
+            session_id=secrets.token_urlsafe(24),
+            version=version,
+            capabilities=capabilities,
+            principal=request.principal,
+            token_map=token_map,
+            dropped=self._dropped,
+        )
+
+    async def _run(self, message: Request, request: HttpRequest, session: HttpSession) -> None:
+        try:
+            stream, task = session.start(message, request.token_map)
+        except RpcError as error:
+            frame, _ = refusal(message.id, error.error)
+            await send_frame(request.send, 200, frame)
+            return
+        reader = stream.attach()
+        closing = self._close_later(session, reader)
+        watch = Watch(request.receive, reader.close, reader.begin)
+        try:
+            await reader.ready.wait()
+            await self._write(request, stream, reader)
+        finally:
+            watch.stop()
+            if closing is not None:
+                closing.cancel()
+            stream.detach(reader)
+            session.release(stream)
+            if not reader.resumable:
+                # Without the id of an event nobody can come back for the answer: either it was read, or its client is
+                # gone for good.
+                task.cancel()
+
+    def _close_later(self, session: HttpSession, reader: Reader) -> asyncio.TimerHandle | None:
+        """Prepare a stream to be closed early, where that is wanted and its client knows what it means."""
+        if self._limits.close_after is None or session.version < _PRIMED_FROM:
+            return None
+        reader.prime(_RETRY_MS)
+
+        def close() -> None:
+            reader.begin()
+            reader.close()
+
+        return asyncio.get_running_loop().call_later(self._limits.close_after, close)
+
+    async def _write(self, request: HttpRequest, stream: EventStream, reader: Reader) -> None:
+        if reader.closed and not reader.begun:
+            return
+        if stream.finished and not reader.begun and stream.waiting == 1:
+            (frame,) = stream.take_frames()
+            await send_frame(request.send, 200, frame)
+            return
+        await write_events(request.send, reader)
+
+    async def _get(self, request: HttpRequest, session: HttpSession) -> None:
+        if not accepts(request.headers.get("accept", ""), EVENTS):
+            raise Rejected(406, f"the Accept header must name {EVENTS}")
+        stream, after = session.standing, None
+        if (last := request.headers.get(_RESUME_HEADER)) is not None:
+            found = session.find(last)
+            if found is None:
+                raise Rejected(
+                    400, "the event of the Last-Event-ID header is not kept any more: send the request again"
+                )
+            stream, after = found
+        reader = stream.attach(after)
+        closing = None
+        if stream is session.standing:
+            session.listening()
+        else:
+            closing = self._close_later(session, reader)
+        watch = Watch(request.receive, reader.close, reader.begin)
+        watch.look()
+        try:
+            await write_events(request.send, reader)
+        finally:
+            watch.stop()
+            if closing is not None:
+                closing.cancel()
+            stream.detach(reader)
+            session.release(stream)
+
+    def _end(self, session: HttpSession) -> None:
+        if self._sessions.pop(session.session_id, None) is not None:
+            session.end()

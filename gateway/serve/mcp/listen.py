@@ -1,0 +1,132 @@
+"""`subscriptions/listen` of 2026-07-28: streams of what changed, which stay open until client or gateway end them.
+
+Turns the changes that the servers report into notifications for each open subscription: only kinds that it asked for,
+only of servers that its client may see, each with the subscription's id. It knows no transport; `core.py` stands above.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from gateway.errors import RpcError
+from gateway.rpc.eras import SUBSCRIPTION_KEY
+from gateway.rpc.messages import INTERNAL_ERROR, INVALID_PARAMS, RequestId, encode_notification
+from gateway.serve.mcp.servers import Change, Servers
+from gateway.serve.mcp.sessions import Call
+
+_MOST: Final = 1024
+"""Subscriptions that are open at a time."""
+_MOST_URIS: Final = 256
+"""Resources that one subscription may watch."""
+_LISTS: Final = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
+_WATCHED: Final = "resourceSubscriptions"
+
+
+@dataclass(eq=False, slots=True)
+class _Subscription:
+    """One open stream."""
+
+    request_id: RequestId
+    call: Call
+    kinds: frozenset[str]
+    uris: tuple[str, ...]
+    ended: asyncio.Future[None]
+    early: set[str] = field(default_factory=set[str])
+    """Resources that changed before the stream was acknowledged, which comes first."""
+    acknowledged: bool = False
+
+    def honoured(self) -> dict[str, Any]:
+        """The filter as we keep it."""
+        lists = {name: True for name, kind in _LISTS.items() if kind in self.kinds}
+        return lists | ({_WATCHED: list(self.uris)} if self.uris else {})
+
+    def tagged(self) -> dict[str, Any]:
+        """The `_meta` of every frame."""
+        return {SUBSCRIPTION_KEY: self.request_id}
+
+    def acknowledge(self) -> None:
+        """Open the stream."""
+        params = {"notifications": self.honoured(), "_meta": self.tagged()}
+        self.call.stream.put(encode_notification("notifications/subscriptions/acknowledged", params))
+        self.acknowledged = True
+        for uri in self.early:
+            self.updated(uri)
+
+    def changed(self, change: Change) -> None:
+        """A server's list changed; what changed for one session only is not ours to hear."""
+        if change.session is None and change.kind in self.kinds and self.call.principal.sees(change.server):
+            method = f"notifications/{change.kind}/list_changed"
+            self.call.stream.tell(method, {"_meta": self.tagged()}, (method, self.request_id))
+
+    def updated(self, uri: str) -> None:
+        """A resource changed."""
+        if not self.acknowledged:
+            self.early.add(uri)
+            return
+        method = "notifications/resources/updated"
+        self.call.stream.tell(method, {"uri": uri, "_meta": self.tagged()}, (method, self.request_id, uri))
+
+
+class Subscriptions:
+    """All open streams."""
+
+    def __init__(self, servers: Servers) -> None:
+        """Nothing is watched before the first stream opens."""
+        self._servers = servers
+        self._open: set[_Subscription] = set()
+
+    async def listen(self, request_id: RequestId, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
+        """Serve one stream until `close`, or until the caller is cancelled; gives its last word.
+
+        Raises:
+            RpcError: the filter is malformed, too many streams are open, or a resource can't be watched.
+        """
+        subscription = self._read(request_id, params, call)
+        if len(self._open) >= _MOST:
+            raise RpcError({"code": INTERNAL_ERROR, "message": f"{_MOST} subscriptions are open: end one first"})
+        self._open.add(subscription)
+        releases: list[Callable[[], None]] = []
+        try:
+            if subscription.uris:
+                releases.append(await self._servers.watch(subscription.uris, call.principal, subscription.updated))
+            subscription.acknowledge()
+            releases.append(self._servers.on_change(subscription.changed))
+            await subscription.ended
+        finally:
+            self._open.discard(subscription)
+            for release in releases:
+                release()
+        return {"resultType": "complete", "_meta": subscription.tagged()}
+
+    def close(self) -> None:
+        """End every stream with its result."""
+        for subscription in self._open:
+            if not subscription.ended.done():
+                subscription.ended.set_result(None)
+
+    def _read(self, request_id: RequestId, params: Mapping[str, Any], call: Call) -> _Subscription:
+        wanted: object = params.get("notifications")
+        if not isinstance(wanted, dict):
+            raise _malformed("params.notifications must be an object that says what to listen for")
+        asked = cast(dict[str, object], wanted)
+        uris: object = asked.get(_WATCHED, [])
+        if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in cast(list[object], uris)):
+            raise _malformed(f"params.notifications.{_WATCHED} must be a list of texts")
+        distinct = tuple(dict.fromkeys(cast(list[str], uris)))
+        if len(distinct) > _MOST_URIS:
+            raise _malformed(f"params.notifications.{_WATCHED} names more than {_MOST_URIS} resources")
+        offered = self._servers.capabilities(call.principal, modern=True)
+        kinds = {kind for name, kind in _LISTS.items() if asked.get(name) is True and _offers(offered, kind)}
+        ended = asyncio.get_running_loop().create_future()
+        watched = distinct if _offers(offered, "resources", "subscribe") else ()
+        return _Subscription(request_id, call, frozenset(kinds), watched, ended)
+
+
+def _offers(capabilities: Mapping[str, Any], kind: str, what: str = "listChanged") -> bool:
+    offered: object = capabilities.get(kind)
+    return isinstance(offered, dict) and bool(cast(dict[str, object], offered).get(what))
+
+
+def _malformed(message: str) -> RpcError:
+    return RpcError({"code": INVALID_PARAMS, "message": message})

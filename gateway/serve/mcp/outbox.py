@@ -1,0 +1,99 @@
+"""What waits to be written to one client, bounded.
+
+Turns notifications into frames, in order, for whoever writes them (`take`). Nothing here blocks: a client that does not
+read loses progress and log messages first, then other notifications, never an answer or a request of ours; what was
+lost is counted. A list that changed twice while the first notice still waits has changed once. It knows no transport.
+`stdio.py` and `events.py` stand above.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from gateway.rpc.messages import encode_notification
+
+COUNT: Final = 1024
+"""Most frames that wait before notifications are dropped."""
+SIZE: Final = 1024 * 1024
+"""Most bytes that wait before notifications are dropped."""
+_MINOR: Final = frozenset({"notifications/progress", "notifications/message"})
+
+
+class Stream(Protocol):
+    """Where frames for a client go."""
+
+    def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
+        """A notification. One whose `key` equals that of a waiting one says nothing new."""
+        ...
+
+    def put(self, data: bytes) -> None:
+        """A frame that must arrive: an answer, or a request of ours."""
+        ...
+
+
+class _Item(NamedTuple):
+    data: bytes
+    minor: bool
+
+
+class Outbox:
+    """Frames of one stream that were not written yet."""
+
+    __slots__ = ("_dropped", "_keys", "_size", "_waiting", "_wake")
+
+    def __init__(self, wake: Callable[[], None], dropped: Callable[[], None]) -> None:
+        """`wake` is called whenever a frame was added, `dropped` for every notification that is lost."""
+        self._wake = wake
+        self._dropped = dropped
+        self._waiting: list[_Item] = []
+        self._keys: set[Hashable] = set()
+        self._size = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait."""
+        return self._size
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
+        """Add a notification, if there is room for it."""
+        if key is None and method.endswith("/list_changed"):
+            key = method
+        if key is not None:
+            if key in self._keys:
+                return
+            self._keys.add(key)
+        minor = method in _MINOR
+        if (len(self._waiting) >= COUNT or self._size >= SIZE) and (minor or not self._make_room()):
+            self._keys.discard(key)
+            self._dropped()
+            return
+        self._add(_Item(encode_notification(method, params), minor))
+
+    def put(self, data: bytes) -> None:
+        """Add a frame, whatever waits."""
+        self._add(_Item(data, minor=False))
+
+    def take(self) -> list[bytes]:
+        """All that waits, in order; from now on it is written."""
+        frames = [item.data for item in self._waiting]
+        self._waiting = []
+        self._keys.clear()
+        self._size = 0
+        return frames
+
+    def _add(self, item: _Item) -> None:
+        self._waiting.append(item)
+        self._size += len(item.data)
+        self._wake()
+
+    def _make_room(self) -> bool:
+        """Drop the oldest progress or log message."""
+        for index, item in enumerate(self._waiting):
+            if item.minor:
+                del self._waiting[index]
+                self._size -= len(item.data)
+                self._dropped()
+                return True
+        return False

@@ -1,0 +1,76 @@
+"""What the faces need of the servers behind us, as one Protocol.
+
+`gateway.proxy.Proxy` is the implementation; tests may have a smaller one. Nothing of HTTP or of lines stands here. All
+modules of this package stand above.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal, Protocol
+
+from gateway.proxy.caller import Caller, ClientSession, Principal
+
+
+class Change(Protocol):
+    """A list of one server is another one now."""
+
+    @property
+    def kind(self) -> Literal["tools", "prompts", "resources"]:
+        """Which list."""
+        ...
+
+    @property
+    def server(self) -> str:
+        """Whose."""
+        ...
+
+    @property
+    def session(self) -> ClientSession | None:
+        """Set where only this client's view of it changed."""
+        ...
+
+
+class Servers(Protocol):
+    """Many MCP servers as one."""
+
+    async def handle(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """The raw result of a client's request, in the caller's era. Raises RpcError."""
+        ...
+
+    async def tell(self, method: str, params: dict[str, Any], session: ClientSession) -> None:
+        """A client's notification that servers should hear."""
+        ...
+
+    def capabilities(self, principal: Principal, *, modern: bool) -> dict[str, Any]:
+        """What is truly forwarded, as `ServerCapabilities`."""
+        ...
+
+    def instructions(self, principal: Principal) -> str | None:
+        """What a model should know of the servers."""
+        ...
+
+    async def ready(self) -> None:
+        """Wait, not for ever, until every server that starts at once is up or has failed once."""
+        ...
+
+    def adopt(self, session: ClientSession) -> None:
+        """This is the only client there will be: what it can be asked for is announced to the servers. Called before
+        they start."""
+        ...
+
+    def session_ended(self, session: ClientSession) -> None:
+        """Free what was opened for it."""
+        ...
+
+    def on_change(self, callback: Callable[[Any], None]) -> Callable[[], None]:
+        """Call `callback` with each `Change`; the returned function ends that."""
+        ...
+
+    async def watch(
+        self, uris: Collection[str], principal: Principal, updated: Callable[[str], None]
+    ) -> Callable[[], None]:
+        """Call `updated` with each of these resources that changed; the returned function ends that."""
+        ...
+
+    def input_schema(self, name: str, principal: Principal) -> Mapping[str, Any] | None:
+        """The input schema of a tool, by its public name."""
+        ...

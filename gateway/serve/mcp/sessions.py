@@ -1,0 +1,107 @@
+"""Who speaks to us: a client of the handshake era from its `initialize` on, and any one request while it runs.
+
+Implements what the proxy knows of a client (`ClientSession`, `Caller`) over a `Stream`, whatever that is written to. It
+knows no method and no transport. `core.py`, `stdio.py` and the HTTP modules stand above.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.errors import RpcError
+from gateway.proxy.caller import Principal
+from gateway.rpc.eras import CAPABILITIES_KEY, LOG_LEVEL_KEY, meta_of
+from gateway.rpc.messages import METHOD_NOT_FOUND
+from gateway.serve.mcp.asks import Asks
+from gateway.serve.mcp.outbox import Stream
+from leaf_sdk.vocab import TokenMap
+
+
+class Session:
+    """A client of the handshake era."""
+
+    def __init__(
+        self,
+        *,
+        version: str,
+        capabilities: Mapping[str, Any],
+        principal: Principal,
+        token_map: TokenMap | None,
+        stream: Stream,
+    ) -> None:
+        """What its `initialize` said.
+
+        Args:
+            version: the negotiated one.
+            stream: where goes what belongs to no request of the client's.
+        """
+        self.version = version
+        self.capabilities = capabilities
+        self.principal = principal
+        self.token_map = token_map
+        self.log_level: str | None = None
+        self.asks = Asks(capabilities)
+        self.stream = stream
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        """A notification for the client, outside of any request."""
+        self.stream.tell(method, params)
+
+    async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """A request to the client, outside of any request of its own. Raises RpcError."""
+        return await self.asks.ask(self.stream, method, params)
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request of a client while it runs."""
+
+    modern: bool
+    capabilities: Mapping[str, Any]
+    log_level: str | None
+    principal: Principal
+    session: Session | None
+    token_map: TokenMap | None
+    """The map that its result is to speak."""
+    stream: Stream
+    """Where goes what belongs to this request."""
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        """A notification that belongs to this request. A modern client hears log messages only if it asked for them."""
+        if self.modern and self.log_level is None and method == "notifications/message":
+            return
+        self.stream.tell(method, params)
+
+    async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """A request that belongs to this one. Raises RpcError, always in the modern era: nobody can be asked there."""
+        if self.session is None:
+            raise RpcError({"code": METHOD_NOT_FOUND, "message": f"a client of 2026-07-28 can't be asked {method!r}"})
+        return await self.session.asks.ask(self.stream, method, params)
+
+
+def session_call(session: Session, stream: Stream) -> Call:
+    """A request in a session of the handshake era."""
+    return Call(
+        modern=False,
+        capabilities=session.capabilities,
+        log_level=session.log_level,
+        principal=session.principal,
+        session=session,
+        token_map=session.token_map,
+        stream=stream,
+    )
+
+
+def enveloped_call(params: Mapping[str, Any], principal: Principal, token_map: TokenMap | None, stream: Stream) -> Call:
+    """A request of 2026-07-28, whose envelope is in order: what it says of its client stands in its `_meta`."""
+    meta = meta_of(params)
+    level: object = meta.get(LOG_LEVEL_KEY)
+    return Call(
+        modern=True,
+        capabilities=meta[CAPABILITIES_KEY],
+        log_level=level if isinstance(level, str) else None,
+        principal=principal,
+        session=None,
+        token_map=token_map,
+        stream=stream,
+    )

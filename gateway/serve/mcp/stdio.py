@@ -1,0 +1,249 @@
+"""One client on standard input and output, in whichever era it speaks.
+
+Turns lines into requests, each in a task of its own, and answers into lines. Each request says by itself which era it
+belongs to: one with an envelope is served as of 2026-07-28, any other needs a session, which `initialize` opens. What
+is due in one turn of the event loop leaves in one write. While it serves, whatever else writes to standard output lands
+on standard error, so that no stray print can break the protocol. `face.py` stands above, `core.py` and `pipe.py` below.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Generator, Hashable, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from gateway.errors import MapUnknown, RpcError
+from gateway.observe.logs import get_logger
+from gateway.proxy.caller import ANYBODY
+from gateway.rpc.eras import MAP_KEY, VERSION_KEY, meta_of
+from gateway.rpc.headers import check_envelope
+from gateway.rpc.lines import Line, LongLine
+from gateway.rpc.messages import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    Malformed,
+    Notification,
+    Request,
+    RequestId,
+    encode_response,
+    parse_message,
+)
+from gateway.serve.mcp.core import OWN_NEWS, Core, check_greeting, refusal
+from gateway.serve.mcp.outbox import Outbox
+from gateway.serve.mcp.pipe import Pipe
+from gateway.serve.mcp.sessions import Call, Session, enveloped_call, session_call
+
+_RUNNING: Final = 1024
+_NOTES: Final = 256
+"""Notifications of the client that are being passed on."""
+_FULL: Final = 8 * 1024 * 1024
+"""Unread bytes from which on the client is not listened to either."""
+
+
+@contextmanager
+def claim_stdio() -> Generator[tuple[int, int]]:
+    """Descriptors that are standard input and output, which meanwhile are `/dev/null` and standard error."""
+    source, sink = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    try:
+        yield source, sink
+    finally:
+        os.dup2(source, 0)
+        os.dup2(sink, 1)
+        for descriptor in (source, sink, nothing):
+            os.close(descriptor)
+
+
+class StdioClient:
+    """The client at the other end of two descriptors."""
+
+    def __init__(self, core: Core, source: int, sink: int, *, line_bound: int, dropped: Callable[[], None]) -> None:
+        """`dropped` is called for every notification that the client loses because it does not read."""
+        self._core = core
+        self._line_bound = line_bound
+        self._log = get_logger("gateway.serve.mcp")
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        self._pipe = Pipe(
+            source,
+            sink,
+            line_bound=line_bound,
+            received=self._take_line,
+            ended=self._end,
+            drained=self._drained,
+        )
+        self._outbox = Outbox(self._wake, dropped)
+        self._flush_due = False
+        self._running: dict[RequestId, asyncio.Task[None]] = {}
+        self._notes: set[asyncio.Task[None]] = set()
+        self._session: Session | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._opened = asyncio.Event()
+        self.met = asyncio.Event()
+        """Set by its first request, or when it leaves without one."""
+        self.asked = False
+        """Whether it sent a request at all."""
+
+    @property
+    def session(self) -> Session | None:
+        """Its session of the handshake era, once it opened one."""
+        return self._session
+
+    async def serve(self) -> None:
+        """Serve until its input ends; what is running by then is cancelled, unless the input was a file."""
+        self._pipe.open()
+        try:
+            await self._over.wait()
+            if self._opening is not None:
+                await self._opening
+            if self._pipe.is_file and self._running:
+                await asyncio.wait(self._running.values())
+            self._flush()
+            await self._pipe.flushed()
+        finally:
+            await self._stop()
+
+    def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
+        """A notification, if there is room."""
+        self._outbox.tell(method, params, key)
+
+    def put(self, data: bytes) -> None:
+        """A frame that must arrive."""
+        self._outbox.put(data)
+
+    async def _stop(self) -> None:
+        tasks = [*self._running.values(), *self._notes]
+        if self._opening is not None:
+            tasks.append(self._opening)
+        for task in tasks:
+            task.cancel()
+        if self._session is not None:
+            self._session.asks.close()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._session is not None:
+            self._core.servers.session_ended(self._session)
+        self._pipe.close()
+
+    def _wake(self) -> None:
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Write what waits. While the client leaves the last write unread the rest waits where it can be dropped."""
+        self._flush_due = False
+        if self._pipe.unwritten:
+            if self._outbox.size > _FULL:
+                self._pipe.pause()
+            return
+        frames = self._outbox.take()
+        if frames:
+            frames.append(b"")
+            self._pipe.write(b"\n".join(frames))
+
+    def _end(self) -> None:
+        self.met.set()
+        self._over.set()
+
+    def _drained(self) -> None:
+        if not self._over.is_set():
+            self._pipe.resume()
+        self._flush()
+
+    def _take_line(self, line: Line | LongLine) -> None:
+        if isinstance(line, LongLine):
+            self._refuse(None, PARSE_ERROR, f"a message of {line.length} bytes is over the limit of {self._line_bound}")
+            return
+        if not line.data.strip():
+            return
+        message = parse_message(line.data)
+        if isinstance(message, Request):
+            self._take_request(message)
+        elif isinstance(message, Notification):
+            self._take_notification(message)
+        elif isinstance(message, Malformed):
+            self._log.debug("client sent a line that is no JSON-RPC message", bytes=len(line.data))
+            self._refuse(message.id, message.code, message.detail)
+        elif self._session is not None:
+            self._session.asks.settle(message)
+
+    def _take_request(self, message: Request) -> None:
+        self._choose(message)
+        self.asked = True
+        self.met.set()
+
+    def _choose(self, message: Request) -> None:
+        if message.id in self._running:
+            self._refuse(message.id, INVALID_REQUEST, f"a request with id {message.id!r} is running")
+        elif len(self._running) >= _RUNNING:
+            self._refuse(message.id, INTERNAL_ERROR, f"{_RUNNING} requests are running: wait for one")
+        elif message.method == "initialize":
+            self._open(message)
+        elif VERSION_KEY in meta_of(message.params):
+            error = check_envelope(message.method, message.params)
+            if error is not None:
+                self.put(refusal(message.id, error)[0])
+                return
+            self._start(message, enveloped_call(message.params, ANYBODY, self._core.session_map, self))
+        elif self._session is not None:
+            self._start(message, session_call(self._session, self))
+        elif message.method == "ping":
+            self.put(encode_response(message.id, {}))
+        else:
+            detail = f"{message.method[:64]!r} came before initialize: send initialize first"
+            self._refuse(message.id, INVALID_REQUEST, detail)
+
+    def _take_notification(self, message: Notification) -> None:
+        if message.method == "notifications/cancelled":
+            request_id: object = message.params.get("requestId")
+            if isinstance(request_id, int | str) and not isinstance(request_id, bool) and request_id in self._running:
+                self._running[request_id].cancel()
+        elif message.method not in OWN_NEWS and self._session is not None and len(self._notes) < _NOTES:
+            task = self._loop.create_task(self._core.pass_on(message, self._session))
+            self._notes.add(task)
+            task.add_done_callback(self._notes.discard)
+
+    def _start(self, message: Request, call: Call) -> None:
+        self._running[message.id] = self._loop.create_task(self._run(message, call))
+
+    async def _run(self, message: Request, call: Call) -> None:
+        # Who cancelled a request wants no answer (MCP, "Cancellation"): then nothing is written.
+        try:
+            if not call.modern and not self._opened.is_set():
+                await self._opened.wait()
+            frame, _ = await self._core.answer(message.id, message.method, message.params, call)
+            self.put(frame)
+        finally:
+            del self._running[message.id]
+
+    def _open(self, message: Request) -> None:
+        if self._session is not None:
+            self._refuse(message.id, INVALID_REQUEST, "this session is initialized already")
+            return
+        try:
+            self._session = self._make(message.params)
+        except RpcError as error:
+            self.put(refusal(message.id, error.error)[0])
+        except MapUnknown as error:
+            self._refuse(message.id, INVALID_REQUEST, error.message)
+        else:
+            self._opening = self._loop.create_task(self._greet(message.id, self._session))
+
+    def _make(self, params: Mapping[str, Any]) -> Session:
+        version, capabilities = check_greeting(params)
+        token_map = self._core.session_map
+        if MAP_KEY in (meta := meta_of(params)):
+            token_map = self._core.maps.from_meta(meta[MAP_KEY])
+        return Session(version=version, capabilities=capabilities, principal=ANYBODY, token_map=token_map, stream=self)
+
+    async def _greet(self, request_id: RequestId, session: Session) -> None:
+        frame, _ = await self._core.greet(request_id, session, alone=True)
+        self.put(frame)
+        self._opened.set()
+
+    def _refuse(self, request_id: RequestId | None, code: int, message: str) -> None:
+        self.put(refusal(request_id, {"code": code, "message": message})[0])
