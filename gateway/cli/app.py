@@ -15,6 +15,7 @@ from gateway import __version__
 from gateway.cli import exit_codes
 from gateway.cli.check import check
 from gateway.cli.demo import demo
+from gateway.cli.keys import keys
 from gateway.cli.parse import parse
 from gateway.cli.serve import serve
 from gateway.cli.stdio import stdio
@@ -36,6 +37,7 @@ def build_app() -> typer.Typer:
     app.callback()(_root)
     for command in _COMMANDS:
         app.command(command.__name__)(command)
+    app.add_typer(keys, name="keys")
     return app
 
 

@@ -4,10 +4,11 @@ Turns the command line as typer holds it (commands, their words, their options) 
 own: what a person reads here is what `--help` says, and a test compares the two. Below: `app.py`.
 """
 
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from gateway.cli.app import build_app
@@ -23,6 +24,7 @@ Flags win over environment variables, these over the file, that over the default
 
 """
 _EXAMPLE = "Example: "
+_LIST = re.compile(r"list\[(\w+)\]")
 
 
 def render_page() -> str:
@@ -30,11 +32,24 @@ def render_page() -> str:
     root = get_command(build_app())
     if not isinstance(root, TyperGroup):
         raise TypeError(f"expected a group of commands, got {type(root).__name__}")
-    parts = [_HEAD, _table(_options(root))]
-    for name, command in root.commands.items():
-        if isinstance(command, TyperCommand):
-            parts += [f"\n## `{root.name} {name}`\n\n", _words(command.help or ""), _table(_options(command))]
-    return "".join(parts)
+    return _HEAD + _table(_options(root)) + "".join(_commands(root, str(root.name)))
+
+
+def _commands(group: TyperGroup, path: str) -> Iterator[str]:
+    """One section a command; those of a group stand under its name."""
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            yield from _commands(command, f"{path} {name}")
+        elif isinstance(command, TyperCommand):
+            yield f"\n## `{path} {name}{_arguments(command)}`\n\n"
+            yield _words(command.help or "")
+            yield _table(_options(command))
+
+
+def _arguments(command: TyperCommand) -> str:
+    return "".join(
+        f" {param.name.upper()}" for param in command.params if isinstance(param, TyperArgument) and param.name
+    )
 
 
 def _words(text: str) -> str:
@@ -57,7 +72,8 @@ def _table(options: Iterable[TyperOption]) -> str:
 
 def _names(option: TyperOption) -> str:
     names = ", ".join(f"`{name}`" for name in option.opts)
-    return names if option.is_flag else f"{names} {option.bare_type().upper()}"
+    kind = _LIST.sub(r"\1", option.bare_type())
+    return names if option.is_flag else f"{names} {kind.upper()}"
 
 
 def _default(option: TyperOption) -> str:

@@ -36,6 +36,9 @@ def serve(
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port of /v1 and /mcp.", show_default="8600")] = None,
     admin_port: Annotated[int | None, typer.Option(help="Port of /metrics and /healthz.", show_default="8601")] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="File of the API keys.", show_default="keys.toml beside the configuration")
+    ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve MCP servers and a model: /v1/chat/completions, /v1/models, /mcp, and /metrics on the admin port."""
@@ -48,6 +51,7 @@ def serve(
         "serve.host": host,
         "serve.port": port,
         "serve.admin_port": admin_port,
+        "serve.keys": keys,
     }
     settings = load_config(config, {name: value for name, value in flags.items() if value is not None})
     settings = replace(settings, serve=replace(settings.serve, token=ensure_token(settings)))

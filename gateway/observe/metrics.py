@@ -3,7 +3,8 @@
 Turns what the rooms report ("the shim tokenized 40 ids for this map") into Prometheus series under the prefix
 `codec_`, in base units (seconds, ids). It owns its registry, so two gateways in one process do not share numbers. A
 label carries only a map id, the name of a configured server or a word of a fixed list (`labels.py`, below). It knows
-nothing of tools, requests or HTTP; those about callers stand in `access_metrics.py`. `serve/health.py` shows what it renders, `reference.py` documents it.
+nothing of tools, requests or HTTP. Those about callers stand in `access_metrics.py`, below; `serve/health.py` shows
+what it renders, `reference.py` documents it.
 """
 
 from collections.abc import Iterable, Mapping

@@ -6,6 +6,7 @@ takes from the same constants. A test compares the page with this output, so tha
 
 import sys
 
+from gateway.observe.access_metrics import AUTH_FAILURES, LIMITS
 from gateway.observe.labels import CHAT_OUTCOMES, REASONS, SOURCES, TOOL_OUTCOMES
 from gateway.observe.metrics import Described, Metrics
 
@@ -31,6 +32,9 @@ Every label is bounded; a value that is strange, or one too many, is counted as 
   accepted; ids that the map does not have; special ids; ids that do not say what the text says
 - `outcome` of a tool call: {", ".join(f"`{w}`" for w in TOOL_OUTCOMES)}. A result with `isError` is `tool_error`.
 - `outcome` of a chat request: {", ".join(f"`{w}`" for w in CHAT_OUTCOMES)}
+- `reason` of `codec_auth_failures_total`: {", ".join(f"`{w}`" for w in AUTH_FAILURES)}. `missing`: none came, as when
+  a client asks where to get one; `key`, `signature` and the like: what is wrong with an access token
+- `limit`: {", ".join(f"`{w}`" for w in LIMITS)}: requests a minute, requests at a time, bad credentials of one address
 - `source`: {", ".join(f"`{w}`" for w in SOURCES)}
 - `result`: `repaired` (one split fits), `ambiguous` (several do; one was guessed), `missed` (none does)
 

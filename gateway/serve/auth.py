@@ -1,9 +1,8 @@
-"""Who may call: the bearer token, and the host names that a browser can't be tricked into.
+"""The gateway's own token, and the names by which it may be called.
 
-Turns an ASGI application into one that answers only to callers who hold the token (`BearerAuth`), or who reached us
-by a name that is ours (`HostGuard`, against DNS rebinding: a page on a foreign name that resolves to 127.0.0.1).
-Refusals have the shape of OpenAI's errors. It knows no route. `run.py` wraps the faces in it, and the admin port, which
-asks no token, in the second.
+Keeps the token that the operator was given, and turns an ASGI application into one that answers only who reached us by
+a name that is ours (`HostGuard`, against DNS rebinding: a page on a foreign name that resolves to 127.0.0.1). It knows
+no route and no other credential (`bearer.py`). `run.py` wraps the faces and the admin port in it.
 """
 
 import contextlib
@@ -11,7 +10,6 @@ import os
 import secrets
 import stat
 from collections.abc import Iterable
-from hmac import compare_digest
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -26,6 +24,7 @@ from gateway.config.address import is_loopback
 from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.errors import ConfigError
 from gateway.observe.escape import escape_text
+from gateway.serve.errors import refusal
 
 TOKEN_BYTES: Final = 32
 SHORTEST_TOKEN: Final = 8
@@ -86,33 +85,6 @@ def _create(path: Path, token: str) -> None:
         draft.unlink()
 
 
-class BearerAuth:
-    """Lets through what carries `Authorization: Bearer TOKEN`; answers 401 to the rest (RFC 6750 §3)."""
-
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        """`token` is what every request must carry."""
-        self._app = app
-        self._token = token.encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One ASGI connection; `lifespan` passes."""
-        if scope["type"] == "lifespan" or self._knows(Headers(scope=scope)):
-            await self._app(scope, receive, send)
-            return
-        response = _refusal(
-            401,
-            "this gateway asks for a token: send 'Authorization: Bearer TOKEN'; `codec-gateway token` shows it",
-            code="invalid_api_key",
-            headers={"WWW-Authenticate": 'Bearer realm="codec-gateway"'},
-        )
-        await response(scope, receive, send)
-
-    def _knows(self, headers: Headers) -> bool:
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        # Compared whatever the scheme, and in constant time: the answer's delay tells nothing about the token.
-        return compare_digest(given.strip().encode("latin-1"), self._token) and scheme.lower() == "bearer"
-
-
 def own_hosts(serve: ServeConfig) -> tuple[str, ...]:
     """The names besides the loopback ones under which this gateway is reached: the configured ones, and its address.
 
@@ -154,14 +126,14 @@ class HostGuard:
     def _judge(self, headers: Headers) -> JSONResponse | None:
         host = headers.get("host", "")
         if not self._is_ours(host):
-            return _refusal(
+            return refusal(
                 421,
                 f"host {escape_text(host, _SHOWN)!r} is not a name of this gateway: add it to serve.allowed_hosts",
                 code="host_not_allowed",
             )
         origin = headers.get("origin")
         if origin is not None and not self._is_our_page(origin):
-            return _refusal(
+            return refusal(
                 403,
                 f"pages of {escape_text(origin, _SHOWN)!r} may not call this: add its host to serve.allowed_hosts",
                 code="origin_not_allowed",
@@ -185,8 +157,3 @@ def _host_name(netloc: str) -> str | None:
         return parts.hostname if exact else None
     except ValueError:
         return None
-
-
-def _refusal(status: int, message: str, *, code: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
-    return JSONResponse({"error": error}, status_code=status, headers=headers)

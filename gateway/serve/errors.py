@@ -4,6 +4,7 @@ A message of ours is written for the person who reads it and goes out as it is; 
 its traceback, and the client learns only that it happened. Above: the faces under /v1.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
@@ -49,6 +50,11 @@ async def no_such_path(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
     words = f"{request.method} {request.url.path} is not served here; see /v1/chat/completions, /v1/models and /mcp"
     return JSONResponse(_body(words, "invalid_request_error", "not_found", None), status)
+
+
+def refusal(status: int, message: str, *, code: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """An answer to a request that is not let in, in the same shape."""
+    return JSONResponse(_body(message, "invalid_request_error", code, None), status, headers)
 
 
 def _body(message: str, type_name: str, code: str, param: str | None) -> dict[str, Any]:

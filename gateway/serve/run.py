@@ -25,7 +25,8 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens, UpstreamStatus
-from gateway.serve.auth import BearerAuth, HostGuard, guard_admin, own_hosts
+from gateway.serve.access import guard_faces
+from gateway.serve.auth import guard_admin
 from gateway.serve.drain import Drain
 from gateway.serve.errors import no_such_path
 from gateway.serve.health import Readiness, admin_app
@@ -92,15 +93,13 @@ def _show_upstream(status: UpstreamStatus) -> dict[str, Any]:
 @asynccontextmanager
 async def open_app(rooms: Rooms, config: GatewayConfig) -> AsyncGenerator[ASGIApp]:
     """The faces as one ASGI app: /v1 and /mcp, behind the token and the host check."""
-    mcp = McpFace(rooms.proxy, config, tokens=rooms.tokens, maps=rooms.route.maps.accepted)
+    mcp = McpFace(rooms.proxy, config, tokens=rooms.tokens, maps=rooms.route.maps.accepted, metrics=rooms.metrics)
     openai = OpenAiFace(rooms.agent, rooms.route, config.limits, rooms.metrics)
     app: ASGIApp = Starlette(
         routes=[*openai.routes(), Route("/mcp", endpoint=mcp), Mount("/mcp", app=mcp)],
         exception_handlers={404: no_such_path, 405: no_such_path},
     )
-    app = HostGuard(app, own_hosts(config.serve))
-    if config.serve.token is not None:
-        app = BearerAuth(app, config.serve.token)
+    app = guard_faces(app, config, rooms.metrics)
     async with mcp.running():
         yield app
 

@@ -1,0 +1,64 @@
+"""Who a request comes from, as a checked credential says, and how much they may ask.
+
+What `keys.py` and `oauth.py` make of a credential, and what `bearer.py` hands on: the principal to the rooms below, the
+allowance to `limits.py`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.proxy.caller import Principal
+
+OPERATOR_NAME: Final = "operator"
+RESERVED_NAMES: Final = frozenset({OPERATOR_NAME, "anonymous"})
+"""Names of principals that no key may bear: the audit log would not tell them apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How much one principal may ask; 0: any number."""
+
+    rate: int = 0
+    """Requests a minute; as many may come at once after a quiet minute."""
+    concurrency: int = 0
+    """Requests that run at a time."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there is no limit at all."""
+        return not self.rate and not self.concurrency
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A caller whose credential was good."""
+
+    principal: Principal
+    allowance: Allowance = field(default_factory=Allowance)
+
+
+OPERATOR: Final = Identity(Principal(OPERATOR_NAME))
+"""Who holds the gateway's own token: everything, without limits."""
+
+
+class CredentialRefused(Exception):
+    """A credential that is not good. `kind` is for the metric and tells nothing to the client; `detail` is for it."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+
+
+class ScopeMissing(CredentialRefused):
+    """A good token that allows nothing here (RFC 6750 §3.1, `insufficient_scope`)."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("scope", detail)
+
+
+class CannotTell(CredentialRefused):
+    """Whether the credential is good can't be told now: the issuer's keys can't be had."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("issuer", detail)
