@@ -76,6 +76,7 @@ def load_config(
         audit=build_audit(layer.get("audit", {})),
         telemetry=build_telemetry(layer.get("telemetry", {})),
         separator=separator,
+        prefix=layer.get("prefix", GatewayConfig().prefix),
     )
     return replace(config, warnings=(*warnings, *_notice(config)))
 

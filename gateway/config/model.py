@@ -25,6 +25,17 @@ def _no_strings() -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientCredentials:
+    """How to get access tokens for an upstream: the client credentials grant (OAuth 2.1, section 4.2)."""
+
+    client_id: str
+    client_secret: str
+    token_url: str | None = None
+    """Its token endpoint; None: found by the upstream's metadata."""
+    scope: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class UpstreamConfig:
     """One MCP server behind us: a command to run (stdio) or a URL to reach (Streamable HTTP)."""
 
@@ -38,6 +49,7 @@ class UpstreamConfig:
     cwd: Path | None = None
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=_no_strings)
+    oauth: ClientCredentials | None = None
     secrets: frozenset[str] = frozenset()
     """Values that must be masked wherever the configuration is shown: those that came from a variable or a header."""
     start: Literal["eager", "lazy"] = "eager"

@@ -18,9 +18,22 @@ from urllib.parse import parse_qsl, urlsplit
 from gateway.config.address import is_http_url
 from gateway.config.expand import Expander
 from gateway.config.masking import sounds_secret
-from gateway.config.model import UpstreamConfig
+from gateway.config.model import ClientCredentials, UpstreamConfig
 from gateway.errors import ConfigError
 
+_PLAIN: Final = (
+    "start",
+    "protocol",
+    "sessions",
+    "timeout",
+    "concurrency",
+    "queue",
+    "idle_stop",
+    "breaker_failures",
+    "breaker_pause",
+    "pin",
+    "sampling_tokens",
+)
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # A value may hold blanks where it is the rest of the argument, and where the name stands inside one it may not.
 _WHOLE_PAIR = re.compile(r"-*([\w.-]+)(?:=|:\s+)(.+)", re.DOTALL)
@@ -65,6 +78,8 @@ class ServerReader:
             had = "both 'command' and 'url'" if command else "neither 'command' nor 'url'"
             raise ConfigError(f"{where}: has {had}: give 'command' for a program, or 'url' for Streamable HTTP")
         texts = _Texts(self.expander, where)
+        if command and entry.get("oauth"):
+            raise ConfigError(f"{where}: has 'oauth' beside 'command': a program gets its secrets by 'env'")
         if url:
             headers = texts.expand_all("headers", entry.get("headers", {}))
             texts.secrets.update(value for value in headers.values() if value)
@@ -72,7 +87,9 @@ class ServerReader:
                 name=name,
                 url=_check_url(texts.expand("url", url), where, texts),
                 headers=headers,
+                oauth=_credentials(texts, entry.get("oauth")),
                 secrets=frozenset(texts.secrets),
+                **_policies(entry),
             )
         args = tuple(texts.expand(f"args[{i}]", arg) for i, arg in enumerate(entry.get("args", [])))
         texts.secrets.update(_secret_arguments(args))
@@ -85,6 +102,7 @@ class ServerReader:
             env=env,
             cwd=self._folder(texts, entry.get("cwd")),
             secrets=frozenset(texts.secrets),
+            **_policies(entry),
         )
 
     def _folder(self, texts: "_Texts", given: str | None) -> Path | None:
@@ -116,6 +134,25 @@ class _Texts:
 
     def expand_all(self, table: str, texts: Mapping[str, str]) -> Mapping[str, str]:
         return MappingProxyType({key: self.expand(f"{table}.{key}", text) for key, text in texts.items()})
+
+
+def _policies(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """How the server is treated, once it can be reached: as written, with lists and tables made immutable."""
+    kept: dict[str, Any] = {key: entry[key] for key in _PLAIN if key in entry}
+    kept |= {key: tuple(entry[key]) for key in ("include", "exclude") if key in entry}
+    kept |= {key: MappingProxyType(dict(entry[key])) for key in ("rename", "describe") if key in entry}
+    return kept
+
+
+def _credentials(texts: "_Texts", entry: Mapping[str, str | None] | None) -> ClientCredentials | None:
+    if not entry:
+        return None
+    values = {key: texts.expand(f"oauth.{key}", value) for key, value in entry.items() if value is not None}
+    credentials = ClientCredentials(**values)
+    texts.secrets.add(credentials.client_secret)
+    if credentials.token_url is not None and not is_http_url(credentials.token_url):
+        raise ConfigError(f"{texts.where}: key 'oauth.token_url': expected http://HOST/... or https://HOST/...")
+    return credentials
 
 
 def _check_url(url: str, where: str, texts: _Texts) -> str:

@@ -19,11 +19,13 @@ from gateway.config.model import (
     EngineConfig,
     GatewayConfig,
     LimitsConfig,
+    PrefixPolicy,
     ServeConfig,
     TokensConfig,
     VerifyLevel,
 )
 from gateway.config.section import Count, CountOrZero, Port, Seconds, Section
+from gateway.config.upstream_section import UpstreamSection
 from gateway.errors import ConfigError
 
 _ENGINE, _TOKENS, _LIMITS, _SERVE = EngineConfig(), TokensConfig(), LimitsConfig(), ServeConfig()
@@ -157,18 +159,6 @@ class ServeSection(Section):
     )
 
 
-class UpstreamSection(Section):
-    """`[upstreams.NAME]`: `command` (stdio) or `url` (Streamable HTTP)."""
-
-    command: str | None = Field(default=None, description="Program to run.")
-    args: list[str] = Field(default=[], description="Its arguments.")
-    env: dict[str, str] = Field(default={}, description="Environment variables it gets beside HOME, PATH and the like.")
-    cwd: str | None = Field(default=None, description="Folder it runs in; unset: the gateway's own.")
-    url: str | None = Field(default=None, description="Address of a server that speaks Streamable HTTP.")
-    headers: dict[str, str] = Field(default={}, description="Headers sent with every request to `url`.")
-    disabled: bool = Field(default=False, description="`true`: as if it were not written.")
-
-
 class Settings(Section):
     """The whole of codec-gateway.toml."""
 
@@ -177,6 +167,11 @@ class Settings(Section):
         default=GatewayConfig().separator,
         pattern=r"^[A-Za-z0-9_-]{1,8}$",
         description="Stands between server and tool in a public tool name.",
+    )
+    prefix: PrefixPolicy = Field(
+        default=GatewayConfig().prefix,
+        description="Whether public names begin with their server: `always`, `never`, or `auto`: not where there is "
+        "only one server.",
     )
     engine: EngineSection = EngineSection()
     tokens: TokensSection = TokensSection()

@@ -37,7 +37,7 @@ from gateway.rpc.messages import (
 )
 
 CANCELLED: Final = "notifications/cancelled"
-NEVER_CANCELLED: Final = frozenset({"initialize", "server/discover"})
+NEVER_CANCELLED: Final = frozenset({"initialize", "ping", "server/discover"})
 """Requests that a server may be asked before it knows of cancellation (MCP, "Cancellation": not `initialize`)."""
 _NOTIFY_TIME: Final = 5.0
 """Seconds that a notification waits for a server that does not read."""

@@ -1,5 +1,6 @@
 """Our own settings: what wins over what, and what is refused."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -8,14 +9,17 @@ from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig
 from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection
 from gateway.config.load import load_config
 from gateway.config.model import (
+    ClientCredentials,
     EngineConfig,
     GatewayConfig,
     LimitsConfig,
     ServeConfig,
     TokensConfig,
+    UpstreamConfig,
 )
 from gateway.config.section import Section
-from gateway.config.settings import EngineSection, LimitsSection, ServeSection, TokensSection, UpstreamSection
+from gateway.config.settings import EngineSection, LimitsSection, ServeSection, TokensSection
+from gateway.config.upstream_section import UpstreamSection
 from gateway.errors import ConfigError
 
 
@@ -69,9 +73,29 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
         args = ["-v"]
         env = { TZ = "UTC" }
         cwd = "."
+        start = "lazy"
+        protocol = "handshake"
+        sessions = "shared"
+        timeout = 1.5
+        concurrency = 2
+        queue = 3
+        idle_stop = 60.0
+        breaker_failures = 4
+        breaker_pause = 2.0
+        include = ["get_*"]
+        exclude = ["get_secret"]
+        rename = { get_time = "now" }
+        describe = { get_time = "The time." }
+        pin = "block"
+        sampling_tokens = 1000
         [upstreams.far]
         url = "https://far.example/mcp"
         headers = { X-Key = "abc" }
+        [upstreams.far.oauth]
+        client_id = "me"
+        client_secret = "hush"
+        token_url = "https://far.example/token"
+        scope = "tools"
         [upstreams.off]
         command = "off"
         disabled = true
@@ -82,8 +106,17 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
 
     time, far = config.upstreams
     assert (time.command, time.args, dict(time.env), time.cwd) == ("time", ("-v",), {"TZ": "UTC"}, tmp_path)
-    assert (far.url, dict(far.headers), far.secrets) == ("https://far.example/mcp", {"X-Key": "abc"}, {"abc"})
-    assert set(UpstreamSection.model_fields) == {"command", "args", "env", "cwd", "url", "headers", "disabled"}
+    assert (time.start, time.protocol, time.sessions, time.timeout) == ("lazy", "handshake", "shared", 1.5)
+    assert (time.concurrency, time.queue, time.idle_stop) == (2, 3, 60.0)
+    assert (time.breaker_failures, time.breaker_pause) == (4, 2.0)
+    assert (time.include, time.exclude) == (("get_*",), ("get_secret",))
+    assert (dict(time.rename), dict(time.describe)) == ({"get_time": "now"}, {"get_time": "The time."})
+    assert (time.pin, time.sampling_tokens) == ("block", 1000)
+    assert (far.url, dict(far.headers), far.secrets) == ("https://far.example/mcp", {"X-Key": "abc"}, {"abc", "hush"})
+    assert far.oauth == ClientCredentials("me", "hush", "https://far.example/token", "tools")
+    assert {*UpstreamSection.model_fields} == {field.name for field in fields(UpstreamConfig)} - {"name", "secrets"} | {
+        "disabled"
+    }
 
 
 def test_flag_wins_over_variable_over_file_over_default(tmp_path: Path) -> None:
@@ -228,7 +261,7 @@ def test_missing_file_behind_a_path_is_refused(tmp_path: Path, key: str) -> None
         ("[serve]\nprot = 1\n", "unknown key 'serve.prot': did you mean 'port'?"),
         ("[limit]\n", "unknown key 'limit': did you mean 'limits'?"),
         ("[upstreams.a]\ncomand = 'x'\n", "unknown key 'upstreams.a.comand': did you mean 'command'?"),
-        ("zzz = 1\n", "unknown key 'zzz': expected one of mcp_config, separator, engine"),
+        ("zzz = 1\n", "unknown key 'zzz': expected one of mcp_config, separator, prefix, engine"),
         ("[serve]\nport = '8600'\n", "key 'serve.port': expected a valid integer, got str '8600'"),
         ("[serve]\nport = true\n", "key 'serve.port': expected a valid integer, got bool 'True'"),
         ("[serve]\nport = 70000\n", "key 'serve.port': expected less than or equal to 65535, got int '70000'"),
