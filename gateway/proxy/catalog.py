@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from gateway.config.model import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import Principal
 from gateway.proxy.listing import Listed
-from gateway.proxy.naming import Naming, ToolEntry, is_offered
+from gateway.proxy.naming import Naming, ToolEntry
 
 _VARIABLE: Final = re.compile(r"\{[^{}]*\}")
 _WORD: Final = 120
@@ -44,10 +43,9 @@ class Clash:
 class Catalog:
     """The merged offer, made anew whenever a list changed."""
 
-    def __init__(self, naming: Naming, upstreams: Mapping[str, UpstreamConfig]) -> None:
+    def __init__(self, naming: Naming) -> None:
         """Nothing is listed yet."""
-        self._naming = naming
-        self._upstreams = upstreams
+        self.naming = naming
         self._log = get_logger("gateway.proxy")
         self._warned: set[Clash] = set()
         self.tools: dict[str, ToolEntry] = {}
@@ -55,6 +53,10 @@ class Catalog:
         self._resources: dict[str, str] = {}
         self._templates: list[tuple[str, str]] = []
         self.clashes: tuple[Clash, ...] = ()
+
+    def name_by(self, naming: Naming) -> None:
+        """Use these names from the next `rebuild` on."""
+        self.naming = naming
 
     def rebuild(self, lists: Mapping[str, Mapping[str, Listed | None]]) -> None:
         """Merge again. `lists`: server to its tools, resources and templates as last seen."""
@@ -67,7 +69,7 @@ class Catalog:
             self._add_resources(server, listed.get("resources"), clashes)
             for template in _items(listed.get("templates")):
                 uri = template["uriTemplate"]
-                if is_offered(self._upstreams[server], uri):
+                if self.naming.shows(server, uri):
                     self._templates.append((uri, server))
         # The one that says most itself comes first.
         self._templates.sort(key=lambda pair: -sum(map(len, literals_of(pair[0]))))
@@ -78,7 +80,7 @@ class Catalog:
                 self._log.warning(str(clash))
 
     def _add_tools(self, server: str, listed: Listed | None, clashes: list[Clash]) -> None:
-        for entry in self._naming.entries(server, _items(listed)):
+        for entry in self.naming.entries(server, _items(listed)):
             kept = self.tools.setdefault(entry.name, entry)
             if kept is not entry and kept.server != server:
                 clashes.append(Clash("tool", entry.name, kept.server, server))
@@ -86,7 +88,7 @@ class Catalog:
     def _add_resources(self, server: str, listed: Listed | None, clashes: list[Clash]) -> None:
         for resource in _items(listed):
             uri = resource["uri"]
-            if not is_offered(self._upstreams[server], uri):
+            if not self.naming.shows(server, uri):
                 continue
             kept = self._resources.setdefault(uri, server)
             if kept != server:

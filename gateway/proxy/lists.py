@@ -12,24 +12,26 @@ import anyio
 from gateway.errors import UpstreamError
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import Caller, Principal
+from gateway.proxy.catalog import Catalog
 from gateway.proxy.listing import Kind, Listed
-from gateway.proxy.naming import Naming, is_offered
+from gateway.proxy.naming import Naming
 from gateway.proxy.offers import list_result
 from gateway.proxy.pool import Member
 from gateway.proxy.upstream import Upstream
 
 _KEPT: Final = 64
 Answer = tuple[Upstream, Listed, Member]
+_Key = tuple[Kind, Principal, Naming]
 
 
 class Lists:
     """Makes merged lists."""
 
-    def __init__(self, naming: Naming) -> None:
+    def __init__(self, catalog: Catalog) -> None:
         """Nothing is kept yet."""
-        self._naming = naming
+        self._catalog = catalog
         self._log = get_logger("gateway.proxy")
-        self._kept: dict[tuple[Kind, Principal], tuple[tuple[Listed, ...], list[dict[str, Any]]]] = {}
+        self._kept: dict[_Key, tuple[tuple[Listed, ...], list[dict[str, Any]]]] = {}
 
     async def merged(self, kind: Kind, upstreams: Sequence[Upstream], caller: Caller) -> dict[str, Any]:
         """The result of a list request, in the caller's era."""
@@ -60,7 +62,8 @@ class Lists:
 
     def _items(self, kind: Kind, answers: Sequence[Answer], principal: Principal) -> list[dict[str, Any]]:
         lists = tuple(listed for _, listed, _ in answers)
-        kept = self._kept.get((kind, principal))
+        key = (kind, principal, self._catalog.naming)
+        kept = self._kept.get(key)
         if kept is not None and len(kept[0]) == len(lists) and all(a is b for a, b in zip(kept[0], lists, strict=True)):
             return kept[1]
         items: dict[str, dict[str, Any]] = {}
@@ -69,18 +72,18 @@ class Lists:
                 items.setdefault(name, item)
         if len(self._kept) >= _KEPT:
             self._kept.clear()
-        self._kept[kind, principal] = (lists, list(items.values()))
-        return self._kept[kind, principal][1]
+        self._kept[key] = (lists, list(items.values()))
+        return self._kept[key][1]
 
     def _named(
         self, kind: Kind, upstream: Upstream, listed: Listed, principal: Principal
     ) -> list[tuple[str, dict[str, Any]]]:
         server = upstream.config.name
         if kind == "tools":
-            entries = self._naming.entries(server, listed.items)
+            entries = self._catalog.naming.entries(server, listed.items)
             return [(entry.name, entry.definition) for entry in entries if principal.may_call(server, entry.name)]
         if kind == "prompts":
-            named = [(self._naming.prompt(server, item["name"]), item) for item in listed.items]
+            named = [(self._catalog.naming.prompt(server, item["name"]), item) for item in listed.items]
             return [(name, {**item, "name": name}) for name, item in named if name is not None]
         key = "uri" if kind == "resources" else "uriTemplate"
-        return [(item[key], item) for item in listed.items if is_offered(upstream.config, item[key])]
+        return [(item[key], item) for item in listed.items if self._catalog.naming.shows(server, item[key])]

@@ -60,6 +60,10 @@ class Naming:
         """The prompt's public name; None: it is not offered."""
         return self._prefixes[server] + own if is_offered(self._upstreams[server], own) else None
 
+    def shows(self, server: str, uri: str) -> bool:
+        """Whether clients see this resource, or this template."""
+        return is_offered(self._upstreams[server], uri)
+
     def owners(self, name: str) -> list[tuple[str, str]]:
         """Every server that a tool or prompt of this public name could be of, with its own name for it."""
         if name in self._renamed:

@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 import anyio
+from anyio.abc import TaskGroup
 
-from gateway.config.model import GatewayConfig
+from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
@@ -71,13 +72,10 @@ class Proxy:
         self._metrics = metrics
         self._log = get_logger("gateway.proxy")
         self._dialler = Dialler(config.limits)
-        self._upstreams = {
-            each.name: Upstream(each, config.limits, metrics, self._dialler.dial(each), self)
-            for each in config.upstreams
-        }
-        naming = Naming(config)
-        self._catalog = Catalog(naming, {each.name: each for each in config.upstreams})
-        self._routes = Routes(self._upstreams, naming, self._catalog, metrics, self.watch)
+        self._upstreams = {each.name: self._make(each) for each in config.upstreams}
+        self._catalog = Catalog(Naming(config))
+        self._routes = Routes(self._upstreams, self._catalog, metrics, self.watch)
+        self._tasks: TaskGroup | None = None
         self._offered: tuple[ToolEntry, ...] = ()
         self._tool_callbacks: list[Callable[[], None]] = []
         self._callbacks: dict[object, Callable[[ListChange], None]] = {}
@@ -108,9 +106,7 @@ class Proxy:
     @asynccontextmanager
     async def _supervised(self) -> AsyncGenerator[None, None]:
         async with self._dialler, anyio.create_task_group() as tasks:
-            self._routes.bridge = Bridge(tasks)
-            for upstream in self._upstreams.values():
-                tasks.start_soon(upstream.run)
+            self._begin(tasks)
             try:
                 await self.ready()
                 yield
@@ -121,11 +117,58 @@ class Proxy:
                         await upstream.supervisor.ended.wait()
                 tasks.cancel_scope.cancel()
 
+    def _begin(self, tasks: TaskGroup) -> None:
+        self._tasks = tasks
+        self._routes.bridge = Bridge(tasks)
+        for upstream in self._upstreams.values():
+            tasks.start_soon(upstream.run)
+
     async def ready(self) -> None:
         """Wait until every upstream that starts by itself is up or has failed once."""
         with anyio.move_on_after(self._config.limits.start_timeout + 1.0):
             for upstream in self._upstreams.values():
                 await upstream.supervisor.settled.wait()
+
+    async def reload(self, config: GatewayConfig) -> None:
+        """Serve this configuration from now on. Servers that it leaves as they are notice nothing.
+
+        New and changed servers are started and waited for before the names change; calls that run on a server that
+        went or changed finish there.
+        """
+        if self._tasks is None:
+            raise RuntimeError("a proxy reloads only inside `async with proxy`")
+        limits_changed = config.limits != self._config.limits
+        self._dialler.limit(config.limits)
+        self._config = config
+        fresh: dict[str, Upstream] = {}
+        for each in config.upstreams:
+            old = self._upstreams.get(each.name)
+            fresh[each.name] = (
+                old if old is not None and old.config == each and not limits_changed else self._make(each)
+            )
+        started = [each for name, each in fresh.items() if each is not self._upstreams.get(name)]
+        for upstream in started:
+            self._tasks.start_soon(upstream.run)
+        with anyio.move_on_after(config.limits.start_timeout + 1.0):
+            for upstream in started:
+                await upstream.supervisor.settled.wait()
+        retired = [each for name, each in self._upstreams.items() if fresh.get(name) is not each]
+        self._upstreams.clear()
+        self._upstreams.update(fresh)
+        self._catalog.name_by(Naming(config))
+        self._merge()
+        for kind in ("tools", "prompts", "resources"):
+            self._tell_change(ListChange(kind, ""))
+        for upstream in retired:
+            self._tasks.start_soon(self._retire, upstream, config.limits.drain)
+
+    async def _retire(self, upstream: Upstream, grace: float) -> None:
+        with anyio.move_on_after(grace):
+            await upstream.gate.emptied()
+        upstream.stop()
+
+    def _make(self, config: UpstreamConfig) -> Upstream:
+        return Upstream(config, self._config.limits, self._metrics, self._dialler.dial(config), self)
 
     def stop(self) -> None:
         """Begin to end every upstream: calls that are running get an error result, and nothing is started again."""
@@ -290,6 +333,17 @@ class Proxy:
         for other in ("prompts", "resources"):
             if isinstance(self._upstreams[server].offers.get(other), dict):
                 self._tell_change(ListChange(other, server))
+
+    def _merge(self) -> bool:
+        """Make the offer anew; whether its tools are others now."""
+        before = self._catalog.tools, self._offered
+        self._catalog.rebuild({name: {each: up.known(each) for each in KINDS} for name, up in self._upstreams.items()})
+        self._offered = tuple(e for e in self._catalog.tools.values() if self._upstreams[e.server].up)
+        changed = (self._catalog.tools, self._offered) != before
+        if changed:
+            for callback in self._tool_callbacks:
+                callback()
+        return changed
 
     def resource_updated(self, server: str, uri: str) -> None:
         """A resource changed that a main session watches (`Listener`)."""

@@ -11,14 +11,12 @@ from typing import Any, Final, cast
 
 from gateway.errors import RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from gateway.observe.escape import escape_text
-from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.bridge import Bridge, answer_rounds
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.listing import Kind
 from gateway.proxy.lists import Lists
-from gateway.proxy.naming import Naming
 from gateway.proxy.results import error_result
 from gateway.proxy.session import refusal
 from gateway.proxy.upstream import Upstream
@@ -40,18 +38,14 @@ Handler = Callable[[str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]
 class Routes:
     """The methods."""
 
-    def __init__(
-        self, upstreams: Mapping[str, Upstream], naming: Naming, catalog: Catalog, metrics: Metrics, watch: Watch
-    ) -> None:
+    def __init__(self, upstreams: Mapping[str, Upstream], catalog: Catalog, metrics: Metrics, watch: Watch) -> None:
         """`bridge` is to be set before a request comes; `watch` as `Proxy.watch`."""
         self.bridge: Bridge | None = None
         self._watch = watch
         self._upstreams = upstreams
-        self._naming = naming
         self._catalog = catalog
         self._metrics = metrics
-        self._lists = Lists(naming)
-        self._log = get_logger("gateway.proxy")
+        self._lists = Lists(catalog)
         self._subscribed: dict[ClientSession, dict[str, Callable[[], None]]] = {}
         self._handlers: Mapping[str, Handler] = {
             "tools/call": self._call,
@@ -243,7 +237,7 @@ class Routes:
         entry = self._catalog.tools.get(name)
         if entry is not None and caller.principal.may_call(entry.server, name):
             return self._upstreams[entry.server], entry.tool
-        for server, own in self._naming.owners(name) if entry is None else ():
+        for server, own in self._catalog.naming.owners(name) if entry is None else ():
             if caller.principal.may_call(server, name) and self._may_have(server, caller):
                 return self._upstreams[server], own
         raise UnknownTool(
@@ -257,13 +251,13 @@ class Routes:
         """
         return (
             not self._upstreams[server].up
-            or not self._naming.prefix(server)
+            or not self._catalog.naming.prefix(server)
             or caller.session is not None
             or bool(caller.capabilities)
         )
 
     def _prompt(self, name: str, principal: Principal) -> tuple[Upstream, str]:
-        owners = [(server, own) for server, own in self._naming.owners(name) if principal.sees(server)]
+        owners = [(server, own) for server, own in self._catalog.naming.owners(name) if principal.sees(server)]
         having = [pair for pair in owners if self._has_prompt(*pair)] or owners
         if not having:
             raise refusal(INVALID_PARAMS, f"unknown prompt {escape_text(name, _NAME_LENGTH)!r}: list them anew")
