@@ -31,9 +31,14 @@ class LongLine:
     tail: bytes
     length: int
 
+    @property
+    def is_call(self) -> bool:
+        """Whether it is seen to ask or to tell, and so answers nobody."""
+        return _CALL.match(self.head) is not None
+
     def answered_id(self) -> int | None:
         """The id of the request that this line would have answered, where it shows at one of the ends."""
-        if _CALL.match(self.head):
+        if self.is_call:
             return None
         match = _HEAD_ID.match(self.head) or _TAIL_ID.search(self.tail)
         return int(match[1]) if match else None

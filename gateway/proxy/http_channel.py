@@ -1,0 +1,215 @@
+"""The way to one MCP endpoint: requests out with the headers that every one of them needs, answers' heads in.
+
+Adds the session's id, the protocol version and our credentials, asks once more with fresh ones where those were
+refused, follows a redirect within the server's own origin, and notices when the server forgot the session; all that
+runs then fails at once. It reads no body. `http.py` stands above, `http_client.py` and `oauth.py` below.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Final
+from urllib.parse import urljoin
+
+import anyio
+
+from gateway.proxy.addresses import Address, read_url
+from gateway.proxy.authorizer import Authorizer
+from gateway.proxy.http_answers import EVENTS, JSON
+from gateway.proxy.http_client import HttpClient
+from gateway.proxy.http_connection import Connection
+from gateway.proxy.http_headers import header_lines, media_type, status_words
+from gateway.proxy.wire import LinkLost, NoAnswer, SessionForgotten
+from gateway.rpc.eras import MODERN_VERSIONS
+from gateway.rpc.headers import VERSION_HEADER
+
+SESSION_HEADER: Final = "mcp-session-id"
+_OURS: Final = frozenset(
+    {"accept", "accept-encoding", "connection", "content-length", "content-type", "last-event-id", "transfer-encoding"}
+    | {SESSION_HEADER, VERSION_HEADER}
+)
+"""Headers that the configuration can't set: they belong to the transport."""
+_POST_LINES: Final = header_lines({"accept": f"{JSON}, {EVENTS}", "content-type": JSON})
+_GET_LINES: Final = header_lines({"accept": EVENTS})
+_GOODBYE_TIME: Final = 2.0
+_REDIRECTS: Final = 3
+_ID_BOUND: Final = 1024
+
+
+class Channel:
+    """One endpoint, and the session there if it has one."""
+
+    def __init__(
+        self, address: Address, headers: Mapping[str, str], client: HttpClient, authorizer: Authorizer | None
+    ) -> None:
+        """`headers`: what the configuration adds to every request."""
+        self.closed = asyncio.Event()
+        """Set when nothing more can be sent; all that ran has failed by then."""
+        self.modern = False
+        self.session = ""
+        """The server's name for our session (handshake era), if it gave one."""
+        self._address = address
+        self._client = client
+        self._authorizer = authorizer
+        self._base = _base_lines(address, headers)
+        self._version = ""
+        self._lines = self._base
+        self._busy: set[Connection] = set()
+        self._lost = LinkLost("", sent=False)
+
+    def speak(self, version: str) -> None:
+        """From now on, this protocol version."""
+        self._version = version
+        self.modern = version in MODERN_VERSIONS
+        self._compose()
+
+    def begin_session(self, connection: Connection) -> None:
+        """Take the session's id from the answer to `initialize`.
+
+        Raises:
+            NoAnswer: it is none that a header could carry (Streamable HTTP: visible ASCII).
+        """
+        given = connection.header(SESSION_HEADER)
+        if len(given) > _ID_BOUND or not given.isascii() or not given.isprintable() or " " in given:
+            raise NoAnswer(f"its session id of {len(given)} characters is not visible ASCII of at most {_ID_BOUND}")
+        self.session = given
+        self._compose()
+
+    async def post(self, body: bytes, lines: bytes = b"", *, opening: bool = False) -> Connection:
+        """Send a message; the connection comes back with the answer's head, and is to be released.
+
+        Args:
+            lines: header lines of this message alone.
+            opening: it asks for a session, and is in none.
+
+        Raises:
+            LinkLost, NoAnswer: as `Wire.request`.
+        """
+        common = self._base if opening else self._lines
+        retried, redirects = False, 0
+        while True:
+            connection = await self._send("POST", common + _POST_LINES + lines, body)
+            status = connection.status
+            if status == 404 and self._in_session and not opening:
+                self.release(connection)
+                raise self.forget()
+            if status in (401, 403) and not retried and await self._found_better(connection):
+                retried = True
+            elif status in (307, 308) and redirects < _REDIRECTS:
+                redirects += 1
+                self._redirect(connection)
+            else:
+                return connection
+            self.release(connection)
+
+    async def open_stream(self, last_id: str | None) -> Connection | None:
+        """An event stream from behind that event, or of what belongs to no request; None: the server offers none.
+
+        Raises:
+            LinkLost, NoAnswer: not now.
+        """
+        lines = header_lines({"last-event-id": last_id}) if last_id is not None else b""
+        connection = await self._send("GET", self._lines + _GET_LINES + lines, b"")
+        status = connection.status
+        if status == 200 and media_type(connection.header("content-type")) == EVENTS:
+            return connection
+        self.release(connection, drain=True)
+        if status == 404 and self._in_session:
+            raise self.forget()
+        if status in (401, 403, 408, 425, 429) or (status >= 500 and status != 501):
+            raise NoAnswer(status_words(status))
+        return None
+
+    def release(self, connection: Connection, *, drain: bool = False) -> None:
+        """Done with it; `drain`: what may still come is of no interest, and little."""
+        self._busy.discard(connection)
+        self._client.give(connection, drain=drain)
+
+    def forget(self) -> SessionForgotten:
+        """The server does not know our session any more: nothing that runs in it will end well."""
+        error = SessionForgotten("it forgot our session")
+        self.lose(error)
+        return error
+
+    def lose(self, error: LinkLost) -> None:
+        """It is over: fail all that runs. Requests that are made later fail with `error`."""
+        if self.closed.is_set():
+            return
+        self._lost = error
+        for connection in tuple(self._busy):
+            connection.fail(str(error))
+        self.closed.set()
+
+    async def say_goodbye(self) -> None:
+        """End the session at the server, if there is one (Streamable HTTP, "Session Management"); give up soon."""
+        if not self._in_session or isinstance(self._lost, SessionForgotten):
+            return
+        with anyio.move_on_after(_GOODBYE_TIME):
+            try:
+                connection = await self._send("DELETE", self._lines, b"", last=True)
+            except (LinkLost, NoAnswer):
+                return
+            self.release(connection, drain=True)
+
+    @property
+    def _in_session(self) -> bool:
+        return bool(self.session) and not self.modern
+
+    def _compose(self) -> None:
+        headers = {VERSION_HEADER: self._version} if self._version else {}
+        if self._in_session:
+            headers[SESSION_HEADER] = self.session
+        self._lines = self._base + header_lines(headers)
+
+    async def _send(self, method: str, lines: bytes, body: bytes, *, last: bool = False) -> Connection:
+        if self._authorizer is not None:
+            lines += header_lines(await self._authorizer.headers())
+        self._check_open(last)
+        connection = await self._client.take(self._address.origin)
+        self._busy.add(connection)
+        try:
+            self._check_open(last)
+            connection.send(method, self._address.path, lines, body)
+            await connection.head()
+            if connection.header("content-encoding") not in ("", "identity"):
+                raise NoAnswer("its answer is compressed, which was not asked for")
+        except BaseException:
+            self.release(connection)
+            raise
+        return connection
+
+    def _check_open(self, last: bool) -> None:
+        if self.closed.is_set() and not last:
+            if isinstance(self._lost, SessionForgotten):
+                raise SessionForgotten(str(self._lost))
+            raise LinkLost(str(self._lost), sent=False)
+
+    async def _found_better(self, connection: Connection) -> bool:
+        if self._authorizer is None:
+            return False
+        try:
+            return await self._authorizer.refused(connection.status, connection.header("www-authenticate"))
+        except BaseException:
+            self.release(connection)
+            raise
+
+    def _redirect(self, connection: Connection) -> None:
+        """Follow within the origin, from now on; elsewhere our credentials have no business."""
+        try:
+            target = read_url(urljoin(str(self._address), connection.header("location")))
+        except ValueError:
+            target = None
+        if target is None or target.origin != self._address.origin:
+            self.release(connection)
+            where = f"to {target.origin}" if target is not None else "nowhere"
+            words = status_words(connection.status)
+            raise NoAnswer(f"it redirects {where} ({words}): set the `url` of this server to where it is meant to go")
+        self._address = Address(target.origin, target.path, self._address.authorization)
+
+
+def _base_lines(address: Address, headers: Mapping[str, str]) -> bytes:
+    lines = {"host": address.origin.authority, "user-agent": f"codec-gateway/{version('codec-gateway')}"}
+    if address.authorization is not None:
+        lines["authorization"] = address.authorization
+    lines |= {name.lower(): value for name, value in headers.items() if name.lower() not in _OURS}
+    return header_lines({**lines, "accept-encoding": "identity"})

@@ -1,0 +1,241 @@
+"""One HTTP/1.1 connection to a server: a request out, its answer in as it comes, then the next request.
+
+Turns bytes of a request into a status, headers and pieces of a body, each bounded; who reads slowly makes the server
+wait. It parses with llhttp, asks for no compression and follows nothing. It knows no pool and no MCP.
+`http_client.py` makes and keeps connections, `http.py` speaks over them. Written by hand because a call over the
+usual clients costs five to thirty times the CPU (docs/adr/0008).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from gateway.proxy.addresses import Origin
+from gateway.proxy.wire import LinkLost, NoAnswer
+
+_HEAD_BOUND: Final = 64 * 1024
+_HEADERS_BOUND: Final = 256
+_UNREAD: Final = 256 * 1024
+"""Bytes of a body that wait for their reader before the server is made to wait."""
+_DRAINED: Final = 64 * 1024
+"""Bytes behind an answer that are read and thrown away, so that the connection can be used again."""
+
+
+class Connection(asyncio.Protocol):
+    """One connection, for one request at a time."""
+
+    def __init__(self, origin: Origin, *, guarded: bool = False, via: bytes = b"", with_headers: bytes = b"") -> None:
+        """Used by `HttpClient`.
+
+        Args:
+            guarded: it was made for a URL that somebody else named.
+            via: what stands before the path in a request line, where a proxy is spoken to.
+            with_headers: header lines for that proxy.
+        """
+        self.origin = origin
+        self.guarded = guarded
+        self.idle_since = 0.0
+        self.status = 0
+        self.headers: dict[bytes, bytes] = {}
+        """Names in lower case; a name that came more than once has all its values, joined by `, `."""
+        self.complete = True
+        """Whether the whole answer is here."""
+        self._via = via
+        self._with_headers = with_headers
+        self._parser = HttpResponseParser(self)
+        self._headed = True
+        self._reusable = False
+        self._error: Exception | None = None
+        self._chunks: list[bytes] = []
+        self._unread = 0
+        self._fed = 0
+        self._paused = False
+        self._strayed = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._on_drained: Callable[[], None] | None = None
+
+    def send(self, method: str, path: str, headers: bytes, body: bytes) -> None:
+        """Send a request. `headers`: whole lines, without the length and the blank line."""
+        self.headers = {}
+        self.status = self._fed = 0
+        self.complete = self._headed = self._reusable = False
+        self._error = None
+        line = b"%s %s%s HTTP/1.1\r\n" % (method.encode(), self._via, path.encode())
+        length = b"content-length: %d\r\n" % len(body) if body or method == "POST" else b""
+        self._transport.write(b"".join((line, headers, self._with_headers, length, b"\r\n", body)))
+
+    async def head(self) -> None:
+        """Wait until status and headers are here.
+
+        Raises:
+            LinkLost: the connection broke before.
+            NoAnswer: what came is no HTTP.
+        """
+        while not self._headed:
+            await self._progress()
+
+    async def chunk(self) -> bytes:
+        """The next bytes of the body; empty at its end. Raises as `head`."""
+        while not self._chunks:
+            if self.complete:
+                return b""
+            await self._progress()
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self._unread = 0
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    async def read(self, bound: int) -> bytes | None:
+        """The whole body; None as soon as it is known to be longer than `bound` bytes. Raises as `head`."""
+        told = self.headers.get(b"content-length", b"0")
+        if told.isdigit() and int(told) > bound:
+            return None
+        parts: list[bytes] = []
+        length = 0
+        while data := await self.chunk():
+            length += len(data)
+            if length > bound:
+                return None
+            parts.append(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def header(self, name: str) -> str:
+        """The value of a header (name in lower case); empty where there is none."""
+        return self.headers.get(name.encode(), b"").decode("latin-1")
+
+    def fail(self, cause: str) -> None:
+        """Give up what runs on it, now."""
+        self._break(LinkLost(cause))
+        self._transport.abort()
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request can be sent."""
+        if not self.complete or not self._reusable or self._chunks or self._transport.is_closing():
+            return False
+        # An answer that came before the whole request was sent.
+        return self._transport.get_write_buffer_size() == 0
+
+    def drain(self, on_drained: Callable[[], None]) -> None:
+        """Throw away what is left of the answer; `on_drained` is called once it is complete, or never."""
+        self._chunks.clear()
+        self._unread = 0
+        self._on_drained = on_drained
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close it, in the middle of an answer or not."""
+        self._transport.abort()
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """What it runs over."""
+        return self._transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection stands."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on. Bytes that nobody asked for end the connection."""
+        if self.complete:
+            self._transport.abort()
+            return
+        self._fed += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade):
+            self._break(NoAnswer("its answer is no HTTP/1.1 that we can read"))
+            self._transport.abort()
+            return
+        if not self._headed and self._fed > _HEAD_BOUND:
+            self._break(NoAnswer(f"the head of its answer is over {_HEAD_BOUND} bytes"))
+            self._transport.abort()
+        elif self._strayed:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over. A body without a length ends with its connection (RFC 9112, 6.3)."""
+        if self.complete:
+            return
+        if self._headed and exc is None and not {b"content-length", b"transfer-encoding"} & self.headers.keys():
+            self.complete = True
+            self._wake()
+            return
+        where = "in the middle of its answer" if self._fed else "before it answered"
+        self._break(LinkLost(f"the connection ended {where}" + (f": {exc}" if exc else "")))
+
+    def on_message_begin(self) -> None:
+        """An answer begins; one behind the one we asked for makes the connection useless."""
+        self._strayed = self.complete
+        if not self._headed:
+            self.headers = {}
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header; those behind a body say nothing to us."""
+        if self._headed or len(self.headers) >= _HEADERS_BOUND:
+            return
+        name = name.lower()
+        value = value.strip()
+        self.headers[name] = b"%s, %s" % (self.headers[name], value) if name in self.headers else value
+
+    def on_headers_complete(self) -> None:
+        """The head is here, unless it only announces the real one (RFC 9110, 15.2)."""
+        if self._strayed:
+            return
+        self.status = self._parser.get_status_code()
+        if self.status >= 200:
+            self._headed = True
+            self._wake()
+
+    def on_body(self, data: bytes) -> None:
+        """A piece of the body."""
+        if self._strayed:
+            return
+        self._unread += len(data)
+        if self._on_drained is not None:
+            if self._unread > _DRAINED:
+                self._transport.abort()
+            return
+        self._chunks.append(data)
+        if self._unread > _UNREAD and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def on_message_complete(self) -> None:
+        """The answer is whole."""
+        if self._strayed or not self._headed:
+            return
+        self.complete = True
+        self._reusable = self._parser.should_keep_alive()
+        self._wake()
+        if self._on_drained is not None:
+            on_drained, self._on_drained = self._on_drained, None
+            on_drained()
+
+    async def _progress(self) -> None:
+        """Wait until something came."""
+        if self._error is not None:
+            raise self._error
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _break(self, error: Exception) -> None:
+        if not self.complete and self._error is None:
+            self._error = error
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
