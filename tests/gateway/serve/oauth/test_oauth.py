@@ -1,0 +1,339 @@
+"""Access tokens: which are good, whose they are, what they allow, and what the others are told over real HTTP."""
+
+import base64
+import hashlib
+import hmac
+import json
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import Any
+
+import httpx2
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from gateway.config.access import OAuthConfig
+from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.observe.metrics import Metrics
+from gateway.proxy.caller import Principal
+from gateway.serve.access import guard_faces
+from gateway.serve.identity import CredentialRefused
+from gateway.serve.jwks import IssuerKeys
+from gateway.serve.keys import digest_of
+from gateway.serve.limits import FAILURES_AT_ONCE
+from gateway.serve.oauth import TokenVerifier, scopes_of
+
+from .issuer import RESOURCE, Issuer, Server
+
+pytestmark = pytest.mark.anyio
+
+
+def config_of(issuer: Issuer, **more: Any) -> OAuthConfig:
+    basic = {"jwks_url": f"{issuer.url}/keys", "scopes": ("mcp:server:*",)}
+    return OAuthConfig(issuer.url, RESOURCE, RESOURCE, **{**basic, **more})
+
+
+def verifier_of(issuer: Issuer, **more: Any) -> TokenVerifier:
+    config = config_of(issuer, **more)
+    return TokenVerifier(config, IssuerKeys(config))
+
+
+async def principal_of(issuer: Issuer, token: str, **more: Any) -> Principal:
+    return (await verifier_of(issuer, **more).verify(token, digest_of(token))).principal
+
+
+async def refusal_of(issuer: Issuer, token: str, **more: Any) -> str:
+    with pytest.raises(CredentialRefused) as caught:
+        await verifier_of(issuer, **more).verify(token, digest_of(token))
+    return caught.value.kind
+
+
+def encoded(value: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+@pytest.mark.parametrize("kid", ["rsa", "ec", "ed"])
+async def test_token_of_the_issuer_for_us_is_good(issuer: Issuer, kid: str) -> None:
+    assert await principal_of(issuer, issuer.token(kid)) == Principal("oauth:ada")
+
+
+async def test_audience_may_be_one_of_several(issuer: Issuer) -> None:
+    assert await principal_of(issuer, issuer.token(aud=["https://other.example", RESOURCE]))
+
+
+@pytest.mark.parametrize(
+    ("claims", "kind"),
+    [
+        ({"aud": "https://other.example/mcp"}, "audience"),
+        ({"aud": RESOURCE + "/"}, "audience"),
+        ({"aud": []}, "claims"),
+        ({"aud": None}, "claims"),
+        ({"iss": "https://other.example"}, "issuer"),
+        ({"iss": None}, "claims"),
+        ({"exp": 1_700_000_000}, "expired"),
+        ({"exp": None}, "claims"),
+        ({"nbf": 4_000_000_000}, "expired"),
+        ({"iat": 4_000_000_000}, "expired"),
+        ({"sub": None}, "claims"),
+        ({"sub": "a\nb"}, "claims"),
+        ({"sub": "a" * 300}, "claims"),
+        ({"scope": None}, "scope"),
+        ({"scope": "mcp:tool:x openid"}, "scope"),
+        ({"scope": "mcp:server:"}, "scope"),
+        ({"scope": "MCP:server:x"}, "scope"),
+    ],
+)
+async def test_token_with_wrong_claims_is_refused(issuer: Issuer, claims: dict[str, Any], kind: str) -> None:
+    assert await refusal_of(issuer, issuer.token(**claims)) == kind
+
+
+async def test_clocks_may_differ_by_the_leeway(issuer: Issuer) -> None:
+    just_over = issuer.token(exp=issuer.claims()["exp"] - 610)
+
+    assert await principal_of(issuer, just_over, leeway=30.0)
+    assert await refusal_of(issuer, just_over, leeway=0.0) == "expired"
+
+
+async def test_unsigned_token_is_refused(issuer: Issuer) -> None:
+    unsigned = jwt.encode(issuer.claims(), "", "none")
+
+    assert await refusal_of(issuer, unsigned) == "algorithm"
+    for word in ("None", "NONE", "nOnE"):
+        forged = f"{encoded({'alg': word, 'typ': 'JWT'})}.{encoded(issuer.claims())}."
+        assert await refusal_of(issuer, forged) == "algorithm"
+    assert issuer.fetches == 0
+
+
+async def test_public_key_used_as_a_shared_secret_signs_nothing(issuer: Issuer) -> None:
+    public = issuer.keys["rsa"].public_key()
+    pem = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    # By hand: the library that signs here refuses to make such a token.
+    signed = f"{encoded({'alg': 'HS256', 'kid': 'rsa'})}.{encoded(issuer.claims())}"
+    mac = base64.urlsafe_b64encode(hmac.digest(pem, signed.encode(), hashlib.sha256)).rstrip(b"=").decode()
+
+    assert await refusal_of(issuer, f"{signed}.{mac}") == "algorithm"
+    assert issuer.fetches == 0
+
+
+async def test_signature_of_another_key_is_refused(issuer: Issuer) -> None:
+    stranger = Issuer("stranger")
+    stranger.url = issuer.url
+
+    assert await refusal_of(issuer, stranger.token()) == "signature"
+
+
+async def test_token_that_was_altered_is_refused(issuer: Issuer) -> None:
+    head, _, signature = issuer.token().split(".")
+
+    assert await refusal_of(issuer, f"{head}.{encoded(issuer.claims(sub='eve'))}.{signature}") == "signature"
+
+
+async def test_keys_that_a_token_brings_along_are_not_used(issuer: Issuer) -> None:
+    stranger = Issuer("stranger")
+    stranger.url = issuer.url
+    header = {"kid": "new", "jwk": stranger.jwk("rsa"), "jku": "http://127.0.0.1:9/keys", "x5u": "http://127.0.0.1:9"}
+
+    assert await refusal_of(issuer, stranger.token(header=header)) == "key"
+
+
+async def test_critical_header_that_nobody_knows_is_refused(issuer: Issuer) -> None:
+    assert await refusal_of(issuer, issuer.token(header={"kid": "rsa", "crit": ["x"], "x": 1})) == "malformed"
+
+
+async def test_algorithm_that_the_operator_left_out_is_refused(issuer: Issuer) -> None:
+    assert await refusal_of(issuer, issuer.token("ec"), algorithms=("RS256",)) == "algorithm"
+
+
+@pytest.mark.parametrize("token", ["a.b.c", "..", "e30.e30.", f"{encoded([])}.e30.x", f"{encoded({'alg': 1})}.e30.x"])
+async def test_what_is_no_token_is_refused(issuer: Issuer, token: str) -> None:
+    assert await refusal_of(issuer, token) in {"malformed", "algorithm"}
+
+
+@given(st.lists(st.one_of(st.text(), st.binary().map(lambda b: base64.urlsafe_b64encode(b).decode())), max_size=4))
+async def test_garbage_is_refused_and_nothing_else_happens(parts: list[str]) -> None:
+    config = OAuthConfig("http://127.0.0.1:9", RESOURCE, RESOURCE, "http://127.0.0.1:9/keys")
+
+    with suppress(CredentialRefused):
+        await TokenVerifier(config, IssuerKeys(config)).verify(".".join(parts), b"")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["exp", "nbf", "iat", "aud", "sub", "scope", "scp", "jti", "client_id", "iss"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+            lambda inner: st.lists(inner, max_size=3),
+            max_leaves=4,
+        ),
+    )
+)
+async def test_strange_claims_under_a_good_signature_are_refused_or_good(claims: dict[str, Any]) -> None:
+    issuer = _OFFLINE
+    token = jwt.api_jws.encode(
+        json.dumps({**issuer.claims(), **claims}).encode(), issuer.keys["ed"], "EdDSA", {"kid": "ed"}
+    )
+    config = OAuthConfig("issuer", RESOURCE, RESOURCE)
+    verifier = TokenVerifier(config, _OfflineKeys(config))
+
+    with suppress(CredentialRefused):
+        await verifier.verify(token, b"digest")
+        verifier.remembered(b"digest")
+
+
+_OFFLINE = Issuer()
+_OFFLINE.url = "issuer"
+
+
+class _OfflineKeys(IssuerKeys):
+    async def key(self, kid: str | None, algorithm: str) -> jwt.PyJWK:
+        return jwt.PyJWK(_OFFLINE.jwk("ed"), "EdDSA")
+
+
+@pytest.mark.parametrize(
+    ("scope", "principal"),
+    [
+        ("mcp:server:a mcp:server:b", Principal("oauth:ada", frozenset({"a", "b"}))),
+        ("mcp:server:* mcp:server:b", Principal("oauth:ada")),
+        ("mcp:server:a mcp:tool:a__x mcp:tool:a__y", Principal("oauth:ada", frozenset({"a"}), ("a__x", "a__y"))),
+        (["mcp:server:a", 7, "other"], Principal("oauth:ada", frozenset({"a"}))),
+    ],
+)
+async def test_scopes_say_what_its_holder_sees(issuer: Issuer, scope: Any, principal: Principal) -> None:
+    assert await principal_of(issuer, issuer.token(scope=scope)) == principal
+    assert await principal_of(issuer, issuer.token(scope=None, scp=scope)) == principal
+
+
+async def test_prefix_of_the_scopes_is_the_operator_s(issuer: Issuer) -> None:
+    token = issuer.token(scope="api/mcp:server:a")
+
+    assert (await principal_of(issuer, token, scope_prefix="api/mcp")).servers == {"a"}
+    assert await refusal_of(issuer, token) == "scope"
+
+
+def test_scopes_are_texts_however_they_are_sent() -> None:
+    assert scopes_of({"scope": " a  b ", "scp": ["c", None, {}]}) == ("a", "b", "c")
+    assert scopes_of({"scope": 5, "scp": {"d": 1}}) == ()
+
+
+async def test_token_that_was_checked_is_known_again_without_a_second_check(issuer: Issuer) -> None:
+    verifier, token = verifier_of(issuer, rate=5), issuer.token()
+    assert verifier.remembered(digest_of(token)) is None
+
+    identity = await verifier.verify(token, digest_of(token))
+
+    assert verifier.remembered(digest_of(token)) is identity
+    assert identity.allowance.rate == 5
+
+
+async def test_token_is_not_remembered_beyond_its_end(issuer: Issuer) -> None:
+    verifier, token = verifier_of(issuer), issuer.token(exp=issuer.claims()["exp"] - 610)
+
+    await verifier.verify(token, digest_of(token))
+
+    assert verifier.remembered(digest_of(token)) is None
+
+
+class Gateway:
+    """The guards of a gateway before a face that says who came, behind a real port."""
+
+    def __init__(self, issuer: Issuer, serve: ServeConfig) -> None:
+        self.metrics = Metrics()
+        app = Starlette(routes=[Route("/mcp", _say_who, methods=["GET", "POST"])])
+        self.app = guard_faces(app, GatewayConfig(serve=serve), self.metrics)
+        self.url = ""
+
+    async def post(self, token: str | None) -> httpx2.Response:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        async with httpx2.AsyncClient() as client:
+            return await client.post(f"{self.url}/mcp", headers=headers)
+
+
+async def _say_who(request: Request) -> JSONResponse:
+    return JSONResponse(request.state.principal.name)
+
+
+@pytest.fixture
+async def gateway(issuer: Issuer) -> AsyncGenerator[Gateway]:
+    gateway = Gateway(issuer, ServeConfig(oauth=config_of(issuer)))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with Server(gateway.app, listener).running() as url:
+            gateway.url = url
+            yield gateway
+
+
+async def test_request_with_a_token_passes_over_real_http(gateway: Gateway, issuer: Issuer) -> None:
+    assert (await gateway.post(issuer.token())).json() == "oauth:ada"
+
+
+async def test_request_without_a_token_is_told_where_to_get_one(gateway: Gateway, issuer: Issuer) -> None:
+    response = await gateway.post(None)
+
+    assert response.status_code == 401
+    assert response.headers["www-authenticate"] == (
+        'Bearer realm="codec-gateway", '
+        'resource_metadata="https://gateway.example/.well-known/oauth-protected-resource/mcp", '
+        'scope="mcp:server:*"'
+    )
+
+
+async def test_metadata_names_the_issuer_and_asks_no_token(gateway: Gateway, issuer: Issuer) -> None:
+    async with httpx2.AsyncClient(base_url=gateway.url) as client:
+        for path in ("", "/mcp"):
+            response = await client.get(f"/.well-known/oauth-protected-resource{path}")
+            assert response.status_code == 200
+            assert response.json() == {
+                "resource": RESOURCE,
+                "authorization_servers": [issuer.url],
+                "scopes_supported": ["mcp:server:*"],
+                "bearer_methods_supported": ["header"],
+                "resource_name": "codec-gateway",
+            }
+        assert (await client.get("/.well-known/oauth-protected-resource/other")).status_code == 401
+        assert (await client.post("/.well-known/oauth-protected-resource")).status_code == 401
+
+
+async def test_bad_token_is_401_and_says_why_in_words_of_ours(gateway: Gateway, issuer: Issuer) -> None:
+    response = await gateway.post(issuer.token(aud="https://other.example"))
+
+    assert response.status_code == 401
+    assert 'error="invalid_token"' in response.headers["www-authenticate"]
+    assert "not for this gateway" in response.headers["www-authenticate"]
+
+
+async def test_token_without_our_scopes_is_403_and_is_told_which(gateway: Gateway, issuer: Issuer) -> None:
+    response = await gateway.post(issuer.token(scope="openid"))
+
+    assert response.status_code == 403
+    assert 'error="insufficient_scope"' in response.headers["www-authenticate"]
+    assert 'scope="mcp:server:*"' in response.headers["www-authenticate"]
+    assert response.json()["error"]["code"] == "insufficient_scope"
+
+
+async def test_issuer_that_is_away_is_503(gateway: Gateway, issuer: Issuer) -> None:
+    issuer.status = 500
+
+    response = await gateway.post(issuer.token())
+
+    assert response.status_code == 503
+    assert "retry-after" in response.headers
+
+
+async def test_address_that_sends_bad_tokens_is_not_checked_any_more_and_good_ones_go_on(
+    gateway: Gateway, issuer: Issuer
+) -> None:
+    good, stranger = issuer.token(), Issuer("stranger")
+    stranger.url = issuer.url
+    assert (await gateway.post(good)).status_code == 200
+    bad = stranger.token()
+    assert {(await gateway.post(bad)).status_code for _ in range(FAILURES_AT_ONCE)} == {401}
+
+    assert (await gateway.post(bad)).status_code == 429
+    assert (await gateway.post(good)).status_code == 200
