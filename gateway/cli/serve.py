@@ -53,15 +53,22 @@ def serve(
         "serve.admin_port": admin_port,
         "serve.keys": keys,
     }
-    settings = load_config(config, {name: value for name, value in flags.items() if value is not None})
-    settings = replace(settings, serve=replace(settings.serve, token=ensure_token(settings)))
+    given = {name: value for name, value in flags.items() if value is not None}
+
+    def read() -> GatewayConfig:
+        settings = load_config(config, given)
+        settings = replace(settings, serve=replace(settings.serve, token=ensure_token(settings)))
+        if token_map is None and _has_no_model(settings):
+            settings = replace(settings, tokens=replace(settings.tokens, map=None))
+        return settings
+
+    settings = read()
     configure_logging(level=log_level, secrets=secrets_of(settings))
     for warning in settings.warnings:
         log.warning(warning)
-    if token_map is None and _has_no_model(settings):
+    if settings.tokens.map is None and token_map is None:
         log.info("serving text only: there is no engine and no model to read a token map from")
-        settings = replace(settings, tokens=replace(settings.tokens, map=None))
-    anyio.run(run_gateway, settings, backend_options={"use_uvloop": True})
+    anyio.run(run_gateway, settings, read, backend_options={"use_uvloop": True})
 
 
 def _has_no_model(settings: GatewayConfig) -> bool:

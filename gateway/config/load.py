@@ -64,7 +64,8 @@ def load_config(
     layer = merge_layers(merge_layers(written, variables), flags)
     separator: str = layer.get("separator", GatewayConfig().separator)
     sources = [_own_servers(toml_file, written["upstreams"], separator, environ)] if toml_file else []
-    if list_file := json_file or _maybe_path(layer.get("mcp_config")):
+    list_file = json_file or _maybe_path(layer.get("mcp_config"))
+    if list_file:
         sources.append(_foreign_servers(list_file, separator, environ))
     warnings += [warning for source in sources for warning in source.warnings]
     config = GatewayConfig(
@@ -77,6 +78,7 @@ def load_config(
         telemetry=build_telemetry(layer.get("telemetry", {})),
         separator=separator,
         prefix=layer.get("prefix", GatewayConfig().prefix),
+        files=tuple(path for path in (toml_file, list_file) if path is not None),
     )
     return replace(config, warnings=(*warnings, *_notice(config)))
 

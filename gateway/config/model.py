@@ -186,5 +186,7 @@ class GatewayConfig:
     """Between server and tool in a public tool name."""
     prefix: PrefixPolicy = "auto"
     """Whether public names carry their server; `auto`: not where there is only one."""
+    files: tuple[Path, ...] = ()
+    """What was read, and is to be read again when it changes."""
     warnings: tuple[str, ...] = ()
     """What the readers noticed and went on from, one sentence each."""

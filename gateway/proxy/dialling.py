@@ -40,10 +40,6 @@ class Dialler:
         """Close it. Every wire is to be closed by then."""
         await self._stack.aclose()
 
-    def limit(self, limits: LimitsConfig) -> None:
-        """Bound the wires that are dialled from now on by these limits."""
-        self._bound = limits.result_bytes + _FRAME
-
     def dial(self, config: UpstreamConfig) -> Dial:
         """What opens a wire to this server."""
         log = get_logger("gateway.proxy").bind(server=config.name)

@@ -133,19 +133,15 @@ class Proxy:
         """Serve this configuration from now on. Servers that it leaves as they are notice nothing.
 
         New and changed servers are started and waited for before the names change; calls that run on a server that
-        went or changed finish there.
+        went or changed finish there. Limits stay as they were at the start.
         """
         if self._tasks is None:
             raise RuntimeError("a proxy reloads only inside `async with proxy`")
-        limits_changed = config.limits != self._config.limits
-        self._dialler.limit(config.limits)
         self._config = config
         fresh: dict[str, Upstream] = {}
         for each in config.upstreams:
             old = self._upstreams.get(each.name)
-            fresh[each.name] = (
-                old if old is not None and old.config == each and not limits_changed else self._make(each)
-            )
+            fresh[each.name] = old if old is not None and old.config == each else self._make(each)
         started = [each for name, each in fresh.items() if each is not self._upstreams.get(name)]
         for upstream in started:
             self._tasks.start_soon(upstream.run)

@@ -32,6 +32,7 @@ from gateway.serve.errors import no_such_path
 from gateway.serve.health import Readiness, admin_app
 from gateway.serve.mcp import McpFace
 from gateway.serve.openai import OpenAiFace
+from gateway.serve.reload import Reloader, Reread
 from gateway.serve.shutdown import Shutdown
 
 log = get_logger("serve")
@@ -104,8 +105,8 @@ async def open_app(rooms: Rooms, config: GatewayConfig) -> AsyncGenerator[ASGIAp
         yield app
 
 
-async def run_gateway(config: GatewayConfig) -> None:
-    """Serve until SIGINT or SIGTERM, then drain.
+async def run_gateway(config: GatewayConfig, reread: Reread) -> None:
+    """Serve until SIGINT or SIGTERM, then drain. `reread` builds the configuration anew when its files change.
 
     Raises `ConfigError` when a port is taken or a setting can't work, and KeyboardInterrupt when Ctrl-C comes before
     the gateway is ready.
@@ -114,13 +115,13 @@ async def run_gateway(config: GatewayConfig) -> None:
     with shutdown.scope:
         async with anyio.create_task_group() as tasks:
             await tasks.start(shutdown.watch)
-            await _run(config, shutdown)
+            await _run(config, reread, shutdown)
             tasks.cancel_scope.cancel()
     if shutdown.interrupted:
         raise KeyboardInterrupt
 
 
-async def _run(config: GatewayConfig, shutdown: Shutdown) -> None:
+async def _run(config: GatewayConfig, reread: Reread, shutdown: Shutdown) -> None:
     async with AsyncExitStack() as stack:
         faces = stack.enter_context(_listening(config.serve.host, config.serve.port, "--port"))
         admin = stack.enter_context(_listening(config.serve.admin_host, config.serve.admin_port, "--admin-port"))
@@ -137,9 +138,12 @@ async def _run(config: GatewayConfig, shutdown: Shutdown) -> None:
 
         shutdown.ready(drain)
         _announce(config, rooms, _url(config.serve.host, faces), _url(config.serve.admin_host, admin))
-        async with anyio.create_task_group() as serving:
-            for server, listener in zip(servers, (faces, admin), strict=True):
-                serving.start_soon(server.serve, [listener])
+        async with anyio.create_task_group() as following:
+            following.start_soon(Reloader(config, reread, rooms.proxy.reload).follow)
+            async with anyio.create_task_group() as serving:
+                for server, listener in zip(servers, (faces, admin), strict=True):
+                    serving.start_soon(server.serve, [listener])
+            following.cancel_scope.cancel()
 
 
 def _announce(config: GatewayConfig, rooms: Rooms, url: str, admin: str) -> None:
