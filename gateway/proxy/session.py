@@ -137,7 +137,8 @@ class Session:
             sent,
             version=self.version,
             client_info=CLIENT_INFO,
-            capabilities=caller.capabilities,
+            # A frozen mapping is none that JSON can carry.
+            capabilities=dict(caller.capabilities),
             log_level=caller.log_level,
         )
 
