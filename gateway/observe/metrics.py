@@ -92,6 +92,7 @@ class Metrics:
         self._list_changes = self._counter(
             "codec_list_changes", "Times the MCP server said that a list changed.", "server", "list"
         )
+        self._pins = self._counter("codec_pin_breaks", "Tool definitions that were not the ones first seen.", "server")
         self._dropped = self._counter(
             "codec_notifications_dropped", "Notifications of MCP servers that reached no client.", "reason"
         )
@@ -171,6 +172,10 @@ class Metrics:
     def list_changed(self, server: str, kind: str) -> None:
         """The MCP server said that what it lists changed; `kind` is one of LIST_KINDS."""
         self._list_changes.labels(self._servers.admit(server), one_of(LIST_KINDS, kind)).inc()
+
+    def pin_broken(self, server: str) -> None:
+        """A tool's definition is not the pinned one."""
+        self._pins.labels(self._servers.admit(server)).inc()
 
     def notification_dropped(self, reason: str) -> None:
         """A notification reached no client; `reason` is one of DROP_REASONS."""

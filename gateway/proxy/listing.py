@@ -5,6 +5,7 @@ that its clients see what a direct one would. Many askers of a list that is bein
 knows no names of ours and no other session. `pool.py` stands above.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, Literal, cast
@@ -31,6 +32,7 @@ FIELDS: Final[dict[Kind, str]] = {
     "templates": "resourceTemplates",
 }
 _KEYS: Final[dict[Kind, str]] = {"tools": "name", "prompts": "name", "resources": "uri", "templates": "uriTemplate"}
+Screen = Callable[[Sequence[dict[str, Any]]], tuple[dict[str, Any], ...]]
 _PAGES: Final = 100
 _MOST: Final = 5000
 _SHORT: Final = 1.0
@@ -54,10 +56,11 @@ EMPTY: Final = Listed((), {})
 class Listing:
     """The lists of one session."""
 
-    def __init__(self, session: Session, result_bytes: int) -> None:
-        """`result_bytes`: largest list, in bytes."""
+    def __init__(self, session: Session, result_bytes: int, screen: Screen = tuple) -> None:
+        """`result_bytes`: largest list, in bytes. `screen` gives the tools of a list that may be shown."""
         self._session = session
         self._bytes = result_bytes
+        self._screen = screen
         self._kept: dict[Kind, tuple[Listed, float]] = {}
         self._locks = {kind: anyio.Lock() for kind in KINDS}
         self._turns = dict.fromkeys(KINDS, 0)
@@ -116,7 +119,7 @@ class Listing:
                 raise self._unusable(f"describes its {kind} in more than {self._bytes} bytes (limits.result_bytes)")
             cursor = page.get("nextCursor")
             if cursor is None:
-                return Listed(tuple(items), around)
+                return Listed(self._screen(items) if kind == "tools" else tuple(items), around)
             if len(items) > _MOST:
                 break
         raise self._unusable(f"lists {kind} without end: expected at most {_MOST} in {_PAGES} pages")

@@ -25,6 +25,7 @@ from gateway.proxy.caller import ClientSession
 from gateway.proxy.failures import describe_failure
 from gateway.proxy.listing import Listing
 from gateway.proxy.negotiation import Terms, negotiate
+from gateway.proxy.pins import Pins
 from gateway.proxy.session import ListKind, Session
 from gateway.proxy.wire import Wire
 
@@ -71,9 +72,18 @@ class Opener:
     """Opens sessions with one server."""
 
     def __init__(
-        self, config: UpstreamConfig, dial: Dial, metrics: Metrics, changes: Changes, *, result_bytes: int, time: float
+        self,
+        config: UpstreamConfig,
+        dial: Dial,
+        metrics: Metrics,
+        changes: Changes,
+        pins: Pins,
+        *,
+        result_bytes: int,
+        time: float,
     ) -> None:
         """`time`: seconds for dialling and negotiating."""
+        self._pins = pins
         self._config = config
         self._dial = dial
         self._metrics = metrics
@@ -97,7 +107,7 @@ class Opener:
             on_list_changed=lambda kind: self._list_changed(kind, member),
             on_updated=lambda uri: self._changes.updated(uri, member),
         )
-        member = Member(session, Listing(session, self._bytes))
+        member = Member(session, Listing(session, self._bytes, self._pins.screen))
         async with self._dial(session) as wire:
             with anyio.fail_after(self._time):
                 await negotiate(session, wire, terms)

@@ -158,6 +158,12 @@ class Proxy:
         for upstream in retired:
             self._tasks.start_soon(self._retire, upstream, config.limits.drain)
 
+    def list_again(self) -> None:
+        """Ask every server that is up for its tools, because what may be shown of them changed (pins)."""
+        for upstream in self._upstreams.values():
+            if upstream.config.pin != "off":
+                upstream.supervisor.list_again()
+
     async def _retire(self, upstream: Upstream, grace: float) -> None:
         with anyio.move_on_after(grace):
             await upstream.gate.emptied()

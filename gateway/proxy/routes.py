@@ -238,17 +238,22 @@ class Routes:
         if entry is not None and caller.principal.may_call(entry.server, name):
             return self._upstreams[entry.server], entry.tool
         for server, own in self._catalog.naming.owners(name) if entry is None else ():
-            if caller.principal.may_call(server, name) and self._may_have(server, caller):
+            if caller.principal.may_call(server, name) and self._may_have(server, own, caller):
                 return self._upstreams[server], own
         raise UnknownTool(
             f"unknown tool {escape_text(name, _NAME_LENGTH)!r}: expected one of the names in tools/list; list them anew"
         )
 
-    def _may_have(self, server: str, caller: Caller) -> bool:
+    def _may_have(self, server: str, own: str, caller: Caller) -> bool:
         """Whether a server may know a tool that it did not list: it is away, or shows some tools to some clients only.
 
         Without a prefix the server's own words say best what is wrong with a name.
         """
+        if own in self._upstreams[server].pins.blocked:
+            raise UnknownTool(
+                f"tool {escape_text(own, _NAME_LENGTH)!r} of server {server!r} is blocked: its definition is not the "
+                f"pinned one; the operator accepts it with `codec-gateway pins accept {server}`"
+            )
         return (
             not self._upstreams[server].up
             or not self._catalog.naming.prefix(server)

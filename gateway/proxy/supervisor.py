@@ -145,6 +145,12 @@ class Supervisor:
         """Why it is not up, as words after a colon."""
         return self.lifecycle.last_error or "it is still starting"
 
+    def list_again(self) -> None:
+        """What may be shown of the server's tools changed, whatever it lists."""
+        if self.main is not None:
+            self.main.listing.forget("tools")
+            self._changed.set()
+
     def changed(self, kind: ListKind) -> None:
         """The server says that a list changed: list anew, soon."""
         self._metrics.list_changed(self._config.name, kind)

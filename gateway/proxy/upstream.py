@@ -26,6 +26,7 @@ from gateway.proxy.listing import Kind, Listed
 from gateway.proxy.negotiation import Terms
 from gateway.proxy.params import why_unwritable
 from gateway.proxy.patience import Patience
+from gateway.proxy.pins import Pins
 from gateway.proxy.pool import Dial, Member, Opener, Pool
 from gateway.proxy.session import ListKind, refusal
 from gateway.proxy.supervisor import Supervisor
@@ -61,7 +62,10 @@ class Upstream:
         self._limits = limits
         self._metrics = metrics
         self._listener = listener
-        self._opener = Opener(config, dial, metrics, self, result_bytes=limits.result_bytes, time=limits.start_timeout)
+        self.pins = Pins(config, metrics)
+        self._opener = Opener(
+            config, dial, metrics, self, self.pins, result_bytes=limits.result_bytes, time=limits.start_timeout
+        )
         self.follower = Follower(config.name)
         self.supervisor = Supervisor(
             config,

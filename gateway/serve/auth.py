@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from platformdirs import user_state_path
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config.address import is_loopback
 from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.config.state import state_folder
 from gateway.errors import ConfigError
 from gateway.observe.escape import escape_text
 from gateway.serve.errors import refusal
@@ -33,7 +33,7 @@ _SHOWN = 100
 
 def token_path() -> Path:
     """Where a generated token is kept: `token` in the user's state folder for codec-gateway."""
-    return user_state_path("codec-gateway") / "token"
+    return state_folder() / "token"
 
 
 def ensure_token(config: GatewayConfig) -> str | None:

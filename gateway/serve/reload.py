@@ -7,7 +7,7 @@ waits for a restart. `run.py` stands above.
 """
 
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
@@ -30,8 +30,15 @@ log = get_logger("serve")
 class Reloader:
     """Follows the files of one configuration."""
 
-    def __init__(self, config: GatewayConfig, reread: Reread, apply: Apply) -> None:
-        """`reread` builds the configuration as at the start; `apply` serves it from now on."""
+    def __init__(
+        self, config: GatewayConfig, reread: Reread, apply: Apply, besides: Mapping[Path, Callable[[], None]]
+    ) -> None:
+        """`reread` builds the configuration as at the start; `apply` serves it from now on.
+
+        `besides`: files of others, and what is to be called when one of them changed.
+        """
+        self._besides = besides
+        self._seen_besides = {path: state_of([path]) for path in besides}
         self._config = config
         self._reread = reread
         self._apply = apply
@@ -45,6 +52,10 @@ class Reloader:
                 await anyio.sleep(_EVERY)
                 if state_of(self._config.files) != self._seen:
                     await self.reload("its files changed")
+                for path, changed in self._besides.items():
+                    if (state := state_of([path])) != self._seen_besides[path]:
+                        self._seen_besides[path] = state
+                        changed()
 
     async def reload(self, cause: str) -> bool:
         """Read everything anew and take it over; False: it is wrong, and nothing changed."""

@@ -25,6 +25,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens, UpstreamStatus
+from gateway.proxy.pins import PinFile
 from gateway.serve.access import guard_faces
 from gateway.serve.auth import guard_admin
 from gateway.serve.drain import Drain
@@ -139,7 +140,8 @@ async def _run(config: GatewayConfig, reread: Reread, shutdown: Shutdown) -> Non
         shutdown.ready(drain)
         _announce(config, rooms, _url(config.serve.host, faces), _url(config.serve.admin_host, admin))
         async with anyio.create_task_group() as following:
-            following.start_soon(Reloader(config, reread, rooms.proxy.reload).follow)
+            besides = {PinFile().path: rooms.proxy.list_again}
+            following.start_soon(Reloader(config, reread, rooms.proxy.reload, besides).follow)
             async with anyio.create_task_group() as serving:
                 for server, listener in zip(servers, (faces, admin), strict=True):
                     serving.start_soon(server.serve, [listener])

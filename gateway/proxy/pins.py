@@ -1,0 +1,156 @@
+"""Tool definitions, pinned: the first one seen of each tool is remembered, and another one is told or blocked.
+
+A server that changes what a tool says of itself after people trusted it can make models do other things (a "rug pull").
+Turns the definitions that a server lists into those that may be shown, and a change into a log line, a count and an
+entry that `codec-gateway pins` shows and accepts. One JSON file in the state folder, written whole. It judges only that
+something changed, not what. `listing.py` stands above.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, cast
+
+from gateway.config.model import UpstreamConfig
+from gateway.config.state import state_folder
+from gateway.errors import ConfigError
+from gateway.observe.escape import escape_text
+from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+
+_TOOLS: Final = 5000
+_NAME: Final = 128
+Digests = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A tool whose definition is not the pinned one."""
+
+    server: str
+    tool: str
+    pinned: str
+    """SHA-256 of the definition first seen, in hexadecimal."""
+    seen: str
+    """That of the one listed last."""
+
+
+class PinFile:
+    """The pins of all servers, in one file: server key to tool to its pinned digest, and to the one seen last."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """`path`: `pins.json` in the state folder when unset."""
+        self.path = path or state_folder() / "pins.json"
+
+    def read(self) -> dict[str, dict[str, Digests]]:
+        """All pins.
+
+        Raises:
+            ConfigError: the file is there and can't be used.
+        """
+        try:
+            value: object = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{self.path}: the pins can't be read ({error}): mend the file, or remove it") from None
+        if not isinstance(value, dict):
+            raise ConfigError(f"{self.path}: holds no pins: remove the file")
+        return cast(dict[str, dict[str, Digests]], value)
+
+    def write(self, pins: dict[str, dict[str, Digests]]) -> None:
+        """Replace the file whole. Raises `ConfigError` where it can't be written."""
+        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            draft.write_text(json.dumps(pins, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            draft.replace(self.path)
+        except OSError as error:
+            raise ConfigError(f"{self.path}: the pins can't be written ({error.strerror}): check its folder") from None
+
+    def accept(self, server: str, tool: str | None = None) -> int:
+        """Pin what was listed last, for one tool or all of a server; how many pins changed. Raises `ConfigError`."""
+        pins = self.read()
+        accepted = 0
+        for key, tools in pins.items():
+            for name, digests in tools.items():
+                if key.split(" ")[0] == server and tool in (None, name) and digests["seen"] != digests["pinned"]:
+                    digests["pinned"] = digests["seen"]
+                    accepted += 1
+        if accepted:
+            self.write(pins)
+        return accepted
+
+    def changes(self) -> list[Change]:
+        """What differs from its pin. Raises `ConfigError`."""
+        return [
+            Change(key.split(" ")[0], name, digests["pinned"], digests["seen"])
+            for key, tools in sorted(self.read().items())
+            for name, digests in sorted(tools.items())
+            if digests["seen"] != digests["pinned"]
+        ]
+
+
+class Pins:
+    """The pins of one server."""
+
+    def __init__(self, config: UpstreamConfig, metrics: Metrics, file: PinFile | None = None) -> None:
+        """`file`: the common one when unset."""
+        self.blocked: frozenset[str] = frozenset()
+        """Its own names of the tools that nobody may call."""
+        self._config = config
+        self._metrics = metrics
+        self._file = file or PinFile()
+        self._key = f"{config.name} {_target(config)}"
+        self._log = get_logger("gateway.proxy").bind(server=config.name)
+        self._told: set[tuple[str, str]] = set()
+
+    def screen(self, definitions: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+        """The definitions that may be shown; new tools are pinned."""
+        if self._config.pin == "off":
+            return tuple(definitions)
+        try:
+            changed = self._compare({item["name"]: digest_of(item) for item in definitions[:_TOOLS]})
+        except ConfigError as error:
+            # What can't be compared can't be trusted, where the operator asked for that.
+            self._log.error("tool definitions can't be compared with their pins", cause=error.message)
+            changed = {item["name"] for item in definitions} if self._config.pin == "block" else set[str]()
+        if self._config.pin == "warn":
+            return tuple(definitions)
+        self.blocked = frozenset(changed)
+        return tuple(item for item in definitions if item["name"] not in changed)
+
+    def _compare(self, digests: dict[str, str]) -> set[str]:
+        pins = self._file.read()
+        tools = pins.setdefault(self._key, {})
+        before = json.dumps(tools, sort_keys=True)
+        for name, digest in digests.items():
+            tools.setdefault(name, {"pinned": digest, "seen": digest})["seen"] = digest
+        if json.dumps(tools, sort_keys=True) != before:
+            self._file.write(pins)
+        changed = {name for name, digest in digests.items() if tools[name]["pinned"] != digest}
+        for name in sorted(changed):
+            if (name, digests[name]) not in self._told:
+                self._told.add((name, digests[name]))
+                self._metrics.pin_broken(self._config.name)
+                self._log.warning(
+                    "a tool's definition is not the pinned one",
+                    tool=escape_text(name, _NAME),
+                    blocked=self._config.pin == "block",
+                    way_out=f"codec-gateway pins show; codec-gateway pins accept {self._config.name}",
+                )
+        return changed
+
+
+def digest_of(definition: dict[str, Any]) -> str:
+    """What stands for a definition: SHA-256 of its JSON with sorted keys, in hexadecimal."""
+    return sha256(json.dumps(definition, sort_keys=True, separators=(",", ":")).encode("utf-8", "replace")).hexdigest()
+
+
+def _target(config: UpstreamConfig) -> str:
+    """What stands for the program or URL behind a name: another one has pins of its own."""
+    target = [config.command, *config.args] if config.url is None else [config.url]
+    return sha256(json.dumps(target).encode("utf-8", "replace")).hexdigest()[:16]
