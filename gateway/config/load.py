@@ -78,6 +78,7 @@ def load_config(
         telemetry=build_telemetry(layer.get("telemetry", {})),
         separator=separator,
         prefix=layer.get("prefix", GatewayConfig().prefix),
+        tool_search=layer.get("tool_search", GatewayConfig().tool_search),
         files=tuple(path for path in (toml_file, list_file) if path is not None),
     )
     return replace(config, warnings=(*warnings, *_notice(config)))

@@ -186,6 +186,8 @@ class GatewayConfig:
     """Between server and tool in a public tool name."""
     prefix: PrefixPolicy = "auto"
     """Whether public names carry their server; `auto`: not where there is only one."""
+    tool_search: bool = False
+    """Whether MCP clients list two tools that find and call all others, in place of these."""
     files: tuple[Path, ...] = ()
     """What was read, and is to be read again when it changes."""
     warnings: tuple[str, ...] = ()

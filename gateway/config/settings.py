@@ -173,6 +173,11 @@ class Settings(Section):
         description="Whether public names begin with their server: `always`, `never`, or `auto`: not where there is "
         "only one server.",
     )
+    tool_search: bool = Field(
+        default=GatewayConfig().tool_search,
+        description="`true`: MCP clients list two tools, `codec_search_tools` and `codec_call_tool`, in place of all; a "
+        "model finds the others by what they do.",
+    )
     engine: EngineSection = EngineSection()
     tokens: TokensSection = TokensSection()
     limits: LimitsSection = LimitsSection()

@@ -75,6 +75,7 @@ class Proxy:
         self._upstreams = {each.name: self._make(each) for each in config.upstreams}
         self._catalog = Catalog(Naming(config))
         self._routes = Routes(self._upstreams, self._catalog, metrics, self.watch)
+        self._routes.searching = config.tool_search
         self._tasks: TaskGroup | None = None
         self._offered: tuple[ToolEntry, ...] = ()
         self._tool_callbacks: list[Callable[[], None]] = []
@@ -151,6 +152,7 @@ class Proxy:
         retired = [each for name, each in self._upstreams.items() if fresh.get(name) is not each]
         self._upstreams.clear()
         self._upstreams.update(fresh)
+        self._routes.searching = config.tool_search
         self._catalog.name_by(Naming(config))
         self._merge()
         for kind in ("tools", "prompts", "resources"):

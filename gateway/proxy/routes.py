@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from gateway.errors import RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
+from gateway.proxy import finder
 from gateway.proxy.bridge import Bridge, answer_rounds
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
@@ -41,6 +42,8 @@ class Routes:
     def __init__(self, upstreams: Mapping[str, Upstream], catalog: Catalog, metrics: Metrics, watch: Watch) -> None:
         """`bridge` is to be set before a request comes; `watch` as `Proxy.watch`."""
         self.bridge: Bridge | None = None
+        self.searching = False
+        """Whether clients list the two tools of `finder.py` in place of all."""
         self._watch = watch
         self._upstreams = upstreams
         self._catalog = catalog
@@ -119,7 +122,8 @@ class Routes:
     async def _list(self, kind: Kind, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         if params.get("cursor") is not None:
             raise refusal(INVALID_PARAMS, "unknown cursor: the list has one page, ask for it without a cursor")
-        return await self._lists.merged(kind, self._visible(caller.principal), caller)
+        result = await self._lists.merged(kind, self._visible(caller.principal), caller)
+        return {**result, "tools": list(finder.DEFINITIONS)} if self.searching and kind == "tools" else result
 
     async def _call(self, _: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         arguments: object = params.get("arguments")
@@ -127,7 +131,16 @@ class Routes:
             raise refusal(INVALID_PARAMS, "tools/call needs the tool's name as a text in params.name")
         if arguments is not None and not isinstance(arguments, dict):
             raise refusal(INVALID_PARAMS, "tools/call needs params.arguments to be an object")
+        if self.searching and params["name"] in finder.NAMES:
+            return await self._find(params, cast(dict[str, Any], arguments or {}), caller)
         return await self.call_tool(params, caller)
+
+    async def _find(self, params: dict[str, Any], arguments: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        if params["name"] == finder.SEARCH:
+            tools = [e for e in self._catalog.tools.values() if caller.principal.may_call(e.server, e.name)]
+            return _in_era(finder.search(tools, arguments), caller)
+        # The call goes on as if the tool had been called by its own name: everything else of the request stays.
+        return await self._call("tools/call", {**params, **arguments} if "name" in arguments else arguments, caller)
 
     async def _get_prompt(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         name = params.get("name")

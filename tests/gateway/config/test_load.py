@@ -261,7 +261,7 @@ def test_missing_file_behind_a_path_is_refused(tmp_path: Path, key: str) -> None
         ("[serve]\nprot = 1\n", "unknown key 'serve.prot': did you mean 'port'?"),
         ("[limit]\n", "unknown key 'limit': did you mean 'limits'?"),
         ("[upstreams.a]\ncomand = 'x'\n", "unknown key 'upstreams.a.comand': did you mean 'command'?"),
-        ("zzz = 1\n", "unknown key 'zzz': expected one of mcp_config, separator, prefix, engine"),
+        ("zzz = 1\n", "unknown key 'zzz': expected one of mcp_config, separator, prefix, tool_search, engine"),
         ("[serve]\nport = '8600'\n", "key 'serve.port': expected a valid integer, got str '8600'"),
         ("[serve]\nport = true\n", "key 'serve.port': expected a valid integer, got bool 'True'"),
         ("[serve]\nport = 70000\n", "key 'serve.port': expected less than or equal to 65535, got int '70000'"),

@@ -1,0 +1,94 @@
+"""Two tools in place of all: one that finds tools, one that calls what was found.
+
+A list of some hundred tools costs a model more tokens than its question. Where the operator asks for it, clients list
+these two only, and a model asks for the definitions that fit what it wants to do. Turns a query into the fitting
+definitions, ranked by the words that they share with it, rare words first. Pure. `routes.py` stands above.
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from gateway.proxy.naming import ToolEntry
+
+SEARCH: Final = "codec_search_tools"
+CALL: Final = "codec_call_tool"
+DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "name": SEARCH,
+        "description": "Find tools by what they do. Gives the names, descriptions and input schemas of the tools that "
+        f"fit best; call one of them with {CALL}.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "What the tool should do, in a few words."},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 8},
+            },
+            "required": ["query"],
+        },
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    },
+    {
+        "name": CALL,
+        "description": f"Call a tool that {SEARCH} found.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "description": "The tool's name, as it was found."},
+                "arguments": {"type": "object", "description": "Its arguments, by its input schema."},
+            },
+            "required": ["name"],
+        },
+    },
+)
+NAMES: Final = frozenset({SEARCH, CALL})
+_MOST: Final = 50
+_USUAL: Final = 8
+_QUERY: Final = 2000
+_WORD: Final = re.compile(r"[a-z]+|\d+|[^\W\d_a-z]+", re.IGNORECASE)
+_CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_IN_NAME: Final = 3.0
+_IN_TEXT: Final = 1.0
+_IN_PARAMETERS: Final = 0.5
+
+
+def search(entries: Sequence[ToolEntry], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The CallToolResult of a search: the definitions that fit, best first, as JSON text and as structured content."""
+    query, limit = arguments.get("query"), arguments.get("limit")
+    most = min(limit, _MOST) if isinstance(limit, int) and limit > 0 else _USUAL
+    found = [entry.definition for entry in rank(entries, query if isinstance(query, str) else "")[:most]]
+    text = "\n".join(json.dumps(definition, ensure_ascii=False, separators=(",", ":")) for definition in found)
+    content = text or f"no tool fits; {len(entries)} tools are there: try other words"
+    return {"content": [{"type": "text", "text": content}], "structuredContent": {"tools": found}}
+
+
+def rank(entries: Sequence[ToolEntry], query: str) -> list[ToolEntry]:
+    """The tools that share a word with the query, best first; tools of the same worth in their own order."""
+    bags = [_bag(entry) for entry in entries]
+    seen = Counter(word for bag in bags for word in bag)
+    wanted = set(_words(query[:_QUERY]))
+    rarity = {word: math.log(1 + len(bags) / seen[word]) for word in wanted if seen[word]}
+    scored = [(sum(rarity[word] * bag[word] for word in rarity.keys() & bag.keys()), n) for n, bag in enumerate(bags)]
+    return [entries[n] for score, n in sorted(scored, key=lambda pair: (-pair[0], pair[1])) if score > 0]
+
+
+def _bag(entry: ToolEntry) -> dict[str, float]:
+    """What each of the tool's words weighs."""
+    bag: dict[str, float] = {}
+    schema: object = entry.definition.get("inputSchema")
+    properties: object = cast(dict[str, Any], schema).get("properties") if isinstance(schema, dict) else None
+    parameters = " ".join(map(str, cast(dict[str, Any], properties))) if isinstance(properties, dict) else ""
+    title = f"{entry.definition.get('title') or ''} {entry.definition.get('description') or ''}"
+    for weight, text in ((_IN_PARAMETERS, parameters), (_IN_TEXT, title), (_IN_NAME, entry.name)):
+        for word in _words(text):
+            bag[word] = max(bag.get(word, 0.0), weight)
+    return bag
+
+
+def _words(text: str) -> list[str]:
+    """Words in lower case, `getTime` and `get_time` alike, without a plural's `s`."""
+    words = [word.lower() for word in _WORD.findall(_CAMEL.sub(" ", text))]
+    return [word[:-1] if len(word) > 3 and word.endswith("s") else word for word in words]
