@@ -1,0 +1,138 @@
+"""One line of the audit log: what is known of a call, and its text.
+
+Turns an `AuditLine` into JSON in printable ASCII, without secrets, cut to what a person reads. Every value of it may
+come from a caller or from a server. It opens no file. `audit.py` stands above.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from math import isfinite
+from typing import Any, Final, Literal, cast
+
+from pydantic_core import to_json
+
+from gateway.config.masking import MASK, mask_text, mask_value, sounds_secret
+from gateway.observe.escape import cut_text
+
+_NAME_CUT: Final = 200
+_TEXT_CUT: Final = 1000
+_WIDTH: Final = 100
+_DEPTH: Final = 8
+_LONGEST_INT: Final = 256
+"""Bits of a number that is written as one."""
+_NAMES_KEPT: Final = 4096
+
+Face = Literal["mcp-stdio", "mcp-http", "v1"]
+Source = Literal["leaf", "shim", "mixed", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLine:
+    """One call, as the face that served it saw it."""
+
+    principal: str
+    face: Face
+    method: str
+    outcome: str
+    """`ok`, or how it failed: `tool_error`, `timeout`, `unavailable`, `refused`, `cancelled`."""
+    server: str | None = None
+    tool: str | None = None
+    """Its public name; of another method than `tools/call` what it names: a prompt, a URI."""
+    map: str | None = None
+    source: Source = "none"
+    """Who made the ids that left with the result."""
+    bytes_in: int = 0
+    bytes_out: int = 0
+    ids: int = 0
+    duration_ms: float = 0.0
+    request_id: str | int | None = None
+    arguments: Mapping[str, Any] | None = None
+    """Written only where the operator asked for them."""
+
+
+class LineWriter:
+    """Makes the text of lines."""
+
+    def __init__(self, *, arguments: bool, secrets: frozenset[str]) -> None:
+        """`arguments`: whether they are written; `secrets`: values that stand in no line."""
+        self._arguments = arguments
+        self._secrets = secrets
+        # Most calls are of a few tools, and masking a name costs more than the rest of the line.
+        self._name = lru_cache(_NAMES_KEPT)(self._clean_name)
+
+    def render(self, when: datetime, line: AuditLine) -> str:
+        """The line, without its end."""
+        fields: dict[str, Any] = {
+            "time": _stamp(when),
+            "principal": cut_text(line.principal, _NAME_CUT),
+            "face": line.face,
+            "method": cut_text(line.method, _NAME_CUT),
+            "server": line.server,
+            "tool": None if line.tool is None else self._name(line.tool),
+            "map": line.map,
+            "source": line.source,
+            "bytes_in": line.bytes_in,
+            "bytes_out": line.bytes_out,
+            "ids": line.ids,
+            "duration_ms": round(line.duration_ms, 3),
+            "outcome": line.outcome,
+            "request_id": _masked("", line.request_id, self._secrets, 0),
+        }
+        if self._arguments and line.arguments is not None:
+            fields["arguments"] = _masked("", line.arguments, self._secrets, 0)
+        return _ascii_json(fields)
+
+    def note(self, when: datetime, **fields: Any) -> str:
+        """A line about the log itself."""
+        return _ascii_json({"time": _stamp(when), **fields})
+
+    def _clean_name(self, name: str) -> str:
+        return mask_text(cut_text(name, _NAME_CUT), self._secrets)
+
+
+def _stamp(when: datetime) -> str:
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _masked(name: str, value: object, secrets: frozenset[str], depth: int) -> Any:
+    """A JSON value without secrets, cut to what a person reads."""
+    if value is None or isinstance(value, bool | int | float):
+        return MASK if value is not None and sounds_secret(name) else _plain(value)
+    if isinstance(value, str):
+        return cut_text(mask_value(name, value, secrets), _TEXT_CUT)
+    if sounds_secret(name):
+        return MASK
+    if depth >= _DEPTH:
+        return "…"
+    if isinstance(value, Mapping):
+        pairs = list(cast(Mapping[object, object], value).items())[:_WIDTH]
+        return {
+            cut_text(mask_text(str(key), secrets), _NAME_CUT): _masked(str(key), item, secrets, depth + 1)
+            for key, item in pairs
+        }
+    items = list(cast(Iterable[object], value))[:_WIDTH] if isinstance(value, list | tuple) else [repr(value)]
+    return [_masked(name, item, secrets, depth + 1) for item in items]
+
+
+def _plain(value: bool | float | None) -> Any:
+    """The number itself where every reader of JSON takes it; Python refuses to write very long ones at all."""
+    if isinstance(value, float) and not isfinite(value):
+        return repr(value)
+    if isinstance(value, int) and value.bit_length() > _LONGEST_INT:
+        return f"integer of {value.bit_length()} bits"
+    return value
+
+
+def _ascii_json(fields: Mapping[str, Any]) -> str:
+    """JSON in printable ASCII: no line end, control character or direction mark of a caller's can stand in the file."""
+    try:
+        data = to_json(fields)
+    except ValueError:
+        # Half a surrogate pair, which only the slower writer takes.
+        data = b"\x7f"
+    if data.isascii() and b"\x7f" not in data:
+        return data.decode("ascii")
+    return json.dumps(fields).replace("\x7f", "\\u007f")
