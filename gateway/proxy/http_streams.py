@@ -91,13 +91,19 @@ class Position:
         elif self._retry is None:
             self._failures += 1
 
-    async def pause(self, closed: asyncio.Event) -> None:
-        """Wait as long as the server asked, and longer with every failure in a row; no longer than until `closed`."""
+    def seconds(self, roll: float) -> float:
+        """The pause before the next connection: what the server asked for, and longer with every failure in a row.
+
+        Args:
+            roll: between 0 and 1; it spreads what many gateways do at once.
+        """
         asked = PAUSE if self._retry is None else min(max(self._retry / 1000, _SHORTEST), _LONGEST_ASKED)
-        longest = min(_LONGEST, PAUSE * 2 ** min(self._failures, 10) / 2)
-        # Not a secret: the roll only spreads what many gateways do at once.
-        backoff = longest * random.uniform(0.5, 1.0)  # noqa: S311
-        with anyio.move_on_after(max(asked, backoff)):
+        backoff = min(_LONGEST, PAUSE * 2 ** min(self._failures, 10) / 2)
+        return max(asked, backoff * (1 + roll) / 2)
+
+    async def pause(self, closed: asyncio.Event) -> None:
+        """Wait that long, or until `closed`."""
+        with anyio.move_on_after(self.seconds(random.random())):  # noqa: S311 - not a secret
             await closed.wait()
 
 
