@@ -23,10 +23,11 @@ from gateway.serve.mcp.core import Core
 from gateway.serve.mcp.http import ClientGone, HttpRequest, Rejected, principal_of, read_headers, send_rejection
 from gateway.serve.mcp.http_modern import ModernHttp
 from gateway.serve.mcp.http_sessions import HttpSessions, SessionLimits
+from gateway.serve.mcp.pipe import claim_stdio
 from gateway.serve.mcp.servers import Change, Servers
 from gateway.serve.mcp.session_map import MAP_HEADER, SessionMaps
 from gateway.serve.mcp.sessions import Session
-from gateway.serve.mcp.stdio import StdioClient, claim_stdio
+from gateway.serve.mcp.stdio import StdioClient
 from leaf_sdk.vocab import TokenMap
 
 

@@ -207,12 +207,10 @@ class HttpSessions:
         if self._limits.close_after is None or session.version < _PRIMED_FROM:
             return None
         reader.prime(_RETRY_MS)
+        # At once: a client whose connection breaks before the first event could not come back.
+        reader.begin()
 
-        def close() -> None:
-            reader.begin()
-            reader.close()
-
-        return asyncio.get_running_loop().call_later(self._limits.close_after, close)
+        return asyncio.get_running_loop().call_later(self._limits.close_after, reader.close)
 
     async def _write(self, request: HttpRequest, stream: EventStream, reader: Reader) -> None:
         if reader.closed and not reader.begun:

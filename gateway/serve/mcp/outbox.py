@@ -97,3 +97,26 @@ class Outbox:
                 self._dropped()
                 return True
         return False
+
+
+class HeldStream:
+    """A stream that keeps what it gets until it is let go."""
+
+    def __init__(self, stream: Stream, dropped: Callable[[], None]) -> None:
+        """`stream`: where everything goes in the end."""
+        self._stream = stream
+        self._held: Outbox | None = Outbox(lambda: None, dropped)
+
+    def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
+        """A notification, if there is room."""
+        (self._stream if self._held is None else self._held).tell(method, params, key)
+
+    def put(self, data: bytes) -> None:
+        """A frame that must arrive."""
+        (self._stream if self._held is None else self._held).put(data)
+
+    def let_go(self) -> None:
+        """From now on nothing is kept; what was goes out."""
+        held, self._held = self._held, None
+        for frame in held.take() if held is not None else ():
+            self._stream.put(frame)

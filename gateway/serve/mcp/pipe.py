@@ -1,19 +1,37 @@
 """Two descriptors as one connection of lines, without a thread.
 
 Turns what can be read into lines for `received`, and frames into one write for each turn of the event loop. What can't
-be waited for (a regular file, `/dev/null`) is read and written at once, because it never blocks. It knows no JSON;
-`stdio.py` stands above.
+be waited for (a regular file, `/dev/null`) is read and written at once, because it never blocks. `claim_stdio` takes
+standard input and output for it: whatever else writes there meanwhile lands on standard error, so that no stray print
+can break the protocol. It knows no JSON; `stdio.py` stands above.
 """
 
 import asyncio
 import os
 import stat
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from gateway.rpc.lines import Line, LineSplitter, LongLine
 
 _READ = 256 * 1024
+
+
+@contextmanager
+def claim_stdio() -> Generator[tuple[int, int]]:
+    """Descriptors that are standard input and output, which meanwhile are `/dev/null` and standard error."""
+    source, sink = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    try:
+        yield source, sink
+    finally:
+        os.dup2(source, 0)
+        os.dup2(sink, 1)
+        for descriptor in (source, sink, nothing):
+            os.close(descriptor)
 
 
 class Pipe:

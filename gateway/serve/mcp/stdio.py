@@ -2,14 +2,11 @@
 
 Turns lines into requests, each in a task of its own, and answers into lines. Each request says by itself which era it
 belongs to: one with an envelope is served as of 2026-07-28, any other needs a session, which `initialize` opens. What
-is due in one turn of the event loop leaves in one write. While it serves, whatever else writes to standard output lands
-on standard error, so that no stray print can break the protocol. `face.py` stands above, `core.py` and `pipe.py` below.
+is due in one turn of the event loop leaves in one write. `face.py` stands above, `core.py` and `pipe.py` below.
 """
 
 import asyncio
-import os
-from collections.abc import Callable, Generator, Hashable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 from gateway.errors import MapUnknown, RpcError
@@ -30,7 +27,7 @@ from gateway.rpc.messages import (
     parse_message,
 )
 from gateway.serve.mcp.core import OWN_NEWS, Core, check_greeting, refusal
-from gateway.serve.mcp.outbox import Outbox
+from gateway.serve.mcp.outbox import HeldStream, Outbox
 from gateway.serve.mcp.pipe import Pipe
 from gateway.serve.mcp.sessions import Call, Session, enveloped_call, session_call
 
@@ -39,22 +36,6 @@ _NOTES: Final = 256
 """Notifications of the client that are being passed on."""
 _FULL: Final = 8 * 1024 * 1024
 """Unread bytes from which on the client is not listened to either."""
-
-
-@contextmanager
-def claim_stdio() -> Generator[tuple[int, int]]:
-    """Descriptors that are standard input and output, which meanwhile are `/dev/null` and standard error."""
-    source, sink = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-    try:
-        yield source, sink
-    finally:
-        os.dup2(source, 0)
-        os.dup2(sink, 1)
-        for descriptor in (source, sink, nothing):
-            os.close(descriptor)
 
 
 class StdioClient:
@@ -76,6 +57,8 @@ class StdioClient:
             drained=self._drained,
         )
         self._outbox = Outbox(self._wake, dropped)
+        # Servers that start may have questions at once; a client is to be asked nothing before it is initialized.
+        self._standing = HeldStream(self._outbox, dropped)
         self._flush_due = False
         self._running: dict[RequestId, asyncio.Task[None]] = {}
         self._notes: set[asyncio.Task[None]] = set()
@@ -89,8 +72,8 @@ class StdioClient:
 
     @property
     def session(self) -> Session | None:
-        """Its session of the handshake era, once it opened one."""
-        return self._session
+        """Its session of the handshake era, once it has been greeted."""
+        return self._session if self._opened.is_set() else None
 
     async def serve(self) -> None:
         """Serve until its input ends; what is running by then is cancelled, unless the input was a file."""
@@ -190,6 +173,8 @@ class StdioClient:
                 return
             self._start(message, enveloped_call(message.params, ANYBODY, self._core.session_map, self))
         elif self._session is not None:
+            if self._opened.is_set() and message.method != "ping":
+                self._standing.let_go()
             self._start(message, session_call(self._session, self))
         elif message.method == "ping":
             self.put(encode_response(message.id, {}))
@@ -202,6 +187,8 @@ class StdioClient:
             request_id: object = message.params.get("requestId")
             if isinstance(request_id, int | str) and not isinstance(request_id, bool) and request_id in self._running:
                 self._running[request_id].cancel()
+        elif message.method == "notifications/initialized":
+            self._standing.let_go()
         elif message.method not in OWN_NEWS and self._session is not None and len(self._notes) < _NOTES:
             task = self._loop.create_task(self._core.pass_on(message, self._session))
             self._notes.add(task)
@@ -238,7 +225,9 @@ class StdioClient:
         token_map = self._core.session_map
         if MAP_KEY in (meta := meta_of(params)):
             token_map = self._core.maps.from_meta(meta[MAP_KEY])
-        return Session(version=version, capabilities=capabilities, principal=ANYBODY, token_map=token_map, stream=self)
+        return Session(
+            version=version, capabilities=capabilities, principal=ANYBODY, token_map=token_map, stream=self._standing
+        )
 
     async def _greet(self, request_id: RequestId, session: Session) -> None:
         frame, _ = await self._core.greet(request_id, session, alone=True)

@@ -352,6 +352,11 @@ class Lines:
         self.ask("notifications/initialized", request_id=None)
         return answer["result"]
 
+    async def settled(self) -> None:
+        """Everything that was sent has been read."""
+        self.ask("server/discover", {"_meta": ENVELOPE | {VERSION_KEY: "0"}}, "settled")
+        assert (await self.line())["id"] == "settled"
+
     def leave(self) -> None:
         os.close(self.to_us)
         self.to_us = -1

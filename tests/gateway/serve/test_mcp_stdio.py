@@ -217,6 +217,28 @@ async def test_question_outside_of_a_request_goes_to_the_client_too(servers, lin
     assert (question["method"], question["params"]) == ("sampling/createMessage", {"maxTokens": 1})
 
 
+@pytest.mark.parametrize("method", ["notifications/initialized", "tools/list"])
+async def test_client_hears_nothing_of_starting_servers_before_it_is_initialized(servers, lines_of, method):
+    servers.started = anyio.Event()
+    async with lines_of(servers) as lines, anyio.create_task_group() as tasks:
+        lines.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {"roots": {}}}, 0)
+        await lines.settled()
+        (session,) = servers.adopted
+        session.notified("notifications/message", {"data": "early"})
+        tasks.start_soon(session.asked, "roots/list", {})
+        servers.change("tools")
+        servers.started.set()
+        greeting = await lines.line()
+        lines.ask("ping", request_id=1)
+        pong = await lines.line()
+        lines.ask(method, request_id=None if method.startswith("n") else 2)
+        early, question = await lines.line(), await lines.line()
+        lines.send({"jsonrpc": "2.0", "id": question["id"], "result": {}})
+
+    assert (greeting["id"], pong["id"]) == (0, 1)
+    assert (early["params"], question["method"]) == ({"data": "early"}, "roots/list")
+
+
 async def test_modern_client_is_never_asked(servers, lines_of):
     servers.tool(curious)
     async with lines_of(servers) as lines:
