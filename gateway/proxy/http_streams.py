@@ -98,7 +98,7 @@ class Position:
             roll: between 0 and 1; it spreads what many gateways do at once.
         """
         asked = PAUSE if self._retry is None else min(max(self._retry / 1000, _SHORTEST), _LONGEST_ASKED)
-        backoff = min(_LONGEST, PAUSE * 2 ** min(self._failures, 10) / 2)
+        backoff = min(_LONGEST, PAUSE * 2 ** min(self._failures - 1, 10)) if self._failures else 0.0
         return max(asked, backoff * (1 + roll) / 2)
 
     async def pause(self, closed: asyncio.Event) -> None:

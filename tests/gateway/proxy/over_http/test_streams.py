@@ -1,0 +1,319 @@
+"""Event streams that break off and go on, and the stream of what belongs to no request."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from gateway.proxy.http_streams import Position
+from gateway.proxy.wire import LinkLost, SessionForgotten, Wire
+
+from .raw_server import Asked, RawServer, Reply, raw_server
+
+pytestmark = pytest.mark.anyio
+HANDSHAKE = "2025-11-25"
+NOTICE = {"jsonrpc": "2.0", "method": "n", "params": {}}
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.proxy.http_streams.PAUSE", 0.01)
+    monkeypatch.setattr("gateway.proxy.http_streams._SHORTEST", 0.001)
+
+
+async def call(wire: Wire, *args: Any) -> dict[str, Any]:
+    with anyio.fail_after(20):
+        return await wire.request("tools/call", {"name": "x"}, *args)
+
+
+async def shake(wire: Wire) -> None:
+    wire.speak(HANDSHAKE)
+    with anyio.fail_after(20):
+        await wire.request("initialize", {})
+        await wire.notify("notifications/initialized")
+
+
+def serving(
+    on_call: Callable[[Asked, Reply], Awaitable[None]] | None = None,
+    on_get: Callable[[Asked, Reply], Awaitable[None]] | None = None,
+) -> Callable[[Asked, Reply], Awaitable[None]]:
+    """Handshake done honestly; calls and streams are the test's."""
+
+    async def answer(asked: Asked, reply: Reply) -> None:
+        if asked.method == "GET":
+            await (on_get(asked, reply) if on_get else reply.whole(405))
+        elif asked.method == "DELETE" or "id" not in asked.message or "method" not in asked.message:
+            await reply.whole(202)
+        elif asked.message["method"] == "tools/call" and on_call:
+            await on_call(asked, reply)
+        else:
+            await reply.result(asked, {}, mcp_session_id="s-1")
+
+    return answer
+
+
+def result_of(server: RawServer) -> dict[str, Any]:
+    (calling,) = [asked for asked in server.asked if asked.body and b"tools/call" in asked.body]
+    return {"jsonrpc": "2.0", "id": calling.message["id"], "result": {"done": True}}
+
+
+def gets(server: RawServer) -> list[Asked]:
+    return [asked for asked in server.asked if asked.method == "GET"]
+
+
+async def primed(_: Asked, reply: Reply) -> None:
+    """Gives an id and a pace, and lets the client come back (SEP-1699)."""
+    await reply.stream()
+    await reply.chunk(b"id: e-1\nretry: 1\ndata: \n\n")
+    await reply.end()
+
+
+async def test_answer_is_fetched_from_behind_the_last_event_after_the_server_closed_the_stream(opened, make_listener):
+    async def on_get(asked: Asked, reply: Reply) -> None:
+        if "last-event-id" not in asked.headers:
+            await reply.whole(405)
+            return
+        await reply.stream()
+        if asked.headers["last-event-id"] == "e-1":
+            await reply.event(NOTICE, "id: e-2")
+        else:
+            await reply.event(result_of(server), "id: e-3")
+        await reply.end()
+
+    mine = make_listener()
+    async with raw_server(serving(primed, on_get)) as server, opened(server.url) as wire:
+        await shake(wire)
+        assert await call(wire, mine) == {"done": True}
+
+    resumed = [asked for asked in gets(server) if "last-event-id" in asked.headers]
+    assert [asked.headers["last-event-id"] for asked in resumed] == ["e-1", "e-2"]
+    for asked in resumed:
+        assert asked.headers["accept"] == "text/event-stream"
+        assert asked.headers["mcp-session-id"] == "s-1"
+        assert asked.headers["mcp-protocol-version"] == HANDSHAKE
+        assert "content-length" not in asked.headers
+    assert mine.heard == [("n", {})]
+    assert server.methods.count("tools/call") == 1
+
+
+async def test_stream_that_breaks_in_the_middle_of_an_event_goes_on_behind_the_last_whole_one(opened, make_listener):
+    async def on_call(_: Asked, reply: Reply) -> None:
+        await reply.stream()
+        await reply.event(NOTICE, "id: 7")
+        await reply.chunk(b'id: 8\ndata: {"jsonrpc"')
+        reply.drop()
+
+    async def on_get(asked: Asked, reply: Reply) -> None:
+        if asked.headers.get("last-event-id") != "7":
+            await reply.whole(405)
+            return
+        await reply.stream()
+        await reply.event(result_of(server), "id: 8")
+        await reply.end()
+
+    mine = make_listener()
+    async with raw_server(serving(on_call, on_get)) as server, opened(server.url) as wire:
+        await shake(wire)
+        assert await call(wire, mine) == {"done": True}
+
+    assert mine.heard == [("n", {})]
+
+
+async def test_stream_without_ids_that_ends_early_is_a_lost_request(opened):
+    async def on_call(_: Asked, reply: Reply) -> None:
+        await reply.stream()
+        await reply.event(NOTICE)
+        await reply.end()
+
+    async with raw_server(serving(on_call)) as server, opened(server.url) as wire:
+        await shake(wire)
+        with pytest.raises(LinkLost, match="ended before the answer") as lost:
+            await call(wire)
+
+    assert lost.value.sent
+
+
+async def test_modern_stream_is_never_resumed(opened):
+    async with raw_server(serving(primed)) as server, opened(server.url) as wire:
+        wire.speak("2026-07-28")
+        with pytest.raises(LinkLost):
+            await call(wire)
+        await wire.notify("notifications/initialized")
+        await anyio.wait_all_tasks_blocked()
+
+    assert gets(server) == []
+
+
+async def test_server_that_does_not_resume_loses_the_request(opened):
+    async with raw_server(serving(primed)) as server, opened(server.url) as wire:
+        await shake(wire)
+        with pytest.raises(LinkLost, match="does not resume"):
+            await call(wire)
+
+
+async def test_resumption_that_fails_again_and_again_is_given_up(opened):
+    async def on_get(asked: Asked, reply: Reply) -> None:
+        await reply.whole(503 if "last-event-id" in asked.headers else 405)
+
+    async with raw_server(serving(primed, on_get)) as server, opened(server.url) as wire:
+        await shake(wire)
+        with pytest.raises(LinkLost, match="can't be resumed: HTTP 503"):
+            await call(wire)
+
+    assert len([asked for asked in gets(server) if "last-event-id" in asked.headers]) == 6
+
+
+async def test_failures_between_connections_that_bring_something_are_no_row(opened):
+    async def on_get(asked: Asked, reply: Reply) -> None:
+        last = asked.headers.get("last-event-id")
+        if last is None:
+            await reply.whole(405)
+        elif len(gets(server)) % 4:
+            await reply.whole(503)
+        else:
+            await reply.stream()
+            if len(gets(server)) < 20:
+                await reply.event(NOTICE, f"id: {len(gets(server))}")
+            else:
+                await reply.event(result_of(server))
+            await reply.end()
+
+    async with raw_server(serving(primed, on_get)) as server, opened(server.url) as wire:
+        await shake(wire)
+        assert await call(wire) == {"done": True}
+
+
+async def test_caller_that_goes_away_during_the_pause_is_told_and_nothing_more_is_asked(opened, monkeypatch):
+    monkeypatch.setattr("gateway.proxy.http_streams._SHORTEST", 3600.0)
+    async with raw_server(serving(primed)) as server, opened(server.url) as wire:
+        await shake(wire)
+        waiting = asyncio.ensure_future(call(wire))
+        await server.until(lambda: "tools/call" in server.methods)
+        await anyio.wait_all_tasks_blocked()
+        waiting.cancel()
+        await server.until(lambda: "notifications/cancelled" in server.methods)
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    assert [asked for asked in gets(server) if "last-event-id" in asked.headers] == []
+
+
+async def test_leaving_during_the_pause_fails_who_waits(opened, monkeypatch):
+    monkeypatch.setattr("gateway.proxy.http_streams._SHORTEST", 3600.0)
+    async with raw_server(serving(primed)) as server:
+        async with opened(server.url) as wire:
+            await shake(wire)
+            waiting = asyncio.ensure_future(call(wire))
+            await server.until(lambda: "tools/call" in server.methods)
+            await anyio.wait_all_tasks_blocked()
+        with pytest.raises(LinkLost):
+            await waiting
+
+
+async def test_own_stream_is_asked_for_once_where_it_is_not_offered(opened):
+    async with raw_server(serving()) as server, opened(server.url) as wire:
+        await shake(wire)
+        await server.until(lambda: len(gets(server)) == 1)
+        for _ in range(5):
+            await call(wire)
+
+    assert len(gets(server)) == 1
+
+
+async def test_own_stream_brings_pushes_and_questions_and_goes_on_where_it_broke_off(opened, listener):
+    async def on_get(asked: Asked, reply: Reply) -> None:
+        await reply.stream()
+        match len(gets(server)):
+            case 1:
+                await reply.event({**NOTICE, "params": {"n": 1}}, "id: 1")
+                await reply.event({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage"})
+                reply.drop()
+            case 2:
+                await reply.event({**NOTICE, "params": {"n": 2}}, "id: 2")
+                await reply.end()
+            case _:
+                await reply.event({**NOTICE, "params": {"n": 3}})
+                await reply.gone()
+
+    async with raw_server(serving(None, on_get)) as server, opened(server.url) as wire:
+        await shake(wire)
+        await listener.until(lambda: len(listener.heard) == 3)
+        await server.until(lambda: "-" in server.methods)
+
+    assert [params["n"] for _, params in listener.heard] == [1, 2, 3]
+    assert [asked.headers.get("last-event-id") for asked in gets(server)] == [None, "1", "2"]
+    (answer,) = [asked.message for asked in server.asked if asked.body and b'"id":"q"' in asked.body]
+    assert answer["result"] == {"method": "sampling/createMessage"}
+
+
+async def test_own_stream_is_tried_for_ever_and_the_failure_is_told_once(opened, listener, caplog):
+    async def on_get(asked: Asked, reply: Reply) -> None:
+        if len(gets(server)) < 9:
+            await reply.whole(503)
+            return
+        await reply.stream()
+        await reply.event(NOTICE)
+        await reply.gone()
+
+    async with raw_server(serving(None, on_get)) as server, opened(server.url) as wire:
+        await shake(wire)
+        await listener.until(lambda: len(listener.heard) == 1)
+
+    assert caplog.text.count("stream is away") == 1
+
+
+async def test_own_stream_that_finds_the_session_forgotten_ends_the_wire(opened):
+    async def on_get(_: Asked, reply: Reply) -> None:
+        await reply.whole(404)
+
+    async with raw_server(serving(None, on_get)) as server, opened(server.url) as wire:
+        await shake(wire)
+        with anyio.fail_after(20):
+            await wire.closed.wait()
+        with pytest.raises(SessionForgotten):
+            await call(wire)
+
+
+async def test_leaving_closes_the_own_stream(opened):
+    gone = asyncio.Event()
+
+    async def on_get(_: Asked, reply: Reply) -> None:
+        try:
+            await reply.stream()
+            await reply.gone()
+        finally:
+            gone.set()
+
+    async with raw_server(serving(None, on_get)) as server:
+        async with opened(server.url) as wire:
+            await shake(wire)
+            await server.until(lambda: len(gets(server)) == 1)
+        with anyio.fail_after(20):
+            await gone.wait()
+
+
+class TestPauses:
+    @pytest.fixture(autouse=True)
+    def _true_pauses(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gateway.proxy.http_streams.PAUSE", 1.0)
+        monkeypatch.setattr("gateway.proxy.http_streams._SHORTEST", 0.1)
+
+    def test_pause_without_failures_is_a_second_or_what_the_server_asked_for(self):
+        position = Position(100)
+        asked = [position.seconds(1.0)]
+        for milliseconds in (500, 0, 10**9 - 1):
+            position._retry = milliseconds
+            asked.append(position.seconds(0.0))
+
+        assert asked == [1.0, 0.5, 0.1, 300.0]
+
+    def test_pause_doubles_with_failures_up_to_half_a_minute_and_the_roll_halves_it_at_most(self):
+        position = Position(100)
+        pauses = []
+        for _ in range(8):
+            position.failed()
+            pauses.append((position.seconds(0.0), position.seconds(1.0)))
+
+        assert [long for _, long in pauses] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+        assert pauses[5] == (15.0, 30.0)
