@@ -1,0 +1,181 @@
+"""OpenTelemetry spans of MCP messages, by OpenTelemetry's semantic conventions for MCP (docs/gen-ai/mcp.md there).
+
+Turns a client's request into a server span, and the request to the MCP server behind us into a client span under it.
+Trace context travels in `_meta` (`traceparent`, `tracestate`, `baggage`: bare names, by SEP-414). It is imported only
+where tracing is on: it needs the extra `otel`. `telemetry.py` stands above, `serve` and `proxy` call it.
+"""
+
+from asyncio import CancelledError
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Literal, cast
+
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.context import Context, attach, detach, get_current
+from opentelemetry.propagators.composite import CompositePropagator
+from opentelemetry.trace import Link, Span, SpanKind, StatusCode, TracerProvider, get_current_span, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from gateway.config.masking import mask_text
+from gateway.observe.escape import escape_text
+
+Transport = Literal["tcp", "pipe"]
+"""Of HTTP and of standard input and output."""
+
+CONTEXT_KEYS: Final = ("traceparent", "tracestate", "baggage")
+_LONGEST_CONTEXT: Final = 8192
+_NAME_CUT: Final = 128
+_TEXT_CUT: Final = 500
+_PROPAGATOR: Final = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
+
+
+class Traced:
+    """One span while it lasts."""
+
+    __slots__ = ("_span", "params")
+
+    def __init__(self, span: Span, params: Mapping[str, Any]) -> None:
+        self._span = span
+        self.params = params
+        """What to send: of a client span, with this span's context in `_meta`."""
+
+    def answered(self, result: Mapping[str, Any]) -> None:
+        """The result came; one that is an error of the tool counts as a failure."""
+        if result.get("isError") is True:
+            self._span.set_attribute("error.type", "tool_error")
+            self._span.set_status(StatusCode.ERROR)
+
+    def failed(self, error: BaseException) -> None:
+        """There is no result. An error object of JSON-RPC gives its code, anything else its kind."""
+        answer: object = getattr(error, "error", None)
+        if isinstance(answer, dict):
+            fields = cast(dict[str, Any], answer)
+            code = str(fields.get("code"))
+            self._span.set_attributes({"error.type": code, "rpc.response.status_code": code})
+            self._span.set_status(StatusCode.ERROR, escape_text(mask_text(str(fields.get("message"))), _TEXT_CUT))
+            return
+        kind = "cancelled" if isinstance(error, CancelledError) else type(error).__name__
+        self._span.set_attribute("error.type", kind)
+        self._span.set_status(StatusCode.ERROR)
+
+
+class Tracing:
+    """Makes the spans of one gateway."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        self._tracer = provider.get_tracer("codec-gateway")
+
+    @contextmanager
+    def server_span(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        request_id: str | int | None = None,
+        session_id: str | None = None,
+        version: str | None = None,
+        transport: Transport = "tcp",
+        headers: Mapping[str, str] | None = None,
+    ) -> Generator[Traced]:
+        """The span of a client's request, from its arrival to its answer.
+
+        Its parent is the context in the request's `_meta`; that of the HTTP request is linked, or is the parent where
+        `_meta` has none.
+        """
+        in_meta, around = read_context(_meta_of(params)), read_context(headers or {})
+        parent = in_meta or around or Context()
+        links = [Link(get_current_span(around).get_span_context())] if in_meta and around else []
+        attributes = {
+            **describe(method, params, transport, version),
+            **({} if request_id is None else {"jsonrpc.request.id": escape_text(str(request_id), _NAME_CUT)}),
+            **({} if session_id is None else {"mcp.session.id": session_id}),
+        }
+        with self._span(SpanKind.SERVER, method, params, attributes, parent, links) as traced:
+            yield traced
+
+    @contextmanager
+    def client_span(
+        self,
+        server: str,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        version: str | None = None,
+        transport: Transport = "tcp",
+    ) -> Generator[Traced]:
+        """The span of our request to an MCP server; the caller sends the `params` of what it gets."""
+        attributes = {**describe(method, params, transport, version), "codec.server": server}
+        with self._span(SpanKind.CLIENT, method, params, attributes, get_current(), []) as traced:
+            traced.params = write_context(params)
+            yield traced
+
+    @contextmanager
+    def _span(
+        self,
+        kind: SpanKind,
+        method: str,
+        params: Mapping[str, Any],
+        attributes: Mapping[str, str],
+        parent: Context,
+        links: Sequence[Link],
+    ) -> Generator[Traced]:
+        target = attributes.get("gen_ai.tool.name") or attributes.get("gen_ai.prompt.name")
+        name = escape_text(method, _NAME_CUT)
+        span = self._tracer.start_span(f"{name} {target}" if target else name, parent, kind, attributes, links)
+        token = attach(set_span_in_context(span, parent))
+        traced = Traced(span, params)
+        try:
+            yield traced
+        except BaseException as error:
+            traced.failed(error)
+            raise
+        finally:
+            detach(token)
+            span.end()
+
+
+def describe(method: str, params: Mapping[str, Any], transport: Transport, version: str | None) -> dict[str, str]:
+    """What both kinds of spans say of a message. Arguments and results are never part of it."""
+    attributes = {"mcp.method.name": escape_text(method, _NAME_CUT), "network.transport": transport}
+    if transport == "tcp":
+        attributes["network.protocol.name"] = "http"
+    if version is not None:
+        attributes["mcp.protocol.version"] = version
+    name, uri = params.get("name"), params.get("uri")
+    if method == "tools/call" and isinstance(name, str):
+        attributes |= {"gen_ai.tool.name": escape_text(name, _NAME_CUT), "gen_ai.operation.name": "execute_tool"}
+    elif method == "prompts/get" and isinstance(name, str):
+        attributes["gen_ai.prompt.name"] = escape_text(name, _NAME_CUT)
+    elif method.startswith("resources/") and isinstance(uri, str):
+        attributes["mcp.resource.uri"] = escape_text(mask_text(uri), _TEXT_CUT)
+    return attributes
+
+
+def read_context(carrier: Mapping[str, Any]) -> Context | None:
+    """The trace context that a request carries; None where there is none that is well formed."""
+    fields = {
+        key: value
+        for key in CONTEXT_KEYS
+        if isinstance(value := carrier.get(key), str) and value.isascii() and len(value) <= _LONGEST_CONTEXT
+    }
+    if "traceparent" not in fields:
+        return None
+    context = _PROPAGATOR.extract(fields, Context())
+    return context if get_current_span(context).get_span_context().is_valid else None
+
+
+def write_context(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The params with the current context in `_meta`, in place of the one that came.
+
+    Baggage that belonged to no trace stays as it is.
+    """
+    carrier: dict[str, str] = {}
+    _PROPAGATOR.inject(carrier)
+    replaced = {"traceparent", "tracestate"}
+    kept = {key: value for key, value in _meta_of(params).items() if key not in replaced}
+    return {**params, "_meta": {**kept, **carrier}}
+
+
+def _meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    meta: object = params.get("_meta")
+    return cast(dict[str, Any], meta) if isinstance(meta, dict) else {}
