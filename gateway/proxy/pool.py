@@ -67,6 +67,10 @@ class Changes(Protocol):
         """A resource changed that this session subscribed to."""
         ...
 
+    async def sample(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The server asks for a generation, and no client can be asked for it. Raises `RpcError`."""
+        ...
+
 
 class Opener:
     """Opens sessions with one server."""
@@ -106,6 +110,7 @@ class Opener:
             owner=owner,
             on_list_changed=lambda kind: self._list_changed(kind, member),
             on_updated=lambda uri: self._changes.updated(uri, member),
+            on_sampling=self._changes.sample if self._config.sampling_tokens else None,
         )
         member = Member(session, Listing(session, self._bytes, self._pins.screen))
         async with self._dial(session) as wire:

@@ -23,6 +23,7 @@ from gateway.proxy.bridge import Bridge
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.dialling import Dialler
+from gateway.proxy.helping import Sampler
 from gateway.proxy.lifecycle import State
 from gateway.proxy.listing import KINDS
 from gateway.proxy.naming import Naming, ToolEntry
@@ -72,6 +73,7 @@ class Proxy:
         self._metrics = metrics
         self._log = get_logger("gateway.proxy")
         self._dialler = Dialler(config.limits)
+        self._sampler: Sampler | None = None
         self._upstreams = {each.name: self._make(each) for each in config.upstreams}
         self._catalog = Catalog(Naming(config))
         self._routes = Routes(self._upstreams, self._catalog, metrics, self.watch)
@@ -172,12 +174,20 @@ class Proxy:
         upstream.stop()
 
     def _make(self, config: UpstreamConfig) -> Upstream:
-        return Upstream(config, self._config.limits, self._metrics, self._dialler.dial(config), self)
+        made = Upstream(config, self._config.limits, self._metrics, self._dialler.dial(config), self)
+        made.allowance.sampler = self._sampler
+        return made
 
     def stop(self) -> None:
         """Begin to end every upstream: calls that are running get an error result, and nothing is started again."""
         for upstream in self._upstreams.values():
             upstream.stop()
+
+    def sample_with(self, sampler: Sampler) -> None:
+        """Let this generate for the servers that the operator lets sample. To be called before the start."""
+        self._sampler = sampler
+        for upstream in self._upstreams.values():
+            upstream.allowance.sampler = sampler
 
     def adopt(self, session: ClientSession) -> None:
         """Let the main sessions stand for this client, the only one there will be. To be called before the start."""
@@ -333,7 +343,12 @@ class Proxy:
         if (self._catalog.tools, self._offered) != before:
             for callback in self._tool_callbacks:
                 callback()
-            self._tell_change(ListChange("tools", server))
+            if kind is None:
+                self._tell_change(ListChange("tools", server))
+        if kind is not None:
+            # The server's own word is passed on even if what it lists is the same again: that is for clients to judge.
+            self._tell_change(ListChange(kind, server))
+            return
         for other in ("prompts", "resources"):
             if isinstance(self._upstreams[server].offers.get(other), dict):
                 self._tell_change(ListChange(other, server))

@@ -13,9 +13,10 @@ from gateway.errors import RpcError, UnknownTool, UpstreamError, UpstreamTimeout
 from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.proxy import finder
-from gateway.proxy.bridge import Bridge, answer_rounds
+from gateway.proxy.bridge import Bridge, answer_rounds, asks_only
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
+from gateway.proxy.helping import SAMPLING
 from gateway.proxy.listing import Kind
 from gateway.proxy.lists import Lists
 from gateway.proxy.results import error_result
@@ -140,7 +141,8 @@ class Routes:
             tools = [e for e in self._catalog.tools.values() if caller.principal.may_call(e.server, e.name)]
             return _in_era(finder.search(tools, arguments), caller)
         # The call goes on as if the tool had been called by its own name: everything else of the request stays.
-        return await self._call("tools/call", {**params, **arguments} if "name" in arguments else arguments, caller)
+        inner = {"name": arguments.get("name"), "arguments": arguments.get("arguments")}
+        return await self._call("tools/call", {**params, **inner}, caller)
 
     async def _get_prompt(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         name = params.get("name")
@@ -242,9 +244,12 @@ class Routes:
             return await upstream.request(method, sent, caller, seconds=seconds, headers=headers)
 
         result = await put(params)
-        if caller.modern or not is_input_required(result):
+        if not is_input_required(result):
             return result
-        return await answer_rounds(result, put, params, caller)
+        helped = upstream.helped(caller)
+        if caller.modern and (helped is caller or not asks_only(result, SAMPLING)):
+            return result
+        return await answer_rounds(result, put, params, helped)
 
     def _tool(self, name: str, caller: Caller) -> tuple[Upstream, str]:
         entry = self._catalog.tools.get(name)

@@ -6,14 +6,14 @@ and changes of lists to the session's own cache. What can belong to several call
 it is one of many, or how it came about. `pool.py` stands above, `wire.py` below.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any, Final, Literal
 
 from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
-from gateway.proxy.caller import NOBODY, Caller, ClientSession, Exchange, Nobody
+from gateway.proxy.caller import NOBODY, Caller, ClientSession, Nobody
 from gateway.proxy.wire import Wire
 from gateway.rpc.eras import (
     PROGRESS_KEY,
@@ -52,8 +52,13 @@ class Session:
         owner: ClientSession | None = None,
         on_list_changed: Callable[[ListKind], None],
         on_updated: Callable[[str], None],
+        on_sampling: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]] | None = None,
     ) -> None:
-        """`owner`: the client that the whole session stands for, if it does for one."""
+        """`owner`: the client that the whole session stands for, if it does for one.
+
+        `on_sampling` generates for the server where no client can be asked to.
+        """
+        self._on_sampling = on_sampling
         self.server = server
         self.owner = owner
         self.wire: Wire | None = None
@@ -148,7 +153,14 @@ class Session:
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """The server asks something that the transport can't tie to a request (`Exchange`)."""
-        return await self._audience(None).asked(method, params)
+        audience = self._audience(None)
+        if (
+            method == "sampling/createMessage"
+            and self._on_sampling is not None
+            and "sampling" not in audience.capabilities
+        ):
+            return await self._on_sampling(params)
+        return await audience.asked(method, params)
 
     def deliver(self, method: str, params: dict[str, Any], running: "_Running | None") -> None:
         """Bring a notification to whom it belongs; `running`: the request on whose stream it came."""
@@ -174,7 +186,7 @@ class Session:
         if running is not None:
             running.caller.notified(_PROGRESS, {**params, "progressToken": running.token})
 
-    def _audience(self, running: "_Running | None") -> Exchange:
+    def _audience(self, running: "_Running | None") -> Caller | ClientSession:
         """Who hears a push: its request's caller, the session's owner, or the only caller there is."""
         if running is not None:
             return running.caller

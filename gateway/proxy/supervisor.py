@@ -7,8 +7,8 @@ It knows no calls and no clients: `upstream.py`, above, asks it for the main ses
 
 import math
 import random
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import Any, Final
 
 import anyio
 
@@ -43,10 +43,10 @@ class Supervisor:
         metrics: Metrics,
         opener: Opener,
         follower: Follower,
-        on_change: Callable[[], None],
+        on_change: Callable[[Collection[ListKind]], None],
         is_busy: Callable[[], bool],
     ) -> None:
-        """`on_change`: it came up, went down, or lists something else. Nothing starts before `run`."""
+        """`on_change`: it says that these lists changed, or (none) it came up or went down. Nothing starts before `run`."""
         self.lifecycle = Lifecycle()
         self.main: Member | None = None
         self.adopted: ClientSession | None = None
@@ -71,6 +71,7 @@ class Supervisor:
         self._wanted = anyio.Event()
         self._leave_cause = ""
         self._changed = anyio.Event()
+        self._changed_lists: set[ListKind] = set()
         self._suspected = anyio.Event()
         self._turned = anyio.Event()
         self._used = 0.0
@@ -154,6 +155,7 @@ class Supervisor:
     def changed(self, kind: ListKind) -> None:
         """The server says that a list changed: list anew, soon."""
         self._metrics.list_changed(self._config.name, kind)
+        self._changed_lists.add(kind)
         self._changed.set()
 
     def _turn(self) -> None:
@@ -194,9 +196,12 @@ class Supervisor:
     async def _connect(self) -> str:
         """Open the session and stay until it ends. Returns why it ended."""
         self._leave_cause = ""
-        terms = Terms(self._eras)
+        # Sampling is ours to announce: it is for the own engine, whichever client there is.
+        ours: dict[str, Any] = {"sampling": {}} if self._config.sampling_tokens else {}
+        terms = Terms(self._eras, ours)
         if self.adopted is not None:
-            terms = Terms(("handshake", "modern") if len(self._eras) > 1 else self._eras, self.adopted.capabilities)
+            eras: tuple[Era, ...] = ("handshake", "modern") if len(self._eras) > 1 else self._eras
+            terms = Terms(eras, {**ours, **self.adopted.capabilities})
         async with self._opener.opened(terms, self.adopted) as member:
             if self._stopping.is_set():
                 return "the gateway is stopping"
@@ -230,13 +235,14 @@ class Supervisor:
         while True:
             await self._changed.wait()
             self._changed = anyio.Event()
+            kinds, self._changed_lists = self._changed_lists, set()
             try:
                 with anyio.fail_after(self._limits.start_timeout):
                     await _list_all(member)
             except (PeerError, NoAnswer, LinkLost, UpstreamUnavailable, TimeoutError) as error:
                 self._log.warning("upstream did not list again", cause=describe_failure(error, self._config))
             else:
-                self._on_change()
+                self._on_change(kinds)
             await anyio.sleep(LISTING_PAUSE)
 
     async def _watch(self, member: Member) -> None:
@@ -285,7 +291,7 @@ class Supervisor:
             protocol=member.session.version,
             restarts=self.lifecycle.restarts,
         )
-        self._on_change()
+        self._on_change(())
         self.settled.set()
         self._turn()
 
@@ -297,7 +303,7 @@ class Supervisor:
             self.lifecycle = self.lifecycle.went_down(cause, uptime=uptime, steady=self._backoff.longest)
             if not self._stopping.is_set():
                 self._log.warning("upstream is down", cause=cause, failures=self.lifecycle.failures)
-        self._on_change()
+        self._on_change(())
         self.settled.set()
         self._turn()
 

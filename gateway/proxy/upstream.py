@@ -22,6 +22,7 @@ from gateway.proxy.caller import NOBODY, Caller, ClientSession
 from gateway.proxy.failures import describe_failure
 from gateway.proxy.follow import Follower
 from gateway.proxy.gate import Full, Gate
+from gateway.proxy.helping import CAPABILITY, Allowance, Helped
 from gateway.proxy.listing import Kind, Listed
 from gateway.proxy.negotiation import Terms
 from gateway.proxy.params import why_unwritable
@@ -66,6 +67,7 @@ class Upstream:
         self._opener = Opener(
             config, dial, metrics, self, self.pins, result_bytes=limits.result_bytes, time=limits.start_timeout
         )
+        self.allowance = Allowance(config.name, config.sampling_tokens)
         self.follower = Follower(config.name)
         self.supervisor = Supervisor(
             config,
@@ -73,7 +75,7 @@ class Upstream:
             metrics,
             self._opener,
             self.follower,
-            on_change=lambda: listener.upstream_changed(config.name, None, None),
+            on_change=self._changed,
             is_busy=lambda: self.gate.inside > 0,
         )
         self._pool: Pool | None = None
@@ -149,6 +151,7 @@ class Upstream:
             UpstreamTimeout: it did not answer; it has been told that nobody waits any more.
             RpcError: it answered with a JSON-RPC error, or the params can't be written.
         """
+        caller = self.helped(caller)
         seconds = seconds or self.config.timeout or self._limits.tool_timeout
         try:
             async with asyncio.timeout(seconds) as clock:
@@ -171,8 +174,14 @@ class Upstream:
             UpstreamUnavailable: it can't be opened.
         """
         await self.supervisor.want()
-        async with self._living_pool().lease(Terms(("handshake",), caller.capabilities)) as member:
+        async with self._living_pool().lease(Terms(("handshake",), self.helped(caller).capabilities)) as member:
             yield member
+
+    def helped(self, caller: Caller) -> Caller:
+        """The caller, with our engine to sample in its stead where it can't and the operator lets it."""
+        if not self.config.sampling_tokens or CAPABILITY in caller.capabilities or not self.allowance.open:
+            return caller
+        return Helped(caller, self.allowance)
 
     def bridges(self, caller: Caller) -> bool:
         """Whether the server may push requests to this caller that only a new round of its own can carry."""
@@ -208,6 +217,10 @@ class Upstream:
         """How many sessions are open."""
         return (1 if self.up else 0) + (0 if self._pool is None else len(self._pool))
 
+    def _changed(self, kinds: Collection[ListKind]) -> None:
+        for kind in kinds or (None,):
+            self._listener.upstream_changed(self.config.name, kind, None)
+
     def list_changed(self, kind: ListKind, member: Member) -> None:
         """A session says that a list changed (`Changes`)."""
         if member.session.owner is None or member.session.owner is self.supervisor.adopted:
@@ -219,6 +232,10 @@ class Upstream:
         """A session says that a resource changed (`Changes`)."""
         if member.session.owner is None:
             self._listener.resource_updated(self.config.name, uri)
+
+    async def sample(self, params: dict[str, Any]) -> dict[str, Any]:
+        """A session asks for a generation that no client can be asked for (`Changes`)."""
+        return await self.allowance.spend(params)
 
     @asynccontextmanager
     async def _admitted(self) -> AsyncGenerator[None, None]:
@@ -311,7 +328,7 @@ class Upstream:
         if session is None or session is self.supervisor.adopted or not self._needs_own(main, session):
             return main
         try:
-            member = await self._living_pool().own(session, Terms(("handshake",), session.capabilities))
+            member = await self._living_pool().own(session, Terms(("handshake",), self._announced(session)))
         except UpstreamUnavailable:
             if not main.session.modern:
                 raise
@@ -327,7 +344,7 @@ class Upstream:
         """The session whose lists this caller sees."""
         main = self.supervisor.main or await self.supervisor.want()
         if self.bridges(caller):
-            return await self._living_pool().peek(Terms(("handshake",), caller.capabilities))
+            return await self._living_pool().peek(Terms(("handshake",), self.helped(caller).capabilities))
         return await self._choose(caller) if caller is not NOBODY else main
 
     def _needs_own(self, main: Member, session: ClientSession) -> bool:
@@ -340,6 +357,9 @@ class Upstream:
         subscribes = isinstance(resources, dict) and cast(dict[str, Any], resources).get("subscribe") is True
         pushes = "logging" in offered or subscribes
         return pushes or not ASKABLE.isdisjoint(session.capabilities)
+
+    def _announced(self, session: ClientSession) -> Mapping[str, Any]:
+        return {CAPABILITY: {}, **session.capabilities} if self.allowance.open else session.capabilities
 
     def _living_pool(self) -> Pool:
         if self._pool is None:

@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
-from gateway.agent import Agent, CallRunner
+from gateway.agent import Agent, CallRunner, EngineSampler
 from gateway.config import GatewayConfig
 from gateway.engine.route import EngineRoute
 from gateway.errors import ConfigError
@@ -82,8 +82,9 @@ async def open_rooms(config: GatewayConfig) -> AsyncGenerator[Rooms]:
     )
     proxy = Proxy(config, metrics)
     readiness.inform("upstreams", lambda: {status.name: _show_upstream(status) for status in proxy.statuses()})
+    agent = Agent(route, CallRunner(proxy, tokens, config.limits), config.limits, metrics)
+    proxy.sample_with(EngineSampler(agent, route))
     async with proxy, route.running():
-        agent = Agent(route, CallRunner(proxy, tokens, config.limits), config.limits, metrics)
         yield Rooms(route, proxy, tokens, agent, metrics, readiness)
 
 

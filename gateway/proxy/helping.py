@@ -1,0 +1,108 @@
+"""Generations for servers that ask for one where the client offers none: by our own engine, if the operator lets it.
+
+A `Sampler` is given from above (the engine is no business of this room); `Helped` is a caller whose sampling requests
+go to it, and `Allowance` counts what a server may still spend. Every other question goes to the caller itself.
+`upstream.py` stands above.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.session import refusal
+from gateway.rpc.messages import INTERNAL_ERROR
+
+SAMPLING: Final = "sampling/createMessage"
+CAPABILITY: Final = "sampling"
+
+
+class Sampler(Protocol):
+    """Something that generates."""
+
+    async def sample(self, params: Mapping[str, Any], most: int) -> tuple[dict[str, Any], int]:
+        """The CreateMessageResult of `params`, and how many tokens it cost; `most`: tokens to generate at most.
+
+        Raises:
+            RpcError: it can't be generated.
+        """
+        ...
+
+
+class Allowance:
+    """What one server may spend of the engine."""
+
+    def __init__(self, server: str, tokens: int) -> None:
+        """`tokens`: in the whole life of this configuration."""
+        self.left = tokens
+        self.sampler: Sampler | None = None
+        self._server = server
+
+    @property
+    def open(self) -> bool:
+        """Whether the server may be told that it can ask."""
+        return self.sampler is not None and self.left > 0
+
+    async def spend(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Generate at the server's expense. What runs is paid for before it runs.
+
+        Raises:
+            RpcError: nothing is left, or it can't be generated.
+        """
+        if self.sampler is None or self.left <= 0:
+            raise refusal(
+                INTERNAL_ERROR, f"server {self._server!r} has no tokens left to sample with (sampling_tokens)"
+            )
+        asked: object = params.get("maxTokens")
+        most = min(asked, self.left) if isinstance(asked, int) and asked > 0 else self.left
+        self.left -= most
+        spent = most
+        try:
+            result, spent = await self.sampler.sample(params, most)
+        finally:
+            self.left += most - spent
+        return result
+
+
+class Helped:
+    """A caller (`Caller`) that can be asked to sample, because our engine does it in its stead."""
+
+    __slots__ = ("_allowance", "_caller")
+
+    def __init__(self, caller: Caller, allowance: Allowance) -> None:
+        self._caller = caller
+        self._allowance = allowance
+
+    @property
+    def modern(self) -> bool:
+        """As the caller's."""
+        return self._caller.modern
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The caller's, and sampling."""
+        return {**self._caller.capabilities, CAPABILITY: {}}
+
+    @property
+    def log_level(self) -> str | None:
+        """As the caller's."""
+        return self._caller.log_level
+
+    @property
+    def principal(self) -> Principal:
+        """As the caller's."""
+        return self._caller.principal
+
+    @property
+    def session(self) -> ClientSession | None:
+        """As the caller's."""
+        return self._caller.session
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        """Passed on."""
+        self._caller.notified(method, params)
+
+    async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Sampling is done here; the rest is passed on."""
+        if method == SAMPLING:
+            return await self._allowance.spend(params)
+        return await self._caller.asked(method, params)
