@@ -41,7 +41,8 @@ def stdio(
     # Here ids are for the client, not for an engine: without a map that was asked for there are none.
     settings = load_config(config, {"tokens.map": token_map or "none"})
     configure_logging(level=log_level, secrets=secrets_of(settings))
-    raise typer.Exit(anyio.run(_run, settings, resolve_maps(settings)))
+    maps = resolve_maps(settings)
+    raise typer.Exit(anyio.run(_run, settings, maps, backend_options={"use_uvloop": True}))
 
 
 async def _run(settings: GatewayConfig, maps: MapSet) -> int:

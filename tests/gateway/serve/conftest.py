@@ -403,7 +403,13 @@ def lines_of() -> Callable[..., contextlib.AbstractAsyncContextManager[Lines]]:
     return run_lines
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def face_of() -> Callable[[Servers], McpFace]:
     """Makes a face that runs nowhere yet."""
     return make_face
+
+
+@pytest.fixture(scope="session")
+def servers_type() -> type[Servers]:
+    """For tests that need new servers again and again."""
+    return Servers
