@@ -10,12 +10,13 @@ from typing import Any, Final
 from conformance.suite import Leg, Outcome
 
 Outcomes = Mapping[str, Outcome]
-_BAD: Final = frozenset({"FAILURE"})
+_BAD: Final = "FAILURE"
+_POOR: Final = frozenset({_BAD, "WARNING"})
 _LONGEST: Final = 700
 
 
 def table(leg: Leg, targets: Mapping[str, Outcomes]) -> Iterator[str]:
-    """Give one line a scenario: passed/failed at each target; `<` marks what differs from the first one."""
+    """Give one line a scenario: passed/failed at each target; `<` marks what is worse than at the first."""
     scenarios = sorted({name for outcomes in targets.values() for name in outcomes})
     width = max([len(name) for name in scenarios] + [len(leg.name)])
     first = next(iter(targets.values()))
@@ -35,7 +36,7 @@ def total(outcomes: Outcomes, status: str) -> int:
 def problems(
     leg: Leg, targets: Mapping[str, Outcomes], *, whole: bool, excused: Mapping[str, Mapping[str, str]]
 ) -> Iterator[str]:
-    """Give a line for each thing that is not as it must be: a failed check, a difference to the first, a short run.
+    """Give a line for each thing that is not as it must be: a failed check, one worse than at the first, a short run.
 
     Args:
         whole: every scenario was run, so that the number of checks counts.
@@ -48,15 +49,14 @@ def problems(
             if name not in reasons:
                 yield from _differences(f"{leg.name} {target} {name}", outcomes.get(name), first.get(name), reference)
         passed = total(outcomes, "SUCCESS")
-        if whole and not reasons and passed != leg.checks:
-            yield f"{leg.name} {target}: {passed} checks passed, expected {leg.checks}"
+        if whole and not reasons and passed < leg.checks:
+            yield f"{leg.name} {target}: {passed} checks passed, expected at least {leg.checks}"
 
 
 def _cell(outcome: Outcome | None, first: Outcome | None) -> str:
     if outcome is None:
         return "not run <"
-    same = first is not None and outcome.statuses == first.statuses
-    return str(outcome) if same else f"{outcome} <"
+    return f"{outcome} <" if first is None or _is_worse(outcome, first) else str(outcome)
 
 
 def _differences(where: str, outcome: Outcome | None, first: Outcome | None, reference: str) -> Iterator[str]:
@@ -64,11 +64,17 @@ def _differences(where: str, outcome: Outcome | None, first: Outcome | None, ref
         yield f"{where}: was not run"
         return
     for check in outcome.checks:
-        if check["status"] in _BAD:
+        if check["status"] == _BAD:
             yield f"{where}: {check['id']} failed: {_why(check)}"
-    if first is not None and outcome.statuses != first.statuses:
+    if first is not None and _is_worse(outcome, first):
         more, less = outcome.statuses - first.statuses, first.statuses - outcome.statuses
-        yield f"{where}: differs from {reference}: has {_listed(more)}, lacks {_listed(less)}"
+        yield f"{where}: worse than {reference}: has {_listed(more)}, lacks {_listed(less)}"
+
+
+def _is_worse(outcome: Outcome, first: Outcome) -> bool:
+    """Whether a check passes at the first and not here, or warns here and not there. Notes count for nothing."""
+    more, less = outcome.statuses - first.statuses, first.statuses - outcome.statuses
+    return any(status == "SUCCESS" for _, status in less) or any(status in _POOR for _, status in more)
 
 
 def _why(check: Mapping[str, Any]) -> str:

@@ -340,18 +340,17 @@ class Proxy:
         before = self._catalog.tools, self._offered
         self._catalog.rebuild({name: {each: up.known(each) for each in KINDS} for name, up in self._upstreams.items()})
         self._offered = tuple(e for e in self._catalog.tools.values() if self._upstreams[e.server].up)
+        # The server's own word is passed on even if what it lists is the same again: that is for clients to judge.
+        told: set[ListKind] = set() if kind is None else {kind}
         if (self._catalog.tools, self._offered) != before:
+            told.add("tools")
             for callback in self._tool_callbacks:
                 callback()
-            if kind is None:
-                self._tell_change(ListChange("tools", server))
-        if kind is not None:
-            # The server's own word is passed on even if what it lists is the same again: that is for clients to judge.
-            self._tell_change(ListChange(kind, server))
-            return
-        for other in ("prompts", "resources"):
-            if isinstance(self._upstreams[server].offers.get(other), dict):
-                self._tell_change(ListChange(other, server))
+        if kind is None:
+            offers = self._upstreams[server].offers
+            told |= {other for other in ("prompts", "resources") if isinstance(offers.get(other), dict)}
+        for each in sorted(told):
+            self._tell_change(ListChange(each, server))
 
     def _merge(self) -> bool:
         """Make the offer anew; whether its tools are others now."""

@@ -46,7 +46,7 @@ class Supervisor:
         on_change: Callable[[Collection[ListKind]], None],
         is_busy: Callable[[], bool],
     ) -> None:
-        """`on_change`: it says that these lists changed, or (none) it came up or went down. Nothing starts before `run`."""
+        """`on_change`: it says that these lists changed; none: it came up or went down. Nothing starts before `run`."""
         self.lifecycle = Lifecycle()
         self.main: Member | None = None
         self.adopted: ClientSession | None = None
@@ -75,6 +75,7 @@ class Supervisor:
         self._suspected = anyio.Event()
         self._turned = anyio.Event()
         self._used = 0.0
+        self._at_once = False
         self._opening = anyio.CancelScope()
 
     async def run(self) -> None:
@@ -88,8 +89,9 @@ class Supervisor:
                     return
                 if self.lifecycle.state == "idle":
                     await self._sleep()
-                else:
+                elif not self._at_once:
                     await self._pause()
+                self._at_once = False
                 if self._stopping.is_set():
                     return
                 self._begin_again()
@@ -113,11 +115,17 @@ class Supervisor:
         """A call got no answer: find out whether the server is there at all."""
         self._suspected.set()
 
-    def lose(self, member: Member, cause: str) -> None:
-        """The main session is of no use any more (the server forgot it): open another."""
+    def lose(self, member: Member, cause: str, *, at_once: bool = False) -> None:
+        """The main session is of no use any more: open another.
+
+        `at_once`: the server is there and only forgot us, so there is nothing to wait for.
+        """
         if self.main is member:
             self.main = None
             self._leave_cause = cause
+            self._at_once = at_once
+            if at_once:
+                self.lifecycle = self.lifecycle.woke()
             member.leave.set()
 
     async def want(self) -> Member:
@@ -299,6 +307,8 @@ class Supervisor:
         self._metrics.upstream_up(self._config.name, False)
         if self.lifecycle.state == "idle":
             self._log.info("upstream was idle and is stopped")
+        elif self._at_once:
+            self._log.info("upstream is asked for a new session", cause=cause)
         else:
             self.lifecycle = self.lifecycle.went_down(cause, uptime=uptime, steady=self._backoff.longest)
             if not self._stopping.is_set():

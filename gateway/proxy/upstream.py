@@ -7,7 +7,7 @@ above; `supervisor.py` (the main session) and `pool.py` (the others) below.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Any, Final, Protocol, cast
@@ -305,7 +305,7 @@ class Upstream:
     ) -> dict[str, Any]:
         """Once more on a new session: the server did not begin (it forgot us, or could not be reached)."""
         chosen.leave.set()
-        self.supervisor.lose(chosen, str(error))
+        self.supervisor.lose(chosen, str(error), at_once=isinstance(error, SessionForgotten))
         if member is not None:
             raise self._broke_off(error, method, params)
         fresh = await self._choose(caller)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from gateway.rpc.eras import CAPABILITIES_KEY, HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSION_KEY, meta_of
+from gateway.rpc.eras import CAPABILITIES_KEY, MODERN_VERSIONS, VERSION_KEY, meta_of
 from gateway.rpc.messages import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -89,9 +89,11 @@ def mismatch(message: str) -> dict[str, Any]:
 
 
 def unsupported(requested: str) -> dict[str, Any]:
-    """The error for a version that we don't speak; it names those that we do, newest first."""
-    versions = [*reversed(MODERN_VERSIONS), *reversed(HANDSHAKE_VERSIONS)]
-    data = {"supported": versions, "requested": requested}
+    """The error for a version that we don't speak; it names those that `server/discover` names, newest first.
+
+    The versions of the handshake are not among them: no request can ask for one, only `initialize`.
+    """
+    data = {"supported": [*reversed(MODERN_VERSIONS)], "requested": requested}
     return {"code": UNSUPPORTED_VERSION, "message": "Unsupported protocol version", "data": data}
 
 

@@ -209,7 +209,6 @@ class HttpSessions:
         reader.prime(_RETRY_MS)
         # At once: a client whose connection breaks before the first event could not come back.
         reader.begin()
-
         return asyncio.get_running_loop().call_later(self._limits.close_after, reader.close)
 
     async def _write(self, request: HttpRequest, stream: EventStream, reader: Reader) -> None:

@@ -501,7 +501,7 @@ async def test_stream_is_closed_after_a_while_and_its_client_comes_back_for_the_
             go_on.set()
             events = await resumed.events()
 
-    assert quick.headers["content-type"] == "application/json"
+    assert quick.headers["content-type"] == "text/event-stream"
     assert (stream.ids, stream.retry) == (["2-0"], "500")
     assert [event for event in events if event] == [{"jsonrpc": "2.0", "id": 1, "result": text("done")}]
 
