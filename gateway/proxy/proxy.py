@@ -306,6 +306,11 @@ class Proxy:
         visible = entry is not None and principal.may_call(entry.server, name)
         return schema if visible and isinstance(schema, dict) else None  # pyright: ignore[reportUnknownVariableType]
 
+    def server_of(self, tool: str) -> str | None:
+        """The server that owns a tool, by the tool's public name; None: nobody is known to."""
+        entry = self._catalog.tools.get(tool)
+        return None if entry is None else entry.server
+
     def session_ended(self, session: ClientSession) -> None:
         """Free what was opened for a client that is gone."""
         self._routes.forget(session)

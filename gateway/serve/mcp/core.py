@@ -7,15 +7,11 @@ protocol where exceptions become errors on the wire. It knows no transport; `std
 """
 
 from collections.abc import Awaitable, Mapping
-from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, cast
 
-import anyio.to_thread
-
 from gateway.errors import MapUnknown, RpcError
 from gateway.observe.logs import get_logger
-from gateway.proxy import ResultTokens
 from gateway.proxy.caller import Principal
 from gateway.rpc.annotations import Annotation, annotations_of
 from gateway.rpc.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS, NEWEST_HANDSHAKE, SERVER_INFO_KEY, meta_of
@@ -29,10 +25,12 @@ from gateway.rpc.messages import (
     encode_failure,
     encode_response,
 )
+from gateway.serve.mcp.ids import ClientIds
 from gateway.serve.mcp.listen import Subscriptions
 from gateway.serve.mcp.servers import Servers
 from gateway.serve.mcp.session_map import MAP_META_KEY, SessionMaps
 from gateway.serve.mcp.sessions import Call, Session
+from gateway.serve.mcp.witness import Witness
 from leaf_sdk.vocab import TokenMap
 
 CANCELLED: Final = -32800
@@ -46,8 +44,6 @@ _NOT_MODERN: Final = frozenset(
     {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 )
 _NOT_HANDSHAKE: Final = frozenset({"initialize", "server/discover", "subscriptions/listen"})
-_LARGE: Final = 64 * 1024
-"""Characters of a result's texts from which on ids are made beside the event loop."""
 _MOST_RULES: Final = 4096
 
 Answer = tuple[bytes, int]
@@ -62,29 +58,35 @@ class Core:
         servers: Servers,
         maps: SessionMaps,
         *,
-        tokens: ResultTokens | None,
+        ids: ClientIds,
         session_map: TokenMap | None,
-        min_text_length: int,
+        witness: Witness | None,
     ) -> None:
         """Nothing is asked of the servers before a client comes.
 
         Args:
             session_map: the map of clients that name none.
-            min_text_length: shorter texts get no ids, in characters.
+            witness: None: nothing is written down.
         """
         self.servers = servers
         self.maps = maps
         self.session_map = session_map
         self.subscriptions = Subscriptions(servers)
-        self._tokens = tokens
-        self._min_text_length = min_text_length
+        self._ids = ids
+        self._witness = witness
         self._ready = False
         self._rules: dict[str, tuple[Mapping[str, Any], tuple[Annotation, ...]]] = {}
         self._log = get_logger("gateway.serve.mcp")
 
     async def answer(self, request_id: RequestId, method: str, params: dict[str, Any], call: Call) -> Answer:
         """The answer to one request; nothing is raised but a cancellation."""
-        return await self._guard(request_id, method, self._result(request_id, method, params, call))
+        result = self._result(request_id, method, params, call)
+        if self._witness is None:
+            return await self._guard(request_id, method, result)
+        seen = call.seen = self._witness.see(request_id, method, params, call)
+        answer = await self._guard(request_id, method, seen.around(result))
+        seen.end(len(answer[0]))
+        return answer
 
     async def greet(self, request_id: RequestId, session: Session, *, alone: bool) -> Answer:
         """The answer to `initialize`, when the servers are ready to be offered.
@@ -156,9 +158,11 @@ class Core:
             return await self.subscriptions.listen(request_id, params, call)
         if method == "logging/setLevel":
             _set_level(params, call)
-        result = await self.servers.handle(method, params, call)
+        result = given = await self.servers.handle(method, params, call)
         if token_map is not None and method == "tools/call":
-            return await self._with_ids(cast(str, params.get("name")), result, token_map)
+            result = await self._ids.add(cast(str, params.get("name")), given, token_map)
+        if call.seen is not None:
+            call.seen.made(given, result, token_map)
         return result
 
     async def _wait(self) -> None:
@@ -169,15 +173,6 @@ class Core:
         """The request's own word wins over what its client said before."""
         meta = meta_of(params)
         return self.maps.from_meta(meta[MAP_META_KEY]) if MAP_META_KEY in meta else call.token_map
-
-    async def _with_ids(self, tool: str, result: dict[str, Any], token_map: TokenMap) -> dict[str, Any]:
-        if self._tokens is None or "content" not in result:
-            return result
-        shortest = self._min_text_length
-        if _text_length(result) < _LARGE:
-            return self._tokens.for_client(tool, result, token_map, min_text_length=shortest)
-        make = partial(self._tokens.for_client, tool, result, token_map, min_text_length=shortest)
-        return await anyio.to_thread.run_sync(make)
 
     def _discovered(self, principal: Principal) -> dict[str, Any]:
         result: dict[str, Any] = {
@@ -235,10 +230,3 @@ def _set_level(params: Mapping[str, Any], call: Call) -> None:
         raise invalid_params(f"logging/setLevel needs params.level as one of {', '.join(_LEVELS)}")
     if isinstance(call.session, Session):
         call.session.log_level = level
-
-
-def _text_length(result: Mapping[str, Any]) -> int:
-    content: object = result.get("content")
-    blocks = cast(list[object], content) if isinstance(content, list) else []
-    texts = (cast(dict[str, object], block).get("text") for block in blocks if isinstance(block, dict))
-    return sum(len(text) for text in texts if isinstance(text, str))

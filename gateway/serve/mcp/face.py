@@ -9,26 +9,35 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 from starlette.types import Receive, Scope, Send
 
 from gateway.config.model import GatewayConfig
 from gateway.errors import MapUnknown
+from gateway.observe.audit import Audit
 from gateway.observe.metrics import Metrics
 from gateway.proxy import ResultTokens
 from gateway.rpc.eras import HANDSHAKE_VERSIONS
 from gateway.rpc.headers import VERSION_HEADER
+from gateway.serve.identity import principal_of
 from gateway.serve.mcp.core import Core
-from gateway.serve.mcp.http import ClientGone, HttpRequest, Rejected, principal_of, read_headers, send_rejection
+from gateway.serve.mcp.http import ClientGone, HttpRequest, Rejected, read_headers, send_rejection
 from gateway.serve.mcp.http_modern import ModernHttp
-from gateway.serve.mcp.http_sessions import HttpSessions, SessionLimits
+from gateway.serve.mcp.http_session import SessionLimits
+from gateway.serve.mcp.http_sessions import HttpSessions
+from gateway.serve.mcp.ids import ClientIds
 from gateway.serve.mcp.pipe import claim_stdio
 from gateway.serve.mcp.servers import Change, Servers
 from gateway.serve.mcp.session_map import MAP_HEADER, SessionMaps
 from gateway.serve.mcp.sessions import Session
 from gateway.serve.mcp.stdio import StdioClient
+from gateway.serve.mcp.witness import Witness
 from leaf_sdk.vocab import TokenMap
+
+if TYPE_CHECKING:
+    from gateway.observe.tracing import Tracing
 
 
 class McpFace:
@@ -43,6 +52,8 @@ class McpFace:
         maps: Mapping[str, TokenMap],
         session_map: str | None = None,
         metrics: Metrics | None = None,
+        audit: Audit | None = None,
+        tracing: "Tracing | None" = None,
     ) -> None:
         """Nothing runs before `running` or `serve_stdio`.
 
@@ -50,6 +61,7 @@ class McpFace:
             tokens: turns results into ids; None: text only, and no map can be named.
             maps: allow-listed map id to map.
             session_map: the map of clients that name none.
+            audit, tracing: what is told of every call; None: nothing.
 
         Raises:
             MapUnknown: `session_map` is not in `maps`.
@@ -62,9 +74,9 @@ class McpFace:
         self._core = Core(
             proxy,
             held,
-            tokens=tokens,
+            ids=ClientIds(tokens, config.tokens.min_text_length),
             session_map=None if session_map is None else held.from_meta(session_map),
-            min_text_length=config.tokens.min_text_length,
+            witness=None if audit is None and tracing is None else Witness(proxy, audit, tracing),
         )
         limits = SessionLimits(
             body_bytes=config.limits.body_bytes,

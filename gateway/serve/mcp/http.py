@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import anyio
 from starlette.types import Receive, Scope, Send
 
-from gateway.proxy.caller import ANYBODY, Principal
+from gateway.proxy.caller import Principal
 from gateway.rpc.messages import INVALID_REQUEST
 from gateway.serve.mcp.core import refusal
 from leaf_sdk.vocab import TokenMap
@@ -65,6 +65,8 @@ class HttpRequest:
     """The map that its header names."""
     receive: Receive
     send: Send
+    size: int = 0
+    """Bytes of the body, once it was read."""
 
 
 def read_headers(scope: Scope) -> tuple[dict[str, str], set[str]]:
@@ -83,12 +85,6 @@ def read_headers(scope: Scope) -> tuple[dict[str, str], set[str]]:
         if name == "accept":
             headers[name] += ", " + value
     return headers, repeated
-
-
-def principal_of(scope: Scope) -> Principal:
-    """On whose behalf the request comes, as the authentication before us found."""
-    principal: object = scope.get("state", {}).get("principal", ANYBODY)
-    return principal if isinstance(principal, Principal) else ANYBODY
 
 
 @lru_cache(maxsize=256)
@@ -115,9 +111,10 @@ async def read_message_body(request: HttpRequest, bound: int) -> bytes:
         raise Rejected(413, f"the body is over the limit of {bound} bytes (limits.body_bytes)")
     message = await request.receive()
     body: bytes = message.get("body", b"")
-    if not message.get("more_body") and len(body) <= bound and message["type"] == "http.request":
-        return body
-    return await _read_rest(request.receive, message, bound)
+    if message.get("more_body") or len(body) > bound or message["type"] != "http.request":
+        body = await _read_rest(request.receive, message, bound)
+    request.size = len(body)
+    return body
 
 
 async def _read_rest(receive: Receive, message: Any, bound: int) -> bytes:

@@ -78,7 +78,8 @@ class ModernHttp:
 
     async def _run(self, message: Request, request: HttpRequest) -> None:
         reply = _Reply(request, self._dropped)
-        call = enveloped_call(message.params, request.principal, request.token_map or self._core.session_map, reply)
+        token_map = request.token_map or self._core.session_map
+        call = enveloped_call(message.params, request.principal, token_map, reply, request.size, request.headers)
         try:
             await reply.finish(await self._core.answer(message.id, message.method, message.params, call))
         except asyncio.CancelledError:

@@ -7,6 +7,7 @@ the answer. It reads no HTTP; `http_sessions.py` stands above, `events.py` and `
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.errors import RpcError
@@ -22,6 +23,7 @@ from gateway.rpc.messages import (
 )
 from gateway.serve.mcp.core import CANCELLED, OWN_NEWS, Core, refusal
 from gateway.serve.mcp.events import EventStream, History
+from gateway.serve.mcp.http import HttpRequest
 from gateway.serve.mcp.sessions import Session, session_call
 from leaf_sdk.vocab import TokenMap
 
@@ -32,6 +34,18 @@ _NOTES: Final = 256
 """Notifications of a client that are being passed on."""
 _GET_TIME: Final = 10.0
 """Seconds to wait for a client's GET stream before it counts as one that can't be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """Bounds of the sessions of one gateway."""
+
+    body_bytes: int
+    sessions: int
+    idle: float
+    """Seconds without use after which a session ends."""
+    close_after: float | None
+    """Seconds after which the stream of a request is closed, for its client to come back; None: it stays open."""
 
 
 class HttpSession(Session):
@@ -58,8 +72,8 @@ class HttpSession(Session):
             principal=principal,
             token_map=token_map,
             stream=self.standing,
+            session_id=session_id,
         )
-        self.session_id = session_id
         self.last_used = asyncio.get_running_loop().time()
         self._core = core
         self._dropped = dropped
@@ -79,7 +93,7 @@ class HttpSession(Session):
         """Somebody uses it."""
         self.last_used = asyncio.get_running_loop().time()
 
-    def start(self, message: Request, token_map: TokenMap | None) -> tuple[EventStream, asyncio.Task[None]]:
+    def start(self, message: Request, request: HttpRequest) -> tuple[EventStream, asyncio.Task[None]]:
         """Run a request; its stream carries what is pushed meanwhile, and ends with the answer.
 
         Cancelling the task ends the stream with an error.
@@ -93,7 +107,7 @@ class HttpSession(Session):
             raise RpcError({"code": INTERNAL_ERROR, "message": f"{_RUNNING} requests are running: wait for one"})
         self._number += 1
         stream = self._streams[self._number] = EventStream(self._number, self._history, self._dropped)
-        task = asyncio.get_running_loop().create_task(self._run(message, stream, token_map))
+        task = asyncio.get_running_loop().create_task(self._run(message, stream, request))
         self._running[message.id] = task
         return stream, task
 
@@ -160,10 +174,10 @@ class HttpSession(Session):
             stream.finish()
         self._core.servers.session_ended(self)
 
-    async def _run(self, message: Request, stream: EventStream, token_map: TokenMap | None) -> None:
-        call = session_call(self, stream)
-        if token_map is not None:
-            call.token_map = token_map
+    async def _run(self, message: Request, stream: EventStream, request: HttpRequest) -> None:
+        call = session_call(self, stream, request.size, request.headers)
+        if request.token_map is not None:
+            call.token_map = request.token_map
         try:
             frame, _ = await self._core.answer(message.id, message.method, message.params, call)
         except asyncio.CancelledError:

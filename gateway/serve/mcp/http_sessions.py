@@ -8,7 +8,6 @@ and there is a most of them. It knows no server; `face.py` stands above, `http_s
 import asyncio
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
@@ -31,7 +30,7 @@ from gateway.serve.mcp.http import (
     send_frame,
     write_events,
 )
-from gateway.serve.mcp.http_session import HttpSession
+from gateway.serve.mcp.http_session import HttpSession, SessionLimits
 
 SESSION_HEADER: Final = "mcp-session-id"
 _RESUME_HEADER: Final = "last-event-id"
@@ -40,18 +39,6 @@ _PRIMED_FROM: Final = "2025-11-25"
 """Older clients would not know what an event without data is."""
 _RETRY_MS: Final = 500
 _SLOWEST_LOOK: Final = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
-    """Bounds of the sessions of one gateway."""
-
-    body_bytes: int
-    sessions: int
-    idle: float
-    """Seconds without use after which a session ends."""
-    close_after: float | None
-    """Seconds after which the stream of a request is closed, for its client to come back; None: it stays open."""
 
 
 class HttpSessions:
@@ -180,7 +167,7 @@ class HttpSessions:
 
     async def _run(self, message: Request, request: HttpRequest, session: HttpSession) -> None:
         try:
-            stream, task = session.start(message, request.token_map)
+            stream, task = session.start(message, request)
         except RpcError as error:
             frame, _ = refusal(message.id, error.error)
             await send_frame(request.send, 200, frame)

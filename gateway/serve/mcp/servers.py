@@ -74,3 +74,7 @@ class Servers(Protocol):
     def input_schema(self, name: str, principal: Principal) -> Mapping[str, Any] | None:
         """The input schema of a tool, by its public name."""
         ...
+
+    def server_of(self, tool: str) -> str | None:
+        """The server that owns a tool, by the tool's public name; None: nobody is known to."""
+        ...

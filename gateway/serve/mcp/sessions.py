@@ -6,7 +6,7 @@ knows no method and no transport. `core.py`, `stdio.py` and the HTTP modules sta
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gateway.errors import RpcError
 from gateway.proxy.caller import Principal
@@ -15,6 +15,9 @@ from gateway.rpc.messages import METHOD_NOT_FOUND
 from gateway.serve.mcp.asks import Asks
 from gateway.serve.mcp.outbox import Stream
 from leaf_sdk.vocab import TokenMap
+
+if TYPE_CHECKING:
+    from gateway.serve.mcp.witness import Seen
 
 
 class Session:
@@ -28,10 +31,12 @@ class Session:
         principal: Principal,
         token_map: TokenMap | None,
         stream: Stream,
+        session_id: str = "",
     ) -> None:
         """What its `initialize` said.
 
         Args:
+            session_id: its name in HTTP's headers.
             version: the negotiated one.
             stream: where goes what belongs to no request of the client's.
         """
@@ -40,6 +45,7 @@ class Session:
         self.principal = principal
         self.token_map = token_map
         self.log_level: str | None = None
+        self.session_id = session_id
         self.asks = Asks(capabilities)
         self.stream = stream
 
@@ -65,6 +71,12 @@ class Call:
     """The map that its result is to speak."""
     stream: Stream
     """Where goes what belongs to this request."""
+    size: int
+    """Bytes that it came in."""
+    headers: Mapping[str, str] | None
+    """Those of HTTP; None: it came over none."""
+    seen: "Seen | None" = None
+    """What is written down of it, if anything is."""
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
         """A notification that belongs to this request. A modern client hears log messages only if it asked for them."""
@@ -79,7 +91,7 @@ class Call:
         return await self.session.asks.ask(self.stream, method, params)
 
 
-def session_call(session: Session, stream: Stream) -> Call:
+def session_call(session: Session, stream: Stream, size: int, headers: Mapping[str, str] | None = None) -> Call:
     """A request in a session of the handshake era."""
     return Call(
         modern=False,
@@ -89,10 +101,19 @@ def session_call(session: Session, stream: Stream) -> Call:
         session=session,
         token_map=session.token_map,
         stream=stream,
+        size=size,
+        headers=headers,
     )
 
 
-def enveloped_call(params: Mapping[str, Any], principal: Principal, token_map: TokenMap | None, stream: Stream) -> Call:
+def enveloped_call(
+    params: Mapping[str, Any],
+    principal: Principal,
+    token_map: TokenMap | None,
+    stream: Stream,
+    size: int,
+    headers: Mapping[str, str] | None = None,
+) -> Call:
     """A request of 2026-07-28, whose envelope is in order: what it says of its client stands in its `_meta`."""
     meta = meta_of(params)
     level: object = meta.get(LOG_LEVEL_KEY)
@@ -104,4 +125,6 @@ def enveloped_call(params: Mapping[str, Any], principal: Principal, token_map: T
         session=None,
         token_map=token_map,
         stream=stream,
+        size=size,
+        headers=headers,
     )

@@ -145,7 +145,7 @@ class StdioClient:
             return
         message = parse_message(line.data)
         if isinstance(message, Request):
-            self._take_request(message)
+            self._take_request(message, len(line.data))
         elif isinstance(message, Notification):
             self._take_notification(message)
         elif isinstance(message, Malformed):
@@ -154,12 +154,12 @@ class StdioClient:
         elif self._session is not None:
             self._session.asks.settle(message)
 
-    def _take_request(self, message: Request) -> None:
-        self._choose(message)
+    def _take_request(self, message: Request, size: int) -> None:
+        self._choose(message, size)
         self.asked = True
         self.met.set()
 
-    def _choose(self, message: Request) -> None:
+    def _choose(self, message: Request, size: int) -> None:
         if message.id in self._running:
             self._refuse(message.id, INVALID_REQUEST, f"a request with id {message.id!r} is running")
         elif len(self._running) >= _RUNNING:
@@ -171,11 +171,11 @@ class StdioClient:
             if error is not None:
                 self.put(refusal(message.id, error)[0])
                 return
-            self._start(message, enveloped_call(message.params, ANYBODY, self._core.session_map, self))
+            self._start(message, enveloped_call(message.params, ANYBODY, self._core.session_map, self, size))
         elif self._session is not None:
             if self._opened.is_set() and message.method != "ping":
                 self._standing.let_go()
-            self._start(message, session_call(self._session, self))
+            self._start(message, session_call(self._session, self, size))
         elif message.method == "ping":
             self.put(encode_response(message.id, {}))
         else:

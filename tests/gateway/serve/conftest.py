@@ -116,6 +116,9 @@ class Servers:
     def input_schema(self, name: str, principal: Principal) -> dict[str, Any] | None:
         return self.schemas.get(name)
 
+    def server_of(self, tool: str) -> str | None:
+        return "one" if tool in self.tools else None
+
     def change(self, kind: str, server: str = "one") -> None:
         for callback in list(self.callbacks):
             callback(Change(kind, server))
@@ -298,10 +301,10 @@ class Site:
 
 
 @asynccontextmanager
-async def run_site(servers: Servers, *, body_bytes: int = 100_000, **serve: Any) -> AsyncGenerator[Site]:
-    config = GatewayConfig(limits=LimitsConfig(body_bytes=body_bytes), serve=ServeConfig(**serve))
+async def run_site(servers: Servers, *, face_with: dict[str, Any] | None = None, **serve: Any) -> AsyncGenerator[Site]:
+    config = GatewayConfig(limits=LimitsConfig(body_bytes=100_000), serve=ServeConfig(**serve))
     metrics = Metrics()
-    face = McpFace(servers, config, tokens=None, maps={}, metrics=metrics)
+    face = make_face(servers, metrics, config=config, **(face_with or {}))
     listener = socket.create_server(("127.0.0.1", 0))
     site: Site | None = None
 
@@ -362,16 +365,20 @@ class Lines:
         self.to_us = -1
 
 
-def make_face(servers: Servers, metrics: Metrics | None = None) -> McpFace:
-    config = GatewayConfig(limits=LimitsConfig(body_bytes=100_000))
-    return McpFace(servers, config, tokens=None, maps={}, metrics=metrics)
+def make_face(
+    servers: Servers, metrics: Metrics | None = None, *, config: GatewayConfig | None = None, **more: Any
+) -> McpFace:
+    config = config or GatewayConfig(limits=LimitsConfig(body_bytes=100_000))
+    return McpFace(servers, config, **{"tokens": None, "maps": {}, "metrics": metrics, **more})
 
 
 @asynccontextmanager
-async def run_lines(servers: Servers, *, metrics: Metrics | None = None, start: Any = None) -> AsyncGenerator[Lines]:
+async def run_lines(
+    servers: Servers, *, metrics: Metrics | None = None, start: Any = None, **face_with: Any
+) -> AsyncGenerator[Lines]:
     source, to_us = os.pipe()
     from_us, sink = os.pipe()
-    face = make_face(servers, metrics)
+    face = make_face(servers, metrics, **face_with)
     lines = Lines(to_us, from_us)
     try:
         with anyio.fail_after(30):
