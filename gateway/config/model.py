@@ -32,6 +32,9 @@ class ClientCredentials:
     client_secret: str
     token_url: str | None = None
     """Its token endpoint; None: found by the upstream's metadata."""
+    issuer: str | None = None
+    """The authorization server that issued them, and the only one that they are sent to; None: whichever the upstream
+    names."""
     scope: str | None = None
 
 

@@ -8,7 +8,7 @@ drift.
 import json
 import sys
 import types
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -22,6 +22,7 @@ from gateway.config.settings import (
     TokensSection,
     UpstreamSection,
 )
+from gateway.config.upstream_section import CredentialsSection
 
 _HEAD = """\
 # Configure the gateway
@@ -123,6 +124,7 @@ def render_page() -> str:
         ("audit", AuditSection),
         ("telemetry", TelemetrySection),
         ("upstreams.NAME", UpstreamSection),
+        ("upstreams.NAME.oauth", CredentialsSection),
     ):
         summary = (section.__doc__ or "").rstrip(".")
         parts.append(_table(summary if summary.startswith(f"`[{name}") else name, dict(section.model_fields)))
@@ -143,16 +145,24 @@ def _is_table(info: FieldInfo) -> bool:
 
 
 def _is_section(info: FieldInfo) -> bool:
-    return isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel)
+    return any(isinstance(each, type) and issubclass(each, BaseModel) for each in _alternatives(info.annotation))
+
+
+def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
 
 
 def _default(info: FieldInfo) -> str:
+    if info.is_required():
+        return "required"
     value: object = info.default
     return "" if value in (None, [], {}) else f"`{json.dumps(value)}`"
 
 
 def _kind(annotation: Any) -> str:
     origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kind(args[0])
     if origin is Literal:
         return ", ".join(f"`{word}`" for word in args)
     if origin in (Union, types.UnionType):

@@ -150,8 +150,9 @@ def _credentials(texts: "_Texts", entry: Mapping[str, str | None] | None) -> Cli
     values = {key: texts.expand(f"oauth.{key}", value) for key, value in entry.items() if value is not None}
     credentials = ClientCredentials(**values)
     texts.secrets.add(credentials.client_secret)
-    if credentials.token_url is not None and not is_http_url(credentials.token_url):
-        raise ConfigError(f"{texts.where}: key 'oauth.token_url': expected http://HOST/... or https://HOST/...")
+    for key, url in (("token_url", credentials.token_url), ("issuer", credentials.issuer)):
+        if url is not None and not is_http_url(url):
+            raise ConfigError(f"{texts.where}: key 'oauth.{key}': expected http://HOST/... or https://HOST/...")
     return credentials
 
 

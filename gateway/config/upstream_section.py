@@ -22,6 +22,11 @@ class CredentialsSection(Section):
     token_url: str | None = Field(
         default=None, description="Its token endpoint; unset: found by the server's own metadata (RFC 9728, RFC 8414)."
     )
+    issuer: str | None = Field(
+        default=None,
+        description="The authorization server that issued them: they are sent to no other, whatever the server says. "
+        "Set it where `token_url` is not.",
+    )
     scope: str | None = Field(default=None, description="Scopes to ask for, separated by blanks.")
 
 

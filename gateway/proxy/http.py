@@ -26,6 +26,7 @@ from gateway.proxy.http_client import HttpClient, open_http_client
 from gateway.proxy.http_connection import Connection
 from gateway.proxy.http_headers import header_lines, media_type
 from gateway.proxy.http_streams import follow, listen
+from gateway.proxy.oauth import authorizer_for
 from gateway.proxy.stdio import CANCELLED, NEVER_CANCELLED, encode_or_refuse, too_long
 from gateway.proxy.wire import LinkLost, NoAnswer, PeerError, Wire
 from gateway.rpc.headers import routing_headers
@@ -236,7 +237,8 @@ async def open_http(
         address = read_url(config.url or "")
     except ValueError as error:
         raise LinkLost(str(error), sent=False) from None
-    wire = HttpWire(Channel(address, config.headers, client, None), pushes, bound=bound, log=log)
+    channel = Channel(address, config.headers, client, authorizer_for(config, client, log))
+    wire = HttpWire(channel, pushes, bound=bound, log=log)
     try:
         yield wire
     finally:

@@ -85,22 +85,17 @@ class Channel:
         Raises:
             LinkLost, NoAnswer: as `Wire.request`.
         """
-        common = self._base if opening else self._lines
-        retried, redirects = False, 0
-        while True:
-            connection = await self._send("POST", common + _POST_LINES + lines, body)
-            status = connection.status
-            if status == 404 and self._in_session and not opening:
-                self.release(connection)
-                raise self.forget()
-            if status in (401, 403) and not retried and await self._found_better(connection):
-                retried = True
-            elif status in (307, 308) and redirects < _REDIRECTS:
-                redirects += 1
-                self._redirect(connection)
-            else:
-                return connection
+        lines = (self._base if opening else self._lines) + _POST_LINES + lines
+        connection = await self._request("POST", lines, body)
+        for _ in range(_REDIRECTS):
+            if connection.status not in (307, 308):
+                break
+            self._redirect(connection)
+            connection = await self._request("POST", lines, body)
+        if connection.status == 404 and self._in_session and not opening:
             self.release(connection)
+            raise self.forget()
+        return connection
 
     async def open_stream(self, last_id: str | None) -> Connection | None:
         """An event stream from behind that event, or of what belongs to no request; None: the server offers none.
@@ -109,7 +104,7 @@ class Channel:
             LinkLost, NoAnswer: not now.
         """
         lines = header_lines({"last-event-id": last_id}) if last_id is not None else b""
-        connection = await self._send("GET", self._lines + _GET_LINES + lines, b"")
+        connection = await self._request("GET", self._lines + _GET_LINES + lines, b"")
         status = connection.status
         if status == 200 and media_type(connection.header("content-type")) == EVENTS:
             return connection
@@ -161,6 +156,21 @@ class Channel:
             headers[SESSION_HEADER] = self.session
         self._lines = self._base + header_lines(headers)
 
+    async def _request(self, method: str, lines: bytes, body: bytes) -> Connection:
+        """Send, and once more where the server refused credentials for which there are better ones by now."""
+        connection = await self._send(method, lines, body)
+        if self._authorizer is None or connection.status not in (401, 403):
+            return connection
+        try:
+            better = await self._authorizer.refused(connection.status, connection.header("www-authenticate"))
+        except BaseException:
+            self.release(connection)
+            raise
+        if not better:
+            return connection
+        self.release(connection, drain=True)
+        return await self._send(method, lines, body)
+
     async def _send(self, method: str, lines: bytes, body: bytes, *, last: bool = False) -> Connection:
         if self._authorizer is not None:
             lines += header_lines(await self._authorizer.headers())
@@ -184,23 +194,14 @@ class Channel:
                 raise SessionForgotten(str(self._lost))
             raise LinkLost(str(self._lost), sent=False)
 
-    async def _found_better(self, connection: Connection) -> bool:
-        if self._authorizer is None:
-            return False
-        try:
-            return await self._authorizer.refused(connection.status, connection.header("www-authenticate"))
-        except BaseException:
-            self.release(connection)
-            raise
-
     def _redirect(self, connection: Connection) -> None:
-        """Follow within the origin, from now on; elsewhere our credentials have no business."""
+        """Follow within the origin, from now on; elsewhere our credentials have no business. Releases it."""
         try:
             target = read_url(urljoin(str(self._address), connection.header("location")))
         except ValueError:
             target = None
+        self.release(connection, drain=True)
         if target is None or target.origin != self._address.origin:
-            self.release(connection)
             where = f"to {target.origin}" if target is not None else "nowhere"
             words = status_words(connection.status)
             raise NoAnswer(f"it redirects {where} ({words}): set the `url` of this server to where it is meant to go")

@@ -41,7 +41,7 @@ class HttpClient:
     def __init__(self) -> None:
         self.authorizers: dict[Hashable, Authorizer] = {}
         """Credentials that all connections to a server share, by what they are made from."""
-        self._idle: dict[tuple[Origin, bool], list[Connection]] = {}
+        self._idle: dict[Origin, list[Connection]] = {}
         self._draining: set[Connection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
         self._tls: ssl.SSLContext | None = None
@@ -56,7 +56,8 @@ class HttpClient:
             LinkLost: there is no way to the server; nothing was sent.
             NoAnswer: the way leads where it may not.
         """
-        idle = self._idle.get((origin, listed is not None))
+        # What somebody else named is judged anew each time: who lists an origin does so for one server.
+        idle = self._idle.get(origin) if listed is None else None
         now = asyncio.get_running_loop().time()
         while idle:
             connection = idle.pop()
@@ -76,12 +77,12 @@ class HttpClient:
     def give(self, connection: Connection, *, drain: bool = False) -> None:
         """Take a connection back. One in the middle of an answer is closed, or (`drain`) its rest is thrown away."""
         self._draining.discard(connection)
-        key = (connection.origin, connection.guarded)
-        if connection.usable and len(self._idle.get(key, ())) < _KEPT:
+        kept = len(self._idle.get(connection.origin, ())) < _KEPT and not connection.guarded
+        if connection.usable and kept:
             connection.idle_since = asyncio.get_running_loop().time()
-            self._idle.setdefault(key, []).append(connection)
+            self._idle.setdefault(connection.origin, []).append(connection)
             self._sweep_later(KEPT_TIME)
-        elif drain and not connection.complete and len(self._draining) < _KEPT:
+        elif drain and kept and not connection.complete and len(self._draining) < _KEPT:
             connection.idle_since = asyncio.get_running_loop().time()
             self._draining.add(connection)
             connection.drain(lambda: self.give(connection))
@@ -109,15 +110,15 @@ class HttpClient:
         for connection in [each for each in self._draining if now - each.idle_since >= _DRAIN_TIME]:
             self._draining.discard(connection)
             connection.close()
-        for key, idle in list(self._idle.items()):
+        for origin, idle in list(self._idle.items()):
             fresh = [each for each in idle if each.usable and now - each.idle_since < KEPT_TIME]
             for connection in idle:
                 if connection not in fresh:
                     connection.close()
             if fresh:
-                self._idle[key] = fresh
+                self._idle[origin] = fresh
             else:
-                del self._idle[key]
+                del self._idle[origin]
         if self._idle or self._draining:
             self._sweep_later(_DRAIN_TIME)
 

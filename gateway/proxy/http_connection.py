@@ -30,7 +30,7 @@ class Connection(asyncio.Protocol):
         """Used by `HttpClient`.
 
         Args:
-            guarded: it was made for a URL that somebody else named.
+            guarded: it was made for a URL that somebody else named, and is for one request.
             via: what stands before the path in a request line, where a proxy is spoken to.
             with_headers: header lines for that proxy.
         """

@@ -95,6 +95,7 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
         client_id = "me"
         client_secret = "hush"
         token_url = "https://far.example/token"
+        issuer = "https://far.example"
         scope = "tools"
         [upstreams.off]
         command = "off"
@@ -113,10 +114,27 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
     assert (dict(time.rename), dict(time.describe)) == ({"get_time": "now"}, {"get_time": "The time."})
     assert (time.pin, time.sampling_tokens) == ("block", 1000)
     assert (far.url, dict(far.headers), far.secrets) == ("https://far.example/mcp", {"X-Key": "abc"}, {"abc", "hush"})
-    assert far.oauth == ClientCredentials("me", "hush", "https://far.example/token", "tools")
+    assert far.oauth == ClientCredentials(
+        "me", "hush", token_url="https://far.example/token", issuer="https://far.example", scope="tools"
+    )
     assert {*UpstreamSection.model_fields} == {field.name for field in fields(UpstreamConfig)} - {"name", "secrets"} | {
         "disabled"
     }
+
+
+@pytest.mark.parametrize("key", ["token_url", "issuer"])
+def test_authorization_server_that_is_no_url_is_refused_by_its_key(tmp_path: Path, key: str) -> None:
+    path = own(
+        tmp_path,
+        f"""
+        [upstreams.far]
+        url = "https://far.example/mcp"
+        oauth = {{ client_id = "me", client_secret = "hush", {key} = "far.example" }}
+        """,
+    )
+
+    with pytest.raises(ConfigError, match=rf"oauth\.{key}.*expected http://HOST"):
+        load_config(path, environ={}, cwd=Path("/"))
 
 
 def test_flag_wins_over_variable_over_file_over_default(tmp_path: Path) -> None:
