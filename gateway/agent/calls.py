@@ -16,11 +16,14 @@ import anyio
 from anyio.abc import TaskGroup
 
 from gateway.agent.events import ToolFinished
+from gateway.agent.ledger import Ledger
 from gateway.config import LimitsConfig
 from gateway.engine.repair import cuts_a_character
 from gateway.errors import GatewayError, UnknownTool
+from gateway.observe.audit import Audit
 from gateway.proxy import IdPiece, Proxy, ResultTokens
 from gateway.proxy.blocks import TextPart, content_of, is_legacy, is_text, read_parts
+from gateway.proxy.caller import ANYBODY, Nobody, Principal
 from gateway.toolcalls import CallClosed, ToolSpec, validate_call
 from leaf_sdk.vocab import TokenMap
 
@@ -41,39 +44,49 @@ class CallOutcome:
 class CallRunner:
     """Runs tool calls for the agent."""
 
-    def __init__(self, proxy: Proxy, tokens: ResultTokens, limits: LimitsConfig) -> None:
+    def __init__(self, proxy: Proxy, tokens: ResultTokens, limits: LimitsConfig, audit: Audit | None = None) -> None:
         self._proxy = proxy
         self._tokens = tokens
         self._limits = limits
+        self.ledger = Ledger(proxy, audit)
 
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools that can be called now, as the parser and the grammar take them."""
+    def specs(self, principal: Principal = ANYBODY) -> tuple[ToolSpec, ...]:
+        """The tools that can be called now on somebody's behalf, as the parser and the grammar take them."""
         return tuple(
             ToolSpec(
                 name=tool.name,
                 description=str(tool.definition.get("description") or ""),
                 parameters=tool.definition.get("inputSchema") or {"type": "object"},
             )
-            for tool in self._proxy.tools()
+            for tool in self._proxy.tools(principal)
         )
 
     @asynccontextmanager
-    async def running(self, offered: Sequence[ToolSpec]) -> AsyncGenerator["RunningCalls"]:
+    async def running(
+        self, offered: Sequence[ToolSpec], principal: Principal = ANYBODY
+    ) -> AsyncGenerator["RunningCalls"]:
         """Calls that may be started inside the context; it is left when all of them are over.
 
         `offered`: the tools that this request may call. An error inside cancels what still runs, and is raised as is.
         """
         failure: Exception | None = None
-        async with anyio.create_task_group() as tasks:
-            try:
-                yield RunningCalls(self, tasks, offered)
-            except Exception as error:  # noqa: BLE001 - the task group would wrap it
-                failure = error
-                tasks.cancel_scope.cancel()
+        calls: RunningCalls | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                calls = RunningCalls(self, tasks, offered, principal)
+                try:
+                    yield calls
+                    calls.wanted = True
+                except Exception as error:  # noqa: BLE001 - the task group would wrap it
+                    failure = error
+                    tasks.cancel_scope.cancel()
+        finally:
+            if calls is not None:
+                calls.note_lost()
         if failure is not None:
             raise failure
 
-    async def call(self, call: CallClosed, offered: Mapping[str, ToolSpec]) -> "Answered":
+    async def call(self, call: CallClosed, offered: Mapping[str, ToolSpec], principal: Principal) -> "Answered":
         """Run one call; what goes wrong is an answer too."""
         started = time.perf_counter()
         try:
@@ -81,7 +94,8 @@ class CallRunner:
             if tool is None:
                 raise UnknownTool(f"there is no tool {call.name!r}; the tools are {', '.join(offered) or 'none'}")
             arguments = _arguments(call.arguments, tool)
-            result = await self._proxy.call(call.name, arguments, timeout=self._limits.tool_timeout)
+            caller = Nobody(modern=False, principal=principal)
+            result = await self._proxy.call(call.name, arguments, timeout=self._limits.tool_timeout, caller=caller)
         except (GatewayError, ValueError) as error:
             return Answered(call, f"error: {error}", time.perf_counter() - started)
         return Answered(call, result, time.perf_counter() - started)
@@ -130,16 +144,27 @@ class Answered:
 class RunningCalls:
     """The calls of one generation; `CallRunner.running` makes one."""
 
-    def __init__(self, runner: CallRunner, tasks: TaskGroup, offered: Sequence[ToolSpec]) -> None:
+    def __init__(self, runner: CallRunner, tasks: TaskGroup, offered: Sequence[ToolSpec], principal: Principal) -> None:
         self._runner = runner
         self._tasks = tasks
         self._offered = {tool.name: tool for tool in offered}
+        self._principal = principal
+        self._started: list[CallClosed] = []
         self._answered: list[Answered | None] = []
+        self.wanted = False
+        """Whether somebody will ask for the outcomes."""
 
     def start(self, call: CallClosed) -> None:
         """Start a call; it runs while the caller goes on."""
+        self._started.append(call)
         self._answered.append(None)
         self._tasks.start_soon(self._run, len(self._answered) - 1, call)
+
+    def note_lost(self) -> None:
+        """Leave a trace of calls whose outcomes nobody will ask for."""
+        for call, answered in zip(self._started, self._answered, strict=True):
+            if not self.wanted or answered is None:
+                self._runner.ledger.lost(self._principal, call, None if answered is None else answered.seconds)
 
     def outcomes(self, token_map: TokenMap, room: int) -> list[CallOutcome]:
         """Make ids of all results, in the order in which the calls were started. To be asked when they are over.
@@ -148,10 +173,14 @@ class RunningCalls:
         """
         answered = [one for one in self._answered if one is not None]
         share = self._runner.share(room, len(answered))
-        return [self._runner.outcome(one, token_map, share) for one in answered]
+        outcomes = [self._runner.outcome(one, token_map, share) for one in answered]
+        for one, outcome in zip(answered, outcomes, strict=True):
+            refused = isinstance(one.result, str)
+            self._runner.ledger.told(self._principal, outcome.finished, token_map.map_id, refused=refused)
+        return outcomes
 
     async def _run(self, n: int, call: CallClosed) -> None:
-        self._answered[n] = await self._runner.call(call, self._offered)
+        self._answered[n] = await self._runner.call(call, self._offered, self._principal)
 
 
 def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gateway.engine.route import ReadyEngine
+from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import Format, ToolSpec
 
 
@@ -34,6 +35,8 @@ class Conversation:
     ids: list[int]
     client_tools: frozenset[str] = frozenset()
     """Names of tools that the client runs itself."""
+    principal: Principal = ANYBODY
+    """On whose behalf the gateway's tools are called."""
     held: int = 0
     """Ids of the last generation's prompt and output; 0 before the first."""
     guessed: bool = False

@@ -13,6 +13,8 @@ from gateway.engine.protocol import Message
 from gateway.errors import RequestInvalid
 from gateway.toolcalls import Format, ToolSpec, call_text, system_preamble
 
+_CHARACTERS_PER_ID = 64
+
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
@@ -97,3 +99,12 @@ def _call_as_text(message: Message, fmt: Format) -> Message:
     texts = [call_text(fmt, c["function"]["name"], c["function"].get("arguments") or "{}") for c in calls]
     content = "\n".join(filter(None, [message["content"], *texts]))
     return {"role": message["role"], "content": content}
+
+
+def check_size(messages: Sequence[Message], context: int) -> None:
+    """Refuse what can't fit before it is tokenized: no tokenizer packs so many characters into an id."""
+    size = sum(len(str(message.get("content") or "")) for message in messages)
+    if size > context * _CHARACTERS_PER_ID:
+        raise RequestInvalid(
+            f"the messages have {size} characters; the engine's context holds {context} tokens", param="messages"
+        )

@@ -13,19 +13,18 @@ from gateway.agent.calls import CallOutcome, CallRunner, RunningCalls
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished
 from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
-from gateway.agent.history import tool_definitions, with_preamble
+from gateway.agent.history import check_size, tool_definitions, with_preamble
 from gateway.agent.results import ResultMemory
 from gateway.config import LimitsConfig
 from gateway.engine.protocol import Message, Sampling
 from gateway.engine.route import EngineRoute
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.observe.metrics import Metrics
+from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import CallClosed, ToolSpec, call_grammar, format_for_template, format_named
 
 _ANSWER_ROOM = 64
 """Ids of context that results leave to the model's answer."""
-
-_CHARACTERS_PER_ID = 64
 
 ToolChoice = Literal["auto", "none", "required"] | tuple[Literal["named"], str]
 
@@ -53,23 +52,30 @@ class Agent:
         self._results = ResultMemory()
 
     async def open(
-        self, messages: Sequence[Message], *, choice: ToolChoice = "auto", client_tools: Sequence[ToolSpec] = ()
+        self,
+        messages: Sequence[Message],
+        *,
+        choice: ToolChoice = "auto",
+        client_tools: Sequence[ToolSpec] = (),
+        principal: Principal = ANYBODY,
     ) -> Conversation:
         """The conversation that `messages` (see `history.checked_messages`) begin, as prompt ids.
+
+        The gateway's own tools are those that `principal` may call.
 
         Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, and `RequestInvalid` when it does not fit.
         """
         ready = self._route.ready()
-        tools = () if choice == "none" else _merged(self._calls.specs(), client_tools)
+        tools = () if choice == "none" else _merged(self._calls.specs(principal), client_tools)
         _check_choice(choice, tools)
         fmt = format_named(format_for_template(ready.facts.chat_template))
         messages = self._results.filled(messages)
-        _check_size(messages, ready.facts.context)
+        check_size(messages, ready.facts.context)
         if ready.facts.supports_tools:
             ids = await ready.template.prompt(messages, tool_definitions(tools))
         else:
             ids = await ready.template.prompt(with_preamble(messages, fmt, tools))
-        conversation = Conversation(ready, fmt, tools, ids, frozenset(tool.name for tool in client_tools))
+        conversation = Conversation(ready, fmt, tools, ids, frozenset(tool.name for tool in client_tools), principal)
         if conversation.room <= 0:
             raise RequestInvalid(
                 f"the conversation has {len(ids)} tokens; the engine's context holds {ready.facts.context}",
@@ -118,7 +124,7 @@ class _Answer:
         reason: FinishReason = "length"
         for turn in range(self._limits.turns):
             last = turn == self._limits.turns - 1
-            async with self._runner.running(self._conversation.tools) as calls:
+            async with self._runner.running(self._conversation.tools, self._conversation.principal) as calls:
                 result = await self._generate(self._grammar() if turn == 0 else None, None if last else calls)
                 mixed = result.stopped and any(map(self._is_client_s, result.calls))
                 if last and mixed:
@@ -218,15 +224,6 @@ class _Answer:
             prompt_ids=sum(g.prompt for g in self._generations),
             cached_ids=sum(t.cache_n for t in timings),
             completion_ids=sum(g.generated for g in self._generations),
-        )
-
-
-def _check_size(messages: Sequence[Message], context: int) -> None:
-    """Refuse what can't fit before it is tokenized: no tokenizer packs so many characters into an id."""
-    size = sum(len(str(message.get("content") or "")) for message in messages)
-    if size > context * _CHARACTERS_PER_ID:
-        raise RequestInvalid(
-            f"the messages have {size} characters; the engine's context holds {context} tokens", param="messages"
         )
 
 

@@ -107,11 +107,11 @@ class Nobody:
 
     capabilities: Mapping[str, Any] = MappingProxyType({})
     log_level: str | None = None
-    principal = ANYBODY
     session: ClientSession | None = None
 
-    def __init__(self, *, modern: bool) -> None:
+    def __init__(self, *, modern: bool, principal: Principal = ANYBODY) -> None:
         self.modern = modern
+        self.principal = principal
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
         """Nobody hears it."""

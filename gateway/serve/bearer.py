@@ -18,12 +18,9 @@ from gateway.proxy.caller import ANYBODY
 from gateway.rpc.eras import HANDSHAKE_VERSIONS
 from gateway.serve.credentials import Credentials
 from gateway.serve.errors import refusal
-from gateway.serve.identity import CannotTell, CredentialRefused, Identity, ScopeMissing
+from gateway.serve.identity import PRINCIPAL, CannotTell, CredentialRefused, Identity, ScopeMissing
 from gateway.serve.limits import FailedTries, Kind, Limiter, Refused
 from gateway.serve.resource import ProtectedResource
-
-PRINCIPAL: Final = "principal"
-"""Key in a request's ASGI state: the `Principal` on whose behalf it comes."""
 
 _ANONYMOUS: Final = Identity(ANYBODY)
 _ASK: Final = "this gateway asks for a token: send 'Authorization: Bearer TOKEN'; `codec-gateway token` shows it"

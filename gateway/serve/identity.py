@@ -7,8 +7,12 @@ allowance to `limits.py`.
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.proxy.caller import Principal
+from starlette.types import Scope
 
+from gateway.proxy.caller import ANYBODY, Principal
+
+PRINCIPAL: Final = "principal"
+"""Key in a request's ASGI state: the `Principal` on whose behalf it comes."""
 OPERATOR_NAME: Final = "operator"
 RESERVED_NAMES: Final = frozenset({OPERATOR_NAME, "anonymous"})
 """Names of principals that no key may bear: the audit log would not tell them apart."""
@@ -39,6 +43,13 @@ class Identity:
 
 OPERATOR: Final = Identity(Principal(OPERATOR_NAME))
 """Who holds the gateway's own token: everything, without limits."""
+
+
+def principal_of(scope: Scope) -> Principal:
+    """On whose behalf a request comes, as `bearer.py` found."""
+    state: dict[str, object] = scope.get("state") or {}
+    principal = state.get(PRINCIPAL)
+    return principal if isinstance(principal, Principal) else ANYBODY
 
 
 class CredentialRefused(Exception):

@@ -27,6 +27,7 @@ from gateway.serve.chat_reply import ChatReply, Chunk
 from gateway.serve.chat_request import ChatRequest
 from gateway.serve.drain import EXPIRED
 from gateway.serve.errors import error_answer
+from gateway.serve.identity import principal_of
 
 Outcome = Literal["ok", "client_error", "engine_error", "cancelled"]
 
@@ -60,7 +61,12 @@ class OpenAiFace:
     async def _chat(self, request: Request) -> Response:
         try:
             chat, messages = ChatRequest.checked(await self._body(request))
-            conversation = await self._agent.open(messages, choice=chat.choice(), client_tools=chat.client_tools())
+            conversation = await self._agent.open(
+                messages,
+                choice=chat.choice(),
+                client_tools=chat.client_tools(),
+                principal=principal_of(request.scope),
+            )
         except GatewayError as error:
             self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
             return _refusal(error)

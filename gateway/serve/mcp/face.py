@@ -101,7 +101,7 @@ class McpFace:
                 self._is_running = False
                 release()
                 self.stop_listening()
-                self._sessions.end_all()
+                self.end_sessions()
                 tasks.cancel_scope.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,6 +126,10 @@ class McpFace:
     def stop_listening(self) -> None:
         """End every `subscriptions/listen` with its result: these would otherwise never end by themselves."""
         self._core.subscriptions.close()
+
+    def end_sessions(self) -> None:
+        """End every session of the handshake era over HTTP, its streams with it."""
+        self._sessions.end_all()
 
     async def serve_stdio(self, start: AbstractAsyncContextManager[object] | None = None) -> None:
         """Serve one client on standard input and output, until its input ends.

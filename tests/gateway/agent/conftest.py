@@ -18,6 +18,7 @@ from gateway.engine.route import ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
 from gateway.errors import EngineUnavailable
+from gateway.observe.audit import Audit
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
@@ -92,15 +93,17 @@ class Stage:
 
 
 @asynccontextmanager
-async def call_runner(limits: LimitsConfig, *texts: str) -> AsyncGenerator[tuple[CallRunner, Metrics]]:
+async def call_runner(
+    limits: LimitsConfig, *texts: str, audit: Audit | None = None
+) -> AsyncGenerator[tuple[CallRunner, Metrics]]:
     """Calls of `up__say`, a real server whose result is `texts`, a block each."""
     blocks = json.dumps([{"type": "text", "text": text} for text in texts])
     upstream = UpstreamConfig(name="up", command=sys.executable, args=(str(SAYS), blocks))
     metrics = Metrics()
     notices = TokenNotices(get_logger("test.tokens"))
     tokens = ResultTokens({TINY.map_id: TINY}, level="verify", metrics=metrics, notices=notices)
-    async with Proxy(GatewayConfig(upstreams=(upstream,), limits=limits), metrics) as proxy:
-        yield CallRunner(proxy, tokens, limits), metrics
+    async with Proxy(GatewayConfig(upstreams=(upstream,), limits=limits, prefix="always"), metrics) as proxy:
+        yield CallRunner(proxy, tokens, limits, audit), metrics
 
 
 @asynccontextmanager

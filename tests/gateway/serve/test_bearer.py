@@ -12,8 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
-from gateway.serve.bearer import PRINCIPAL, BearerAuth
+from gateway.serve.bearer import BearerAuth
 from gateway.serve.credentials import Credentials
+from gateway.serve.identity import PRINCIPAL
 from gateway.serve.key_file import KeyFile, KeyRing
 from gateway.serve.keys import KeyRecord, digest_of
 from gateway.serve.limits import FAILURES_AT_ONCE, Limiter

@@ -1,0 +1,81 @@
+"""The agent's tool calls in the audit log.
+
+Turns a call that is over, and the ids that were made of its result, into one line. A call whose result nobody will see
+any more (the client left, the engine failed) has a line too. It runs nothing. `calls.py` stands above.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from gateway.agent.events import ToolFinished
+from gateway.observe.audit import Audit
+from gateway.observe.audit_line import AuditLine, Source
+from gateway.proxy import Proxy
+from gateway.proxy.caller import Principal
+from gateway.toolcalls import CallClosed
+
+
+class Ledger:
+    """Notes calls, where an audit log is configured."""
+
+    def __init__(self, proxy: Proxy, audit: Audit | None) -> None:
+        self._proxy = proxy
+        self._audit = audit
+
+    def told(self, principal: Principal, finished: ToolFinished, map_id: str, *, refused: bool) -> None:
+        """A call whose result became ids. `refused`: by the gateway, no server answered."""
+        if self._audit is None:
+            return
+        outcome = "refused" if refused else "tool_error" if finished.is_error else "ok"
+        both = finished.leaf_ids and finished.shim_ids
+        source: Source = "mixed" if both else "leaf" if finished.leaf_ids else "shim" if finished.shim_ids else "none"
+        self._audit.record(
+            AuditLine(
+                principal=principal.name,
+                face="v1",
+                method="tools/call",
+                outcome=outcome,
+                server=self._server_of(finished.name),
+                tool=finished.name,
+                map=map_id,
+                source=source,
+                bytes_in=len(finished.arguments.encode("utf-8", "replace")),
+                bytes_out=len(finished.text.encode("utf-8", "replace")),
+                ids=finished.leaf_ids + finished.shim_ids,
+                duration_ms=finished.seconds * 1000,
+                request_id=finished.call_id,
+                arguments=_read(finished.arguments),
+            )
+        )
+
+    def lost(self, principal: Principal, call: CallClosed, seconds: float | None) -> None:
+        """A call whose result goes nowhere. `seconds`: None where it did not end by itself."""
+        if self._audit is None:
+            return
+        self._audit.record(
+            AuditLine(
+                principal=principal.name,
+                face="v1",
+                method="tools/call",
+                outcome="cancelled",
+                server=self._server_of(call.name),
+                tool=call.name,
+                bytes_in=len(call.arguments.encode("utf-8", "replace")),
+                duration_ms=(seconds or 0.0) * 1000,
+                request_id=call.id,
+                arguments=_read(call.arguments),
+            )
+        )
+
+    def _server_of(self, name: str) -> str | None:
+        return next((entry.server for entry in self._proxy.tools() if entry.name == name), None)
+
+
+def _read(arguments: str) -> Mapping[str, Any]:
+    """What the model wrote, as an object where it is one."""
+    try:
+        value: object = json.loads(arguments)
+    except (ValueError, RecursionError):
+        value = arguments
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {"text": arguments}

@@ -1,0 +1,90 @@
+"""On whose behalf the agent calls tools, and what is written down of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.config import LimitsConfig
+from gateway.observe.audit import Audit
+from gateway.observe.metrics import Metrics
+from gateway.proxy.caller import Principal
+from gateway.toolcalls import CallClosed, ToolSpec
+from leaf_sdk.testing import tiny_map
+
+pytestmark = pytest.mark.anyio
+
+TINY = tiny_map()
+OFFERED = (ToolSpec("up__say", "", {}),)
+ADA = Principal("ada", frozenset({"up"}))
+EVE = Principal("eve", frozenset({"elsewhere"}))
+
+
+def call(arguments: str = '{"a": 1}', index: int = 0) -> CallClosed:
+    return CallClosed(index, f"call_{index}", "up__say", arguments, ())
+
+
+def read(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def break_off(runner):
+    async with runner.running(OFFERED, ADA) as running:
+        running.start(call())
+        raise OSError("the engine broke")
+
+
+async def test_tools_that_somebody_may_not_call_are_not_offered_to_their_model(open_runner):
+    async with open_runner(LimitsConfig(), "x") as (runner, _):
+        assert [spec.name for spec in runner.specs(ADA)] == ["up__say"]
+        assert runner.specs(EVE) == ()
+        assert runner.specs(Principal("bob", None, ("other*",))) == ()
+
+
+async def test_call_on_behalf_of_somebody_who_may_not_reaches_no_server(open_runner, tmp_path):
+    with Audit(tmp_path / "audit", Metrics().access) as audit:
+        async with open_runner(LimitsConfig(), "the secret", audit=audit) as (runner, _):
+            async with runner.running(OFFERED, EVE) as running:
+                running.start(call())
+            (outcome,) = running.outcomes(TINY, 1000)
+
+    assert "the secret" not in outcome.finished.text
+    (line,) = read(tmp_path / "audit")
+    assert (line["principal"], line["outcome"]) == ("eve", "refused")
+
+
+async def test_call_is_one_line_of_the_audit_log(open_runner, tmp_path):
+    with Audit(tmp_path / "audit", Metrics().access, arguments=True) as audit:
+        async with open_runner(LimitsConfig(), "hello world", audit=audit) as (runner, _):
+            async with runner.running(OFFERED, ADA) as running:
+                running.start(call())
+            (outcome,) = running.outcomes(TINY, 1000)
+
+    (line,) = read(tmp_path / "audit")
+    assert line.pop("duration_ms") > 0
+    assert line.pop("time")
+    assert line == {
+        "principal": "ada",
+        "face": "v1",
+        "method": "tools/call",
+        "server": "up",
+        "tool": "up__say",
+        "map": TINY.map_id,
+        "source": "shim",
+        "bytes_in": 8,
+        "bytes_out": 11,
+        "ids": len(outcome.ids),
+        "outcome": "ok",
+        "request_id": "call_0",
+        "arguments": {"a": 1},
+    }
+
+
+async def test_call_whose_result_goes_nowhere_has_a_line_too(open_runner, tmp_path):
+    with Audit(tmp_path / "audit", Metrics().access) as audit:
+        async with open_runner(LimitsConfig(), "hello", audit=audit) as (runner, _):
+            with pytest.raises(OSError, match="the engine broke"):
+                await break_off(runner)
+
+    (line,) = read(tmp_path / "audit")
+    assert (line["principal"], line["tool"], line["outcome"]) == ("ada", "up__say", "cancelled")
