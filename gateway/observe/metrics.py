@@ -85,6 +85,8 @@ class Metrics:
         self._up = self._gauge("codec_upstream_up", "Whether the MCP server answers (1) or not (0).", "server")
         self._restarts = self._counter("codec_upstream_restarts", "Times the MCP server was started again.", "server")
         self._calls = self._counter("codec_tool_calls", "Tool calls to the MCP server.", "server", "outcome")
+        # The library finds a series in 5 µs, and every call needs two.
+        self._call_series: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
         self._call_seconds = self._histogram(
             "codec_tool_call_seconds", "Time of a tool call to the MCP server.", _TOOL_SECONDS, "server"
         )
@@ -183,9 +185,14 @@ class Metrics:
 
     def tool_called(self, server: str, outcome: str, seconds: float) -> None:
         """One tool call ended; `outcome` is one of TOOL_OUTCOMES (`tool_error`: an answer with `isError`)."""
-        label = self._servers.admit(server)
-        self._calls.labels(label, one_of(TOOL_OUTCOMES, outcome)).inc()
-        self._call_seconds.labels(label).observe(seconds)
+        series = self._call_series.get((server, outcome))
+        if series is None:
+            label = self._servers.admit(server)
+            series = self._calls.labels(label, one_of(TOOL_OUTCOMES, outcome)), self._call_seconds.labels(label)
+            if len(self._call_series) < SERVERS_BOUND * len(TOOL_OUTCOMES):
+                self._call_series[server, outcome] = series
+        series[0].inc()
+        series[1].observe(seconds)
 
     def engine_up(self, up: bool) -> None:
         """The engine answers with a proven map, or no longer does."""

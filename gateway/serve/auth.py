@@ -29,6 +29,7 @@ from gateway.serve.errors import refusal
 TOKEN_BYTES: Final = 32
 SHORTEST_TOKEN: Final = 8
 _SHOWN = 100
+_KNOWN: Final = 256
 
 
 def token_path() -> Path:
@@ -117,6 +118,8 @@ class HostGuard:
         """`allowed_hosts`: names besides the loopback ones, `name` (any port) or `name:port`."""
         self._app = app
         self._allowed = frozenset(host.lower() for host in allowed_hosts)
+        self._known: set[tuple[str, str | None]] = set()
+        """Pairs of Host and Origin that passed: reading a host name costs 20 µs, and a client's are always the same."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One ASGI connection; `lifespan` passes."""
@@ -124,20 +127,23 @@ class HostGuard:
         await (refusal or self._app)(scope, receive, send)
 
     def _judge(self, headers: Headers) -> JSONResponse | None:
-        host = headers.get("host", "")
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if (host, origin) in self._known:
+            return None
         if not self._is_ours(host):
             return refusal(
                 421,
                 f"host {escape_text(host, _SHOWN)!r} is not a name of this gateway: add it to serve.allowed_hosts",
                 code="host_not_allowed",
             )
-        origin = headers.get("origin")
         if origin is not None and not self._is_our_page(origin):
             return refusal(
                 403,
                 f"pages of {escape_text(origin, _SHOWN)!r} may not call this: add its host to serve.allowed_hosts",
                 code="origin_not_allowed",
             )
+        if len(self._known) < _KNOWN:
+            self._known.add((host, origin))
         return None
 
     def _is_ours(self, netloc: str) -> bool:

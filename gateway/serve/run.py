@@ -15,7 +15,7 @@ import anyio
 import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.agent import Agent, CallRunner, EngineSampler
 from gateway.config import GatewayConfig
@@ -32,6 +32,7 @@ from gateway.serve.drain import Drain
 from gateway.serve.errors import no_such_path
 from gateway.serve.health import Readiness, admin_app
 from gateway.serve.mcp import McpFace
+from gateway.serve.memory import settle_memory
 from gateway.serve.openai import OpenAiFace
 from gateway.serve.reload import Reloader, Reread
 from gateway.serve.shutdown import Shutdown
@@ -94,17 +95,31 @@ def _show_upstream(status: UpstreamStatus) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def open_app(rooms: Rooms, config: GatewayConfig) -> AsyncGenerator[ASGIApp]:
-    """The faces as one ASGI app: /v1 and /mcp, behind the token and the host check."""
+async def open_app(rooms: Rooms, config: GatewayConfig) -> AsyncGenerator[tuple[ASGIApp, McpFace]]:
+    """The faces as one ASGI app (/v1 and /mcp, behind the token and the host check), and the MCP face itself."""
     mcp = McpFace(rooms.proxy, config, tokens=rooms.tokens, maps=rooms.route.maps.accepted, metrics=rooms.metrics)
     openai = OpenAiFace(rooms.agent, rooms.route, config.limits, rooms.metrics)
     app: ASGIApp = Starlette(
         routes=[*openai.routes(), Route("/mcp", endpoint=mcp), Mount("/mcp", app=mcp)],
         exception_handlers={404: no_such_path, 405: no_such_path},
     )
+    app = _Shortcut("/mcp", mcp, app)
     app = guard_faces(app, config, rooms.metrics)
     async with mcp.running():
-        yield app
+        yield app, mcp
+
+
+class _Shortcut:
+    """One path that does not pass through the router: a request of MCP costs 30 µs less so (bench/results/mcp.json)."""
+
+    def __init__(self, path: str, face: ASGIApp, rest: ASGIApp) -> None:
+        self._path = path
+        self._face = face
+        self._rest = rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._face if scope["type"] == "http" and scope["path"] == self._path else self._rest
+        await app(scope, receive, send)
 
 
 async def run_gateway(config: GatewayConfig, reread: Reread) -> None:
@@ -128,17 +143,21 @@ async def _run(config: GatewayConfig, reread: Reread, shutdown: Shutdown) -> Non
         faces = stack.enter_context(_listening(config.serve.host, config.serve.port, "--port"))
         admin = stack.enter_context(_listening(config.serve.admin_host, config.serve.admin_port, "--admin-port"))
         rooms = await stack.enter_async_context(open_rooms(config))
-        app = Drain(await stack.enter_async_context(open_app(rooms, config)))
+        inner, mcp = await stack.enter_async_context(open_app(rooms, config))
+        app = Drain(inner)
         servers = [_server(app), _server(guard_admin(admin_app(rooms.metrics, rooms.readiness), config.serve))]
 
         async def drain() -> None:
             rooms.readiness.drain()
+            mcp.stop_listening()
             cut = await app.drained(config.limits.drain, rooms.proxy.stop)
+            mcp.end_sessions()
             log.info("stopped", requests_cut=cut)
             for server in servers:
                 server.should_exit = True
 
         shutdown.ready(drain)
+        settle_memory()
         _announce(config, rooms, _url(config.serve.host, faces), _url(config.serve.admin_host, admin))
         async with anyio.create_task_group() as following:
             besides = {PinFile().path: rooms.proxy.list_again}
@@ -200,6 +219,7 @@ def _server(app: ASGIApp) -> _Server:
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=1,
     )
     return _Server(settings)
