@@ -552,7 +552,7 @@ async def test_end_of_the_gateway_ends_open_streams_and_sessions(servers, site_o
     async with site_of(servers) as site:
         session = await site.session()
         async with session.listen() as stream:
-            site.face._sessions.end_all()
+            site.face.end_sessions()
             assert await stream.events() == []
 
     assert len(servers.ended) == 1
