@@ -24,6 +24,7 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens
 from gateway.serve.mcp import McpFace
+from gateway.serve.records import open_records
 
 
 def stdio(
@@ -64,10 +65,20 @@ async def _serve(settings: GatewayConfig, maps: MapSet) -> None:
         session_map = maps.session.map_id
         notices = TokenNotices(get_logger("gateway.tokens"))
         tokens = ResultTokens(maps.accepted, level=settings.tokens.verify, metrics=metrics, notices=notices)
-    proxy = Proxy(settings, metrics)
-    face = McpFace(proxy, settings, tokens=tokens, maps=maps.accepted, session_map=session_map, metrics=metrics)
-    # The servers start when the client has said what it can be asked for.
-    await face.serve_stdio(proxy)
+    async with open_records(settings, metrics) as records:
+        proxy = Proxy(settings, metrics, records.tracing)
+        face = McpFace(
+            proxy,
+            settings,
+            tokens=tokens,
+            maps=maps.accepted,
+            session_map=session_map,
+            metrics=metrics,
+            audit=records.audit,
+            tracing=records.tracing,
+        )
+        # The servers start when the client has said what it can be asked for.
+        await face.serve_stdio(proxy)
 
 
 async def _watch_signals(caught: list[int], scope: anyio.CancelScope) -> None:

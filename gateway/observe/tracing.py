@@ -23,6 +23,7 @@ Transport = Literal["tcp", "pipe"]
 """Of HTTP and of standard input and output."""
 
 CONTEXT_KEYS: Final = ("traceparent", "tracestate", "baggage")
+CALLS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 _LONGEST_CONTEXT: Final = 8192
 _NAME_CUT: Final = 128
 _TEXT_CUT: Final = 500
@@ -92,6 +93,10 @@ class Tracing:
         }
         with self._span(SpanKind.SERVER, method, params, attributes, parent, links) as traced:
             yield traced
+
+    def wants(self, method: str) -> bool:
+        """Whether a request to a server is worth a span: it belongs to a client's request, or somebody waits for it."""
+        return method in CALLS or get_current_span().get_span_context().is_valid
 
     @contextmanager
     def client_span(

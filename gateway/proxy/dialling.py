@@ -6,7 +6,7 @@ and `http.py` below.
 
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.observe.logs import get_logger
@@ -14,7 +14,11 @@ from gateway.proxy.http import HttpClient, open_http, open_http_client
 from gateway.proxy.pool import Dial
 from gateway.proxy.session import Session
 from gateway.proxy.stdio import open_stdio
+from gateway.proxy.traced import traced_wire
 from gateway.proxy.wire import Wire
+
+if TYPE_CHECKING:
+    from gateway.observe.tracing import Tracing
 
 _FRAME: Final = 1024
 """Bytes of a message besides its result: id, version, braces."""
@@ -23,8 +27,9 @@ _FRAME: Final = 1024
 class Dialler:
     """Makes wires. Enter it once, around everything that dials."""
 
-    def __init__(self, limits: LimitsConfig) -> None:
-        """Nothing is opened before the context is entered."""
+    def __init__(self, limits: LimitsConfig, tracing: "Tracing | None" = None) -> None:
+        """Nothing is opened before the context is entered. `tracing`: None: no spans are made."""
+        self._tracing = tracing
         self._bound = limits.result_bytes + _FRAME
         self._stack = AsyncExitStack()
         self._client: HttpClient | None = None
@@ -51,4 +56,5 @@ class Dialler:
                 raise RuntimeError("dialled outside `async with dialler`")
             return open_http(config, session, bound=self._bound, log=log, client=self._client)
 
-        return dial
+        tracing = self._tracing
+        return dial if tracing is None else lambda session: traced_wire(dial(session), config, tracing)

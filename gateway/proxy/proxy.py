@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -31,6 +31,9 @@ from gateway.proxy.offers import merge_capabilities, merge_instructions
 from gateway.proxy.routes import Routes
 from gateway.proxy.session import ListKind
 from gateway.proxy.upstream import Upstream
+
+if TYPE_CHECKING:
+    from gateway.observe.tracing import Tracing
 
 _STOP_GRACE: Final = 10.0
 
@@ -67,12 +70,12 @@ class ListChange:
 class Proxy:
     """All upstreams of one gateway. Enter it once; a task that enters it must leave it."""
 
-    def __init__(self, config: GatewayConfig, metrics: Metrics) -> None:
-        """Nothing is started before the context is entered."""
+    def __init__(self, config: GatewayConfig, metrics: Metrics, tracing: "Tracing | None" = None) -> None:
+        """Nothing is started before the context is entered. `tracing`: None: requests to servers are no spans."""
         self._config = config
         self._metrics = metrics
         self._log = get_logger("gateway.proxy")
-        self._dialler = Dialler(config.limits)
+        self._dialler = Dialler(config.limits, tracing)
         self._sampler: Sampler | None = None
         self._upstreams = {each.name: self._make(each) for each in config.upstreams}
         self._catalog = Catalog(Naming(config))

@@ -34,6 +34,7 @@ from gateway.serve.health import Readiness, admin_app
 from gateway.serve.mcp import McpFace
 from gateway.serve.memory import settle_memory
 from gateway.serve.openai import OpenAiFace
+from gateway.serve.records import Records, open_records
 from gateway.serve.reload import Reloader, Reread
 from gateway.serve.shutdown import Shutdown
 
@@ -50,6 +51,7 @@ class Rooms:
     agent: Agent
     metrics: Metrics
     readiness: Readiness
+    records: Records
 
 
 class _EngineState:
@@ -81,12 +83,13 @@ async def open_rooms(config: GatewayConfig) -> AsyncGenerator[Rooms]:
         notices=notices,
         proven=lambda: state.is_up,
     )
-    proxy = Proxy(config, metrics)
-    readiness.inform("upstreams", lambda: {status.name: _show_upstream(status) for status in proxy.statuses()})
-    agent = Agent(route, CallRunner(proxy, tokens, config.limits), config.limits, metrics)
-    proxy.sample_with(EngineSampler(agent, route))
-    async with proxy, route.running():
-        yield Rooms(route, proxy, tokens, agent, metrics, readiness)
+    async with open_records(config, metrics) as records:
+        proxy = Proxy(config, metrics, records.tracing)
+        readiness.inform("upstreams", lambda: {status.name: _show_upstream(status) for status in proxy.statuses()})
+        agent = Agent(route, CallRunner(proxy, tokens, config.limits, records.audit), config.limits, metrics)
+        proxy.sample_with(EngineSampler(agent, route))
+        async with proxy, route.running():
+            yield Rooms(route, proxy, tokens, agent, metrics, readiness, records)
 
 
 def _show_upstream(status: UpstreamStatus) -> dict[str, Any]:
@@ -97,7 +100,15 @@ def _show_upstream(status: UpstreamStatus) -> dict[str, Any]:
 @asynccontextmanager
 async def open_app(rooms: Rooms, config: GatewayConfig) -> AsyncGenerator[tuple[ASGIApp, McpFace]]:
     """The faces as one ASGI app (/v1 and /mcp, behind the token and the host check), and the MCP face itself."""
-    mcp = McpFace(rooms.proxy, config, tokens=rooms.tokens, maps=rooms.route.maps.accepted, metrics=rooms.metrics)
+    mcp = McpFace(
+        rooms.proxy,
+        config,
+        tokens=rooms.tokens,
+        maps=rooms.route.maps.accepted,
+        metrics=rooms.metrics,
+        audit=rooms.records.audit,
+        tracing=rooms.records.tracing,
+    )
     openai = OpenAiFace(rooms.agent, rooms.route, config.limits, rooms.metrics)
     app: ASGIApp = Starlette(
         routes=[*openai.routes(), Route("/mcp", endpoint=mcp), Mount("/mcp", app=mcp)],

@@ -27,3 +27,7 @@ def serve(on_call: Callable[[dict[str, Any]], None]) -> None:
             answer(request, {"tools": [TOOL]})
         elif request["method"] == "tools/call":
             on_call(request)
+        else:
+            error = {"code": -32601, "message": "unknown method"}
+            sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error}) + "\n")
+            sys.stdout.flush()

@@ -1,0 +1,205 @@
+"""Who may call, as an operator and a client see it: real keys, a real gateway, mcp's own client."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+pytestmark = pytest.mark.anyio
+
+TEXT = {"type": "text", "text": "hello there"}
+
+
+@asynccontextmanager
+async def client_of(url: str, key: str, mode: str = "auto") -> AsyncGenerator[Client]:
+    headers = {"Authorization": f"Bearer {key}"}
+    with anyio.fail_after(60):
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            Client(streamable_http_client(f"{url}/mcp", http_client=http), mode=mode) as client,
+        ):
+            yield client
+
+
+def keys(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gateway", "keys", *arguments, "--keys", str(folder / "keys.toml")]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+
+
+def key_for(folder: Path, name: str, *arguments: str) -> str:
+    return keys(folder, "add", name, *arguments).stdout.strip()
+
+
+def post(url: str, key: str, path: str = "/mcp") -> httpx2.Response:
+    headers = {"Authorization": f"Bearer {key}", "Accept": "application/json, text/event-stream"}
+    return httpx2.post(f"{url}{path}", json={"jsonrpc": "2.0", "id": 1, "method": "ping"}, headers=headers)
+
+
+def lines_of(path: Path, count: int) -> list[dict[str, Any]]:
+    """The audit log, once it has so many lines: it is written beside the calls."""
+    for _ in range(1000):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        if len(lines) >= count:
+            return lines
+        threading.Event().wait(0.01)
+    raise AssertionError(f"{len(lines)} lines, not {count}")
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_key_sees_its_servers_and_tools_and_nothing_else(tmp_path, start_gateway, says, mode):
+    everything = key_for(tmp_path, "all")
+    one = key_for(tmp_path, "one", "--server", "near")
+    none = key_for(tmp_path, "none", "--server", "near", "--tool", "near__other")
+    gateway = start_gateway({"near": says(TEXT), "far": says(TEXT)})
+
+    async with client_of(gateway.url, everything, mode) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["near__say", "far__say"]
+        assert (await client.call_tool("far__say", {})).content[0].text == "hello there"
+    async with client_of(gateway.url, one, mode) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["near__say"]
+        assert (await client.call_tool("near__say", {})).content[0].text == "hello there"
+        with pytest.raises(Exception, match=r"far__say|nknown tool"):
+            await client.call_tool("far__say", {})
+    async with client_of(gateway.url, none, mode) as client:
+        assert (await client.list_tools()).tools == []
+        with pytest.raises(Exception, match=r"near__say|nknown tool"):
+            await client.call_tool("near__say", {})
+
+
+async def test_key_that_is_revoked_during_a_session_is_refused_at_the_next_request(tmp_path, start_gateway, says):
+    key = key_for(tmp_path, "laptop")
+    gateway = start_gateway({"near": says(TEXT), "far": says(TEXT)})
+
+    async with client_of(gateway.url, key, "legacy") as client:
+        await client.call_tool("near__say", {})
+        keys(tmp_path, "revoke", "laptop")
+        with pytest.raises(Exception, match=r"401|nauthori|error"):
+            await client.call_tool("near__say", {})
+
+    assert post(gateway.url, key).status_code == 401
+    assert gateway.metric("codec_auth_failures_total", reason="unknown") >= 1
+
+
+def test_key_that_is_made_while_the_gateway_runs_is_good_at_once_and_closes_the_door(tmp_path, start_gateway, says):
+    gateway = start_gateway({"near": says(TEXT)})
+    assert httpx2.get(f"{gateway.url}/v1/models").status_code != 401
+
+    key = key_for(tmp_path, "laptop")
+
+    assert httpx2.get(f"{gateway.url}/v1/models").status_code == 401
+    assert httpx2.get(f"{gateway.url}/v1/models", headers={"Authorization": f"Bearer {key}"}).status_code != 401
+
+
+def test_key_file_that_others_can_read_ends_the_start(tmp_path, launch, says):
+    key_for(tmp_path, "laptop")
+    (tmp_path / "keys.toml").chmod(0o644)
+
+    with launch({"near": says(TEXT)}) as (process, log):
+        assert process.wait(60) == 3
+        log.close()
+
+    assert "chmod 600" in log.text
+
+
+def test_key_is_shown_once_and_listed_without_it(tmp_path):
+    key = key_for(tmp_path, "laptop", "--server", "near", "--rate", "60", "--expires", "30d")
+
+    listed = keys(tmp_path, "list", "--json").stdout
+
+    assert key.startswith("codec_")
+    assert key not in listed
+    assert key not in (tmp_path / "keys.toml").read_text()
+    assert json.loads(listed)["laptop"]["servers"] == ["near"]
+    assert "laptop" in keys(tmp_path, "list").stdout
+
+
+def test_rate_of_a_key_is_held_over_real_http(tmp_path, start_gateway, says):
+    key = key_for(tmp_path, "slow", "--rate", "3")
+    gateway = start_gateway({"near": says(TEXT)})
+
+    answers = [post(gateway.url, key) for _ in range(4)]
+
+    assert [answer.status_code == 429 for answer in answers] == [False, False, False, True]
+    assert 1 <= int(answers[3].headers["retry-after"]) <= 20
+    assert gateway.metric("codec_requests_limited_total", limit="rate") == 1
+
+
+async def test_every_call_is_a_line_of_the_audit_log_with_the_key_s_name(tmp_path, start_gateway, says):
+    key = key_for(tmp_path, "laptop")
+    (tmp_path / "codec-gateway.toml").write_text('[audit]\npath = "audit.jsonl"\n')
+    gateway = start_gateway({"near": says(TEXT), "far": says(TEXT)})
+
+    async with client_of(gateway.url, key) as client:
+        for _ in range(3):
+            await client.call_tool("near__say", {"password": "hidden"})
+
+    lines = lines_of(tmp_path / "audit.jsonl", 3)
+    assert [(line["principal"], line["face"], line["server"], line["tool"]) for line in lines] == [
+        ("laptop", "mcp-http", "near", "near__say")
+    ] * 3
+    assert all(line["outcome"] == "ok" and line["bytes_out"] > 11 and line["duration_ms"] > 0 for line in lines)
+    assert "hidden" not in (tmp_path / "audit.jsonl").read_text()
+
+
+class _Collector(BaseHTTPRequestHandler):
+    received: ClassVar[list[bytes]] = []
+
+    def do_POST(self) -> None:
+        self.received.append(self.rfile.read(int(self.headers["content-length"])))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def collector() -> Iterator[HTTPServer]:
+    _Collector.received.clear()
+    with HTTPServer(("127.0.0.1", 0), _Collector) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+async def test_call_is_traced_from_the_client_s_span_to_the_server(tmp_path, start_gateway, server, collector):
+    endpoint = f"http://127.0.0.1:{collector.server_port}"
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    (tmp_path / "codec-gateway.toml").write_text(f'[telemetry]\notlp_endpoint = "{endpoint}"\n')
+    gateway = start_gateway({"echo": server("echoes_meta")})
+
+    async with client_of(gateway.url, "none") as client:
+        meta = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
+        told = json.loads((await client.call_tool("say", {}, meta=meta)).content[0].text)
+
+    assert told["traceparent"].split("-")[1] == trace
+    assert told["traceparent"].split("-")[2] != "00f067aa0ba902b7"
+    gateway.process.terminate()
+    gateway.process.wait(30)
+    sent = b"".join(_Collector.received)
+    assert sent.count(b"tools/call say") >= 2
+    assert bytes.fromhex(trace) in sent
+    assert bytes.fromhex(told["traceparent"].split("-")[2]) in sent
+
+
+async def test_context_of_a_trace_passes_untouched_where_nothing_is_traced(start_gateway, server):
+    gateway = start_gateway({"echo": server("echoes_meta")})
+    traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+    async with client_of(gateway.url, "none") as client:
+        told = json.loads((await client.call_tool("say", {}, meta={"traceparent": traceparent})).content[0].text)
+
+    assert told["traceparent"] == traceparent
