@@ -24,7 +24,10 @@ class NoAnswer(Exception):
 
 
 class LinkLost(Exception):
-    """The connection ended before the answer came. `sent`: the server may have begun to act on the request."""
+    """The connection ended before the answer came. `sent`: the server may have begun to act on the request.
+
+    Over a pipe that is the end of everything. Over HTTP each request has a connection of its own, and others go on.
+    """
 
     def __init__(self, cause: str, *, sent: bool = True) -> None:
         super().__init__(cause)
