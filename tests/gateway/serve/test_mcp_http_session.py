@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import anyio
 import pytest
@@ -525,7 +526,7 @@ async def test_client_that_does_not_read_its_stream_holds_up_nobody_and_loses_pr
     async def flood(_, caller):
         for step in range(40):
             caller.notified("notifications/resources/updated", {"uri": f"x:{step}"})
-            for _ in range(100):
+            for _ in range(30):
                 caller.notified("notifications/progress", {"progress": step, "message": "x" * 2000})
             await anyio.lowlevel.checkpoint()
         flooded.set()
@@ -556,3 +557,36 @@ async def test_end_of_the_gateway_ends_open_streams_and_sessions(servers, site_o
             assert await stream.events() == []
 
     assert len(servers.ended) == 1
+
+
+async def test_nothing_is_left_of_many_sessions_and_their_requests(servers, site_of):
+    servers.tool(quiet)
+    servers.tool(chatty)
+    began, _ = servers.hanging()
+
+    def held():
+        return len(asyncio.all_tasks()), len(list(Path("/proc/self/fd").iterdir()))
+
+    async def cycle(site):
+        session = await site.session()
+        await session.call("quiet")
+        async with session.stream("tools/call", {"name": "chatty"}, 2) as stream:
+            await stream.events()
+        async with session.listen(), anyio.create_task_group() as tasks:
+            tasks.start_soon(session.call, "hang", 3)
+            await began.wait()
+            tasks.cancel_scope.cancel()
+        await session.http.delete(site.url, headers=session.headers)
+        await session.http.aclose()
+
+    async with site_of(servers) as site:
+        await cycle(site)
+        await anyio.wait_all_tasks_blocked()
+        before = held()
+        for _ in range(30):
+            await cycle(site)
+        await anyio.wait_all_tasks_blocked()
+        after = held()
+
+    assert after == before
+    assert len(servers.ended) == 31
