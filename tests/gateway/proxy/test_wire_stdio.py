@@ -202,7 +202,9 @@ async def test_question_that_the_server_takes_back_is_not_answered(opened, liste
 
 
 async def test_lines_that_are_no_messages_harm_nobody(opened, listener):
-    lines = ["", "Welcome!", "[1]", "\x00\xff", "{}", '{"jsonrpc":"2.0","id":99,"result":{}}', '{"a":' * 300, "7"]
+    nobodys = '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}'
+    late = '{"jsonrpc":"2.0","id":99,"result":{}}'
+    lines = ["", "  ", "Welcome!", "[1]", "\x00\xff", "{}", late, nobodys, '{"a":' * 300, "7"]
     async with opened("puppet") as wire:
         assert await call(wire, lines=lines) == {"done": True}
 

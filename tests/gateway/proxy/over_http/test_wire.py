@@ -188,6 +188,57 @@ async def test_pushes_on_a_requests_stream_go_to_it_and_questions_are_answered(o
     assert {asked.headers["mcp-session-id"] for asked in answers} == {"s-1"}
 
 
+async def test_events_that_are_no_messages_harm_nobody(opened, listener):
+    async def answer(asked: Asked, reply: Reply) -> None:
+        await reply.stream()
+        number = asked.message["id"]
+        late = b'{"jsonrpc":"2.0","id":99,"result":'
+        for data in (b"Welcome!", b"[1]", late + b"{}}", late + b"7}"):
+            await reply.chunk(b"data: " + data + b"\n\n")
+        await reply.event({"jsonrpc": "2.0", "id": 99, "error": {"code": 1, "message": "x"}})
+        await reply.event({"jsonrpc": "2.0", "id": number, "result": {"fine": True}})
+        await reply.end()
+
+    async with raw_server(answer) as server, opened(server.url) as wire:
+        assert await call(wire) == {"fine": True}
+
+    assert listener.heard == []
+
+
+async def test_answer_in_an_event_that_nobody_can_use_fails_its_own_request(opened):
+    async def answer(asked: Asked, reply: Reply) -> None:
+        await reply.stream()
+        await reply.event({"jsonrpc": "2.0", "id": asked.message["id"], "result": 7})
+        await reply.end()
+
+    async with raw_server(answer) as server, opened(server.url) as wire:
+        with pytest.raises(NoAnswer, match="no JSON-RPC response"):
+            await call(wire)
+
+
+async def test_question_that_the_server_takes_back_is_not_answered(opened, make_listener):
+    async def answer(asked: Asked, reply: Reply) -> None:
+        if asked.method != "POST" or asked.message.get("method") != "tools/call":
+            await friendly(asked, reply)
+            return
+        await reply.stream()
+        await reply.event({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage"})
+        await reply.event({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "q"}})
+        await reply.event({"jsonrpc": "2.0", "id": asked.message["id"], "result": {}})
+        await reply.end()
+
+    mine = make_listener()
+    mine.release.clear()
+    async with raw_server(answer) as server, opened(server.url) as wire:
+        await shake(wire)
+        await call(wire, mine)
+        mine.release.set()
+        await anyio.wait_all_tasks_blocked()
+
+    assert "-" not in server.methods
+    assert mine.heard == []
+
+
 async def test_stream_may_come_byte_by_byte(opened):
     async def answer(asked: Asked, reply: Reply) -> None:
         await reply.stream()
