@@ -173,8 +173,9 @@ class Bridge:
                 parked.end(error)
             except Exception as error:  # noqa: BLE001 - the one boundary: one parked call must not end the others
                 parked.end(refusal(INTERNAL_ERROR, f"the call broke off: {type(error).__name__}"))
-        if parked.round is None:
-            self._parked.pop(parked.token, None)
+            # A server need not wait for what it asks: the client, who was told to come back, finds the outcome here.
+            await anyio.sleep(_PATIENCE)
+        self._parked.pop(parked.token, None)
 
 
 async def answer_rounds(

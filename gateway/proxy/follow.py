@@ -17,6 +17,7 @@ from gateway.proxy.wire import LinkLost, NoAnswer, PeerError
 
 _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
+_SETTLING: Final = 5.0
 _MOST: Final = 10_000
 _FLAGS: Final = {
     "tools": "toolsListChanged",
@@ -32,6 +33,9 @@ class Follower:
         """Nothing is wanted yet."""
         self._wanted: Counter[str] = Counter()
         self._changed = anyio.Event()
+        self._subscribed: set[str] | None = None
+        """What the server was asked to tell of; None: nothing is asked one by one now."""
+        self._asked = anyio.Event()
         self._log = get_logger("gateway.proxy").bind(server=server)
 
     def want(self, uri: str) -> bool:
@@ -50,27 +54,43 @@ class Follower:
             del self._wanted[uri]
             self._turn()
 
+    async def settled(self, uri: str) -> None:
+        """Return once the server was asked to tell of this resource, if it is asked so; after a while at the latest."""
+        with anyio.move_on_after(_SETTLING):
+            while self._subscribed is not None and uri in self._wanted and uri not in self._subscribed:
+                await self._asked.wait()
+
     async def follow(self, member: Member) -> None:
         """Keep the session subscribed, for as long as nobody cancels."""
         if member.session.modern:
             await self._listen(member.session)
-        else:
-            await self._subscribe(member.session)
+            return
+        self._subscribed = set()
+        try:
+            await self._subscribe(member.session, self._subscribed)
+        finally:
+            self._subscribed = None
+            self._tell_asked()
 
     def _turn(self) -> None:
         event, self._changed = self._changed, anyio.Event()
         event.set()
 
-    async def _subscribe(self, session: Session) -> None:
-        subscribed: set[str] = set()
+    def _tell_asked(self) -> None:
+        event, self._asked = self._asked, anyio.Event()
+        event.set()
+
+    async def _subscribe(self, session: Session, subscribed: set[str]) -> None:
         while True:
             changed = self._changed
             wanted = set(self._wanted)
             for uri in sorted(wanted - subscribed):
                 await self._ask(session, "resources/subscribe", {"uri": uri})
+                subscribed.add(uri)
+                self._tell_asked()
             for uri in sorted(subscribed - wanted):
                 await self._ask(session, "resources/unsubscribe", {"uri": uri})
-            subscribed = wanted
+                subscribed.remove(uri)
             await changed.wait()
 
     async def _listen(self, session: Session) -> None:

@@ -1,0 +1,70 @@
+"""Calls of handshake-era servers that outlive a modern client's rounds."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import anyio
+import pytest
+
+from gateway.errors import RpcError
+from gateway.proxy.bridge import Bridge
+from gateway.proxy.caller import ANYBODY
+
+pytestmark = pytest.mark.anyio
+CLIENT = SimpleNamespace(
+    modern=True, session=None, capabilities={"roots": {}}, log_level=None, principal=ANYBODY, notified=lambda *_: None
+)
+
+
+class AsksAside:
+    """A server that asks for roots and gives its result without waiting for them."""
+
+    config = SimpleNamespace(name="up")
+
+    def __init__(self):
+        self.go_on = anyio.Event()
+        self.answers = []
+
+    @asynccontextmanager
+    async def lease(self, _):
+        yield None
+
+    async def request(self, method, params, caller, *, member):
+        async def ask():
+            self.answers.append(await caller.asked("roots/list", {}))
+
+        self.asking = asyncio.create_task(ask())
+        await self.go_on.wait()
+        return {"content": []}
+
+
+@pytest.fixture
+async def bridge():
+    async with anyio.create_task_group() as tasks:
+        yield Bridge(tasks)
+        tasks.cancel_scope.cancel()
+
+
+async def test_result_that_came_before_the_client_came_back_is_there_for_it(bridge):
+    server = AsksAside()
+
+    first = await bridge.begin(server, "tools/call", {}, CLIENT)
+    server.go_on.set()
+    await anyio.wait_all_tasks_blocked()
+    again = {"requestState": first["requestState"], "inputResponses": {"q1": {"roots": []}}}
+    second = await bridge.resume("tools/call", again, CLIENT)
+
+    assert [request["method"] for request in first["inputRequests"].values()] == ["roots/list"]
+    assert second == {"content": []}
+
+
+async def test_result_is_given_out_once(bridge):
+    server = AsksAside()
+    first = await bridge.begin(server, "tools/call", {}, CLIENT)
+    server.go_on.set()
+    await anyio.wait_all_tasks_blocked()
+    await bridge.resume("tools/call", {"requestState": first["requestState"]}, CLIENT)
+
+    with pytest.raises(RpcError, match="unknown or expired requestState"):
+        await bridge.resume("tools/call", {"requestState": first["requestState"]}, CLIENT)
