@@ -283,6 +283,13 @@ class Proxy:
                     del self._watchers[server, uri]
                 self._upstreams[server].follower.drop(uri)
 
+        try:
+            # What changes once we have said that we watch must be heard.
+            for server, uri in watched:
+                await self._upstreams[server].follower.settled(uri)
+        except BaseException:
+            stop()
+            raise
         return stop
 
     def capabilities(self, principal: Principal = ANYBODY, *, modern: bool = False) -> dict[str, Any]:
