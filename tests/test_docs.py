@@ -205,7 +205,7 @@ def test_answer_that_is_explained_has_the_keys_of_an_answer() -> None:
 
 @pytest.mark.parametrize("block", blocks_in("toml"))
 def test_toml_examples_load(block: Block, tmp_path: Path) -> None:
-    environ = {"SEARCH_TOKEN": "t", "LLAMA_API_KEY": "t", "CODEC_MAP_HASH": "sha256:0"}
+    environ = {"SEARCH_TOKEN": "t", "SEARCH_SECRET": "t", "LLAMA_API_KEY": "t", "CODEC_MAP_HASH": "sha256:0"}
     (tmp_path / ".cursor").mkdir()
     (tmp_path / ".cursor" / "mcp.json").write_text('{"mcpServers": {}}')
     (tmp_path / "example.toml").write_text(block.text)
