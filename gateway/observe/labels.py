@@ -15,6 +15,22 @@ TOOL_OUTCOMES: Final = ("ok", "tool_error", "timeout", "unavailable", "refused",
 LIST_KINDS: Final = ("tools", "prompts", "resources", OTHER)
 DROP_REASONS: Final = ("nobody", "slow_client", OTHER)
 """Nobody: several clients share the session and none can be told from the others. Slow: the client does not read."""
+ERROR_KINDS: Final = {
+    -32700: "parse",
+    -32600: "invalid_request",
+    -32601: "method_not_found",
+    -32602: "invalid_params",
+    -32603: "internal",
+    -32000: "server",
+    -32001: "timeout",
+    -32002: "not_found",
+    -32020: "header_mismatch",
+    -32021: "capability",
+    -32022: "version",
+    -32042: "elicitation",
+    -32800: "cancelled",
+}
+"""Codes of JSON-RPC and of MCP's revisions, as words."""
 CHAT_OUTCOMES: Final = ("ok", "client_error", "engine_error", "cancelled", OTHER)
 SOURCES: Final = ("leaf", "shim", "scaffold", OTHER)
 

@@ -3,21 +3,19 @@
 Turns what the rooms report ("the shim tokenized 40 ids for this map") into Prometheus series under the prefix
 `codec_`, in base units (seconds, ids). It owns its registry, so two gateways in one process do not share numbers. A
 label carries only a map id, the name of a configured server or a word of a fixed list (`labels.py`, below). It knows
-nothing of tools, requests or HTTP. Those about callers stand in `access_metrics.py`, below; `serve/health.py` shows
-what it renders, `reference.py` documents it.
+nothing of tools, requests or HTTP. Those about callers and about the state of servers stand in `access_metrics.py` and
+`server_metrics.py`, below; `serve/health.py` shows what it renders, `reference.py` documents it.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final, Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.registry import Collector
 
 from gateway.observe.access_metrics import AccessMetrics
+from gateway.observe.exposition import Described, WithoutCreated, read_counter
 from gateway.observe.labels import (
     CHAT_OUTCOMES,
     DROP_REASONS,
@@ -32,21 +30,12 @@ from gateway.observe.labels import (
     BoundedLabel,
     one_of,
 )
+from gateway.observe.server_metrics import Makers, ServerMetrics
 
 SpliceSource = Literal["leaf", "shim", "scaffold"]
 
 _TOOL_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _ENGINE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """One metric as the reference page shows it."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    labels: tuple[str, ...]
-    help: str
 
 
 class Metrics:
@@ -65,6 +54,8 @@ class Metrics:
         self._build_upstreams()
         self._build_engine()
         self.access = AccessMetrics(self._counter)
+        makers = Makers(self.registry, self.described, self._counter, self._gauge, self._histogram)
+        self.servers = ServerMetrics(makers, self._servers)
         ProcessCollector(registry=self.registry)
 
     def _build_tokens(self) -> None:
@@ -226,7 +217,7 @@ class Metrics:
 
     def get_shim_metrics(self) -> dict[str, Any]:
         """What tokenizing cost and what leaf tools spared us, as plain JSON values (counts, seconds, an ISO time)."""
-        columns: Mapping[str, Counter] = {
+        columns: dict[str, Counter] = {
             "tokenize_calls": self._tokenized,
             "detokenize_calls": self._detokenized,
             "leaf_bypasses": self._bypassed,
@@ -234,37 +225,20 @@ class Metrics:
             "leaf_ids": self._leaf_ids,
             "shim_seconds": self._shim_seconds,
         }
-        counts = {column: _read(counter) for column, counter in columns.items()}
+        counts = {column: read_counter(counter) for column, counter in columns.items()}
         maps = sorted({label for values in counts.values() for label in values})
         totals = {c: int(sum(counts[c].values())) for c in ("tokenize_calls", "detokenize_calls", "leaf_bypasses")}
         return {
             **totals,
             "by_map": {m: {c: _plain(c, counts[c].get(m, 0.0)) for c in columns} for m in maps},
-            "mismatches": int(sum(_read(self._mismatched).values())),
-            "rejected": {reason: int(n) for reason, n in _read(self._rejected).items() if n},
+            "mismatches": int(sum(read_counter(self._mismatched).values())),
+            "rejected": {reason: int(n) for reason, n in read_counter(self._rejected).items() if n},
             "since": self._since.isoformat(timespec="seconds"),
         }
 
     def render(self) -> bytes:
         """The text exposition of every metric, for `content_type`."""
-        return generate_latest(_WithoutCreated(self.registry))
-
-
-class _WithoutCreated(Collector):
-    """A registry less the `_created` samples, which double the page and which no rule of ours reads."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-
-    def collect(self) -> Iterable[Metric]:
-        for metric in self._registry.collect():
-            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
-            yield metric
-
-
-def _read(counter: Counter) -> dict[str, float]:
-    samples = [s for metric in counter.collect() for s in metric.samples if s.name.endswith("_total")]
-    return {next(iter(s.labels.values()), ""): s.value for s in samples}
+        return generate_latest(WithoutCreated(self.registry))
 
 
 def _plain(column: str, value: float) -> float | int:

@@ -7,8 +7,18 @@ takes from the same constants. A test compares the page with this output, so tha
 import sys
 
 from gateway.observe.access_metrics import AUTH_FAILURES, LIMITS
-from gateway.observe.labels import CHAT_OUTCOMES, REASONS, SOURCES, TOOL_OUTCOMES
-from gateway.observe.metrics import Described, Metrics
+from gateway.observe.exposition import Described
+from gateway.observe.labels import (
+    CHAT_OUTCOMES,
+    DROP_REASONS,
+    ERROR_KINDS,
+    LIST_KINDS,
+    OTHER,
+    REASONS,
+    SOURCES,
+    TOOL_OUTCOMES,
+)
+from gateway.observe.metrics import Metrics
 
 _HEAD = """\
 # Metrics
@@ -31,6 +41,11 @@ Every label is bounded; a value that is strange, or one too many, is counted as 
 - `reason`: {", ".join(f"`{w}`" for w in REASONS)}: what was sent are no ids; ids of a map that is not
   accepted; ids that the map does not have; special ids; ids that do not say what the text says
 - `outcome` of a tool call: {", ".join(f"`{w}`" for w in TOOL_OUTCOMES)}. A result with `isError` is `tool_error`.
+- `list`: {", ".join(f"`{w}`" for w in LIST_KINDS)}
+- `kind` of a JSON-RPC error: {", ".join(f"`{w}`" for w in (*ERROR_KINDS.values(), OTHER))}. By its code: `server` is
+  -32000, the word of many servers for anything; `not_found` is -32002, `elicitation` -32042, `timeout` -32001
+- `reason` of `codec_notifications_dropped_total`: {", ".join(f"`{w}`" for w in DROP_REASONS)}. `nobody`: several
+  clients share the session, and none can be told from the others; `slow_client`: the client does not read
 - `outcome` of a chat request: {", ".join(f"`{w}`" for w in CHAT_OUTCOMES)}
 - `reason` of `codec_auth_failures_total`: {", ".join(f"`{w}`" for w in AUTH_FAILURES)}. `missing`: none came, as when
   a client asks where to get one; `key`, `signature` and the like: what is wrong with an access token

@@ -28,15 +28,15 @@ class Gate:
         """Calls that wait now."""
         return len(self._waiting)
 
-    async def enter(self) -> None:
-        """Take a place; every `enter` that returned needs one `leave`.
+    async def enter(self) -> bool:
+        """Take a place; every `enter` that returned needs one `leave`. Returns whether it had to wait.
 
         Raises:
             Full: `queue` calls wait already.
         """
         if self.inside < self._limit:
             self.inside += 1
-            return
+            return False
         if len(self._waiting) >= self._queue:
             raise Full
         place = asyncio.get_running_loop().create_future()
@@ -47,9 +47,11 @@ class Gate:
             if place.done() and not place.cancelled():
                 # The place was given in the very moment in which its caller went away.
                 self.leave()
-            else:
+            elif place in self._waiting:
+                # Unless `leave` came first and passed over it.
                 self._waiting.remove(place)
             raise
+        return True
 
     def leave(self) -> None:
         """Give the place to who waits longest, if anyone does."""

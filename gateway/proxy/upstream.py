@@ -239,13 +239,15 @@ class Upstream:
 
     @asynccontextmanager
     async def _admitted(self) -> AsyncGenerator[None, None]:
-        wait = self.breaker.admit(monotonic())
+        came = monotonic()
+        wait = self.breaker.admit(came)
         if wait is not None:
             raise self._unavailable(
                 f"it failed {self.config.breaker_failures} times in a row and is left alone for {wait:.1f} s more"
             )
         try:
-            await self.gate.enter()
+            if await self.gate.enter():
+                self._metrics.servers.queued(self.config.name, monotonic() - came)
         except Full:
             self.breaker.left()
             raise self._unavailable(f"{self.config.queue} calls wait for it already; call again later") from None
@@ -279,8 +281,7 @@ class Upstream:
             self._failed()
             raise self._broke_off(error, method, params) from None
         except PeerError as error:
-            self.breaker.succeeded()
-            raise RpcError(error.error) from None
+            raise self._answered_with(error) from None
         except asyncio.CancelledError:
             self.breaker.left()
             raise
@@ -314,8 +315,7 @@ class Upstream:
         try:
             answer = await fresh.session.request(method, params, patient, headers=headers)
         except PeerError as refused:
-            self.breaker.succeeded()
-            raise RpcError(refused.error) from None
+            raise self._answered_with(refused) from None
         except (LinkLost, NoAnswer) as failed:
             raise self._broke_off(failed, method, params) from None
         self.breaker.succeeded()
@@ -365,6 +365,11 @@ class Upstream:
         if self._pool is None:
             raise self._unavailable("it is not started")
         return self._pool
+
+    def _answered_with(self, error: PeerError) -> RpcError:
+        self.breaker.succeeded()
+        self._metrics.servers.refused(self.config.name, error.error.get("code"))
+        return RpcError(error.error)
 
     def _failed(self) -> None:
         self.breaker.failed(monotonic())

@@ -6,7 +6,7 @@ client that named a token map, texts of a tool's result leave with ids of that m
 protocol where exceptions become errors on the wire. It knows no transport; `stdio.py` and the HTTP modules stand above.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any, Final, cast
 
@@ -61,12 +61,14 @@ class Core:
         ids: ClientIds,
         session_map: TokenMap | None,
         witness: Witness | None,
+        failed: Callable[[object], None],
     ) -> None:
         """Nothing is asked of the servers before a client comes.
 
         Args:
             session_map: the map of clients that name none.
             witness: None: nothing is written down.
+            failed: told the code of every error that a request is answered with.
         """
         self.servers = servers
         self.maps = maps
@@ -74,6 +76,7 @@ class Core:
         self.subscriptions = Subscriptions(servers)
         self._ids = ids
         self._witness = witness
+        self._failed = failed
         self._ready = False
         self._rules: dict[str, tuple[Mapping[str, Any], tuple[Annotation, ...]]] = {}
         self._log = get_logger("gateway.serve.mcp")
@@ -101,14 +104,15 @@ class Core:
         of itself there."""
         try:
             return encode_response(request_id, await result), 0
-        except RpcError as error:
-            return refusal(request_id, error.error)
-        except MapUnknown as error:
-            return refusal(request_id, {"code": INVALID_REQUEST, "message": error.message})
+        except RpcError as failure:
+            error: Mapping[str, Any] = failure.error
+        except MapUnknown as failure:
+            error = {"code": INVALID_REQUEST, "message": failure.message}
         except Exception:  # noqa: BLE001 - see above
             self._log.exception("request failed", method=method[:64])
-            message = "internal error of the gateway; its log says more"
-            return refusal(request_id, {"code": INTERNAL_ERROR, "message": message})
+            error = {"code": INTERNAL_ERROR, "message": "internal error of the gateway; its log says more"}
+        self._failed(error.get("code"))
+        return refusal(request_id, error)
 
     async def _greeting(self, session: Session, *, alone: bool) -> dict[str, Any]:
         if alone:

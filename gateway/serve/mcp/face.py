@@ -70,13 +70,15 @@ class McpFace:
         self._maps = held
         self._proxy = proxy
         self._body_bytes = config.limits.body_bytes
-        self._dropped: Callable[[], None] = partial((metrics or Metrics()).notification_dropped, "slow_client")
+        metrics = metrics or Metrics()
+        self._dropped: Callable[[], None] = partial(metrics.notification_dropped, "slow_client")
         self._core = Core(
             proxy,
             held,
             ids=ClientIds(tokens, config.tokens.min_text_length),
             session_map=None if session_map is None else held.from_meta(session_map),
             witness=None if audit is None and tracing is None else Witness(proxy, audit, tracing),
+            failed=metrics.servers.answered,
         )
         limits = SessionLimits(
             body_bytes=config.limits.body_bytes,

@@ -1,0 +1,40 @@
+"""What a page of metrics is made of: how one is described, what is left out, how one is read back.
+
+`metrics.py` stands above; it knows no metric of ours.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, Counter, Metric
+from prometheus_client.registry import Collector
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One metric as the reference page shows it."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    help: str
+
+
+class WithoutCreated(Collector):
+    """A registry less the `_created` samples, which double the page and which no rule of ours reads."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics of the registry."""
+        for metric in self._registry.collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
+
+
+def read_counter(counter: Counter) -> dict[str, float]:
+    """The values of a counter by its one label; by an empty text where it has none."""
+    samples = [s for metric in counter.collect() for s in metric.samples if s.name.endswith("_total")]
+    return {next(iter(s.labels.values()), ""): s.value for s in samples}

@@ -1,0 +1,150 @@
+"""The metrics about the state of each MCP server, and about errors and waits on the way to it.
+
+What stands somewhere already (calls in flight, sessions, the breaker) is read when the page is asked for, and costs a
+call nothing. Labels are names of configured servers and words of fixed lists. `metrics.py` names all others, and stands
+above.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from gateway.observe.exposition import Described
+from gateway.observe.labels import ERROR_KINDS, OTHER, BoundedLabel
+
+_BREAKER: Final = {"closed": 0, "half_open": 1, "open": 2}
+_QUEUE_SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0)
+
+
+class Standing(Protocol):
+    """Where one server stands."""
+
+    @property
+    def name(self) -> str:
+        """As it is configured."""
+        ...
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that run."""
+        ...
+
+    @property
+    def queued(self) -> int:
+        """Calls that wait."""
+        ...
+
+    @property
+    def sessions(self) -> int:
+        """Sessions that are open."""
+        ...
+
+    @property
+    def breaker(self) -> Literal["closed", "open", "half_open"]:
+        """Whether calls are let through."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Makers:
+    """Where metrics are made and described."""
+
+    registry: CollectorRegistry
+    described: list[Described]
+    counter: Callable[..., Counter]
+    gauge: Callable[..., Gauge]
+    histogram: Callable[..., Histogram]
+
+
+_GAUGES: Final[tuple[tuple[str, str, Callable[[Standing], int]], ...]] = (
+    ("codec_upstream_in_flight", "Requests that run on the MCP server now.", lambda it: it.in_flight),
+    ("codec_upstream_queued", "Requests that wait for their turn on the MCP server.", lambda it: it.queued),
+    ("codec_upstream_sessions", "Sessions that are open with the MCP server.", lambda it: it.sessions),
+    (
+        "codec_upstream_breaker",
+        "Whether requests to the MCP server are let through (0), one on trial (1), or refused (2).",
+        lambda it: _BREAKER[it.breaker],
+    ),
+)
+
+
+class ServerMetrics:
+    """What is known of the MCP servers besides their calls."""
+
+    def __init__(self, makers: Makers, servers: BoundedLabel) -> None:
+        """`servers` admits their names."""
+        self._servers = servers
+        makers.described.extend(Described(name, "gauge", ("server",), text) for name, text, _ in _GAUGES)
+        self._standings = _Standings(servers)
+        makers.registry.register(self._standings)
+        self._queue = makers.histogram(
+            "codec_upstream_queue_seconds",
+            "Time that requests waited for their turn; those that had not to wait are not in it.",
+            _QUEUE_SECONDS,
+            "server",
+        )
+        self._errors = makers.counter(
+            "codec_upstream_errors", "JSON-RPC errors that the MCP server answered with.", "server", "kind"
+        )
+        self._answered = makers.counter(
+            "codec_mcp_errors", "Requests of MCP clients that were answered with a JSON-RPC error.", "kind"
+        )
+        self._definitions = makers.gauge(
+            "codec_tool_definition_tokens",
+            "Tokens of the definitions of the MCP server's tools (a quarter of their bytes where no map is loaded).",
+            "server",
+        )
+        for kind in (*ERROR_KINDS.values(), OTHER):
+            self._answered.labels(kind)
+
+    def follow(self, standings: Callable[[], Iterable[Standing]]) -> None:
+        """Ask `standings` how the servers are, whenever somebody asks for the page."""
+        self._standings.ask = standings
+
+    def queued(self, server: str, seconds: float) -> None:
+        """A request waited so long for its turn."""
+        self._queue.labels(self._servers.admit(server)).observe(seconds)
+
+    def refused(self, server: str, code: object) -> None:
+        """The server answered with a JSON-RPC error of this code."""
+        self._errors.labels(self._servers.admit(server), kind_of(code)).inc()
+
+    def answered(self, code: object) -> None:
+        """An MCP client's request was answered with a JSON-RPC error of this code."""
+        self._answered.labels(kind_of(code)).inc()
+
+    def defined(self, tokens: Mapping[str, int]) -> None:
+        """What the definitions of each server's tools cost now, in tokens."""
+        self._definitions.clear()
+        for server, count in tokens.items():
+            self._definitions.labels(self._servers.admit(server)).inc(count)
+
+
+def kind_of(code: object) -> str:
+    """The word for a JSON-RPC error code, whatever a server puts there; one of those in `ERROR_KINDS`, or `other`."""
+    return ERROR_KINDS.get(code, OTHER) if isinstance(code, int) else OTHER
+
+
+class _Standings(Collector):
+    """The gauges that are read when the page is asked for."""
+
+    def __init__(self, servers: BoundedLabel) -> None:
+        self._servers = servers
+        self.ask: Callable[[], Iterable[Standing]] = tuple
+
+    def collect(self) -> Iterable[Metric]:
+        """One family a gauge. Servers beyond the bound are one, with the sum of their numbers."""
+        standings = list(self.ask())
+        for name, text, read in _GAUGES:
+            values: dict[str, int] = {}
+            for each in standings:
+                label = self._servers.admit(each.name)
+                values[label] = values.get(label, 0) + read(each)
+            family = GaugeMetricFamily(name, text, labels=("server",))
+            for label, value in values.items():
+                family.add_metric((label,), value)
+            yield family
