@@ -53,5 +53,5 @@ class Breaker:
         self._probing = False
 
     def left(self) -> None:
-        """A call ended without a verdict: its caller went away."""
+        """A call ended without a verdict: its caller went away, or the server was not there to be asked."""
         self._probing = False
