@@ -1,0 +1,118 @@
+"""One connection as a reader of bytes: however they are cut, and whatever they are."""
+
+import asyncio
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.proxy.addresses import Origin
+from gateway.proxy.http_connection import Connection
+from gateway.proxy.wire import LinkLost, NoAnswer
+
+PLACES = st.lists(st.integers(0, 5000), max_size=12)
+BODIES = st.lists(st.binary(min_size=1, max_size=200), max_size=5)
+
+
+class Pipe(asyncio.Transport):
+    """The far end of nothing: what is written is kept, what is closed stays closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.closed = False
+
+    def write(self, data: bytes) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.written += data
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+def asked() -> tuple[Connection, Pipe]:
+    connection, pipe = Connection(Origin(False, "a", 80)), Pipe()
+    connection.connection_made(pipe)
+    connection.send("POST", "/x", b"host: a\r\n", b"{}")
+    return connection, pipe
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
+    return [data[a:b] for a, b in pairwise(edges) if a < b]
+
+
+def outcome(pieces: list[bytes]) -> object:
+    """Status, headers, body and whether it can be used again, once it has ended; or what kind of failure it was."""
+    connection, pipe = asked()
+    for piece in pieces:
+        if not pipe.closed:
+            connection.data_received(piece)
+    connection.connection_lost(None)
+
+    async def read() -> object:
+        await connection.head()
+        return connection.status, dict(connection.headers), await connection.read(10**6), connection.usable
+
+    try:
+        return asyncio.run(read())
+    except (LinkLost, NoAnswer) as error:
+        return type(error)
+
+
+def chunked(parts: list[bytes]) -> bytes:
+    head = b"HTTP/1.1 200 OK\r\nA: 1\r\na:  2 \r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\nTrailer: x\r\n\r\n"
+
+
+def test_request_goes_out_in_one_piece():
+    _, pipe = asked()
+
+    assert pipe.written == b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}"
+
+
+@given(BODIES, PLACES)
+def test_body_in_chunks_is_whole_however_its_bytes_are_cut(parts, places):
+    headers = {b"a": b"1, 2", b"transfer-encoding": b"chunked"}
+
+    assert outcome(cut(chunked(parts), places)) == (200, headers, b"".join(parts), True)
+
+
+@given(st.binary(max_size=300), PLACES)
+def test_body_of_a_told_length_is_whole_however_its_bytes_are_cut(body, places):
+    data = b"HTTP/1.1 404 No\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+    assert outcome(cut(data, places)) == (404, {b"content-length": b"%d" % len(body)}, body, True)
+
+
+@given(BODIES, st.integers(0, 3000))
+def test_answer_that_is_cut_off_is_a_lost_link_and_never_half_an_answer(parts, place):
+    data = chunked(parts)
+
+    assert outcome([data[: place % len(data)]]) is LinkLost
+
+
+@given(st.binary(max_size=300), PLACES)
+def test_garbage_is_a_failure_and_no_other_exception(data, places):
+    assert outcome(cut(data, places)) in (LinkLost, NoAnswer)
+
+
+@given(BODIES, st.binary(min_size=1, max_size=50), PLACES)
+def test_bytes_behind_the_answer_never_change_it_and_end_the_connection(parts, more, places):
+    data = chunked(parts)
+    connection, pipe = asked()
+    for piece in cut(data + more, places):
+        if not pipe.closed:
+            connection.data_received(piece)
+
+    assert pipe.closed or connection.complete
+    assert not connection.usable
