@@ -8,7 +8,7 @@ ids (`tokens.py`), no faces and no engine. `agent` and `serve` stand above, `ups
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -55,6 +55,11 @@ class UpstreamStatus:
     in_flight: int
     queued: int
     breaker: Literal["closed", "open", "half_open"]
+    prompts: int = 0
+    resources: int = 0
+    """Listed ones; templates are none."""
+    offers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Its capabilities, from the last time it was up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +340,7 @@ class Proxy:
                 name=each.config.name,
                 transport=each.config.transport,
                 state=each.supervisor.lifecycle.state,
-                tools=len(tools.items) if each.up and (tools := each.known("tools")) else 0,
+                tools=each.count("tools"),
                 last_error=each.supervisor.lifecycle.last_error,
                 restarts=each.supervisor.lifecycle.restarts,
                 protocol=None if each.supervisor.last is None else each.supervisor.last.session.version,
@@ -343,6 +348,9 @@ class Proxy:
                 in_flight=each.gate.inside,
                 queued=each.gate.waiting,
                 breaker=each.breaker.state(now),
+                prompts=each.count("prompts"),
+                resources=each.count("resources"),
+                offers=each.offers,
             )
             for each in self._upstreams.values()
         )

@@ -113,6 +113,11 @@ class Upstream:
         last = self.supervisor.last
         return None if last is None else last.listing.known(kind)
 
+    def count(self, kind: Kind) -> int:
+        """How many it lists now; none while it is not up."""
+        listed = self.known(kind)
+        return len(listed.items) if self.up and listed is not None else 0
+
     async def listed(self, kind: Kind, caller: Caller) -> tuple[Listed, Member]:
         """The list as `caller` would see it, and the session that gave it.
 

@@ -1,0 +1,97 @@
+"""What a tool costs before anybody calls it: the tokens of its definition, which models read with every request.
+
+Turns definitions into counts under a token map, or into an estimate where there is none. What was counted once is
+remembered, as long as the tool is there. It shows nothing and sends nothing. `serve` and `cli` stand above.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+
+from gateway.observe.metrics import Metrics
+from gateway.proxy.naming import ToolEntry
+from gateway.proxy.proxy import Proxy
+from leaf_sdk.vocab import TokenMap
+
+_BYTES_A_TOKEN: Final = 4
+"""Of English and JSON, under the vocabularies of today; about."""
+_LONGEST: Final = 65_536
+"""Characters of a definition that are counted (40 ms); a longer one is estimated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one definition."""
+
+    tokens: int
+    estimated: bool
+    """A quarter of its bytes, because no map is loaded or the definition is very long."""
+
+
+class DefinitionCosts:
+    """The costs of the tools that are there."""
+
+    def __init__(self, token_map: Callable[[], TokenMap | None]) -> None:
+        """`token_map` gives the map to count under, as soon as there is one."""
+        self._token_map = token_map
+        self._known: dict[tuple[str, str], Cost] = {}
+        self._changed = anyio.Event()
+
+    def of(self, entry: ToolEntry) -> Cost:
+        """What this tool costs; estimated until it was counted."""
+        text = written(entry)
+        return self._known.get(self._key(text)) or _estimate(text)
+
+    def count(self, entries: Iterable[ToolEntry]) -> dict[str, int]:
+        """Count what is new, forget what is gone. Gives the sum for each server. About 0.6 ms for each new tool."""
+        token_map = self._token_map()
+        known: dict[tuple[str, str], Cost] = {}
+        sums: dict[str, int] = {}
+        for entry in entries:
+            text = written(entry)
+            key = self._key(text)
+            cost = self._known.get(key) or _count(text, token_map)
+            known[key] = cost
+            sums[entry.server] = sums.get(entry.server, 0) + cost.tokens
+        self._known = known
+        return sums
+
+    def again(self) -> None:
+        """Something changed (the tools, the map): `follow` counts anew."""
+        self._changed.set()
+
+    async def follow(self, proxy: Proxy, metrics: Metrics) -> None:
+        """Count at every change, beside the loop, and tell the metric; for ever."""
+        proxy.on_tools_changed(self.again)
+        while True:
+            self._changed = anyio.Event()
+            metrics.servers.defined(await anyio.to_thread.run_sync(self.count, proxy.tools()))
+            await self._changed.wait()
+
+    def _key(self, text: str) -> tuple[str, str]:
+        token_map = self._token_map()
+        return ("" if token_map is None else token_map.map_id, text)
+
+
+def written(entry: ToolEntry) -> str:
+    """A tool as chat templates write it for a model: OpenAI's form, as JSON."""
+    function: dict[str, Any] = {
+        "name": entry.name,
+        "description": entry.definition.get("description") or "",
+        "parameters": entry.definition.get("inputSchema") or {},
+    }
+    return json.dumps({"type": "function", "function": function}, ensure_ascii=False)
+
+
+def _count(text: str, token_map: TokenMap | None) -> Cost:
+    if token_map is None or len(text) > _LONGEST:
+        return _estimate(text)
+    return Cost(len(token_map.encode(text.encode("utf-8", "replace").decode("utf-8"))), estimated=False)
+
+
+def _estimate(text: str) -> Cost:
+    return Cost(-(-len(text.encode("utf-8", "replace")) // _BYTES_A_TOKEN), estimated=True)

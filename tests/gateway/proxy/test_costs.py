@@ -1,0 +1,118 @@
+"""What tool definitions cost: counted under the map, estimated without one, and told as a metric."""
+
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from gateway.observe.metrics import Metrics
+from gateway.proxy.costs import DefinitionCosts, written
+from gateway.proxy.naming import ToolEntry
+
+DEFINITION = {"name": "echo", "description": "says it back", "inputSchema": {"type": "object"}, "x-vendor": "unread"}
+
+
+def entry(name: str = "up__echo", server: str = "up", **more: Any) -> ToolEntry:
+    return ToolEntry(name, server, "echo", {**DEFINITION, "name": name, **more})
+
+
+class Counting:
+    """A map that tells how often it was asked; a stand-in for the many seconds that a real one would take."""
+
+    map_id = "sha256:00"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def encode(self, text: str) -> list[int]:
+        self.asked.append(text)
+        return list(range(len(text)))
+
+
+def test_definition_is_written_as_a_chat_template_writes_it() -> None:
+    assert written(entry()) == (
+        '{"type": "function", "function": {"name": "up__echo", "description": "says it back", '
+        '"parameters": {"type": "object"}}}'
+    )
+
+
+def test_cost_is_the_number_of_ids_under_the_map(model_map) -> None:
+    costs = DefinitionCosts(lambda: model_map)
+    sums = costs.count([entry()])
+
+    ids = model_map.encode(written(entry()))
+    assert sums == {"up": len(ids)}
+    assert (costs.of(entry()).tokens, costs.of(entry()).estimated) == (len(ids), False)
+
+
+def test_without_a_map_a_quarter_of_the_bytes_is_the_estimate() -> None:
+    costs = DefinitionCosts(lambda: None)
+
+    cost = costs.of(entry(description="ä"))
+
+    assert cost.estimated
+    assert cost.tokens == -(-len(written(entry(description="ä")).encode()) // 4)
+
+
+def test_definition_that_was_counted_is_not_counted_again() -> None:
+    counting = Counting()
+    costs = DefinitionCosts(lambda: counting)
+    costs.count([entry(), entry("up__other")])
+    costs.count([entry(), entry("up__other"), entry("up__third")])
+
+    assert counting.asked == [written(entry(name)) for name in ("up__echo", "up__other", "up__third")]
+
+
+def test_definition_that_is_gone_is_forgotten() -> None:
+    counting = Counting()
+    costs = DefinitionCosts(lambda: counting)
+    costs.count([entry()])
+    costs.count([])
+
+    assert costs.of(entry()).estimated
+
+
+def test_very_long_definition_is_estimated_and_not_counted() -> None:
+    counting = Counting()
+    costs = DefinitionCosts(lambda: counting)
+
+    sums = costs.count([entry(description="x" * 100_000)])
+
+    assert counting.asked == []
+    assert 25_000 < sums["up"] < 25_100
+
+
+def test_half_a_surrogate_pair_costs_something_and_raises_nothing(model_map) -> None:
+    assert DefinitionCosts(lambda: model_map).count([entry(description="\ud800")])["up"] > 10
+
+
+def test_map_that_comes_later_replaces_the_estimate(model_map) -> None:
+    maps = [None]
+    costs = DefinitionCosts(lambda: maps[0])
+    costs.count([entry()])
+    maps[0] = model_map
+
+    costs.count([entry()])
+
+    assert not costs.of(entry()).estimated
+
+
+@pytest.mark.anyio
+async def test_metric_follows_the_tools(upstream, proxy_of, model_map) -> None:
+    metrics, costs = Metrics(), DefinitionCosts(lambda: model_map)
+
+    def told() -> float | None:
+        return metrics.registry.get_sample_value("codec_tool_definition_tokens", {"server": "up"})
+
+    async with proxy_of(upstream("echo")) as proxy, anyio.create_task_group() as tasks:
+        tasks.start_soon(costs.follow, proxy, metrics)
+        expected = len(model_map.encode(written(proxy.tools()[0])))
+        with anyio.fail_after(20):
+            while told() != expected:
+                await anyio.lowlevel.checkpoint()
+        proxy.stop()
+        with anyio.fail_after(20):
+            while told() is not None:
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
