@@ -37,6 +37,7 @@ class Client:
         self._wire = wire
         self._modern = modern
         self._roots = roots
+        self._capabilities = CAPABILITIES
         self._last = 0
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._heard: list[Message] = []
@@ -63,6 +64,7 @@ class Client:
     async def play(self, step: Step) -> Message:
         """Send the step's request and give the exchange."""
         self._heard, self._answers = [], deque(step.answers)
+        self._capabilities = {} if step.unasked else CAPABILITIES
         params = {**step.params, "_meta": {**step.params.get("_meta", {}), STEP_KEY: step.name}}
         exchange: Message = {"step": step.name, "method": step.method, "params": params}
         if self._modern and step.modern != "same":
@@ -72,6 +74,8 @@ class Client:
         else:
             ended = _outcome(await self._rounds(step.method, params, progress=step.progress))
         await self._hear(step.hears)
+        if step.own:
+            ended = {"own": "error" if "error" in ended else "result"}
         return {**exchange, "heard": list(self._heard), **ended}
 
     async def _cancelled(self, step: Step, params: Message) -> Message:
@@ -115,11 +119,10 @@ class Client:
         number = self._last + 1
         waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
         await self._send(number, method, params, progress=progress)
-        try:
-            with anyio.fail_after(_TIME):
-                return await waiting
-        finally:
-            del self._waiting[number]
+        with anyio.move_on_after(_TIME):
+            return await waiting
+        del self._waiting[number]
+        return {"error": {"code": 0, "message": f"no answer within {_TIME:g} s"}}
 
     async def _send(self, number: int, method: str, params: Message, *, progress: bool = False) -> None:
         self._last = number
@@ -134,13 +137,13 @@ class Client:
         return {
             f"{_PREFIX}protocolVersion": "2026-07-28",
             f"{_PREFIX}clientInfo": _INFO,
-            f"{_PREFIX}clientCapabilities": CAPABILITIES,
+            f"{_PREFIX}clientCapabilities": self._capabilities,
             f"{_PREFIX}logLevel": "debug",
         }
 
     def _take(self, message: Message) -> None:
         if "method" not in message:
-            waiting = self._waiting.get(message["id"])
+            waiting = self._waiting.pop(message["id"], None)
             if waiting is not None and not waiting.done():
                 waiting.set_result(message)
         elif "id" in message:

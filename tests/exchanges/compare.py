@@ -22,7 +22,7 @@ def differences(direct: Mapping[str, Any], other: Mapping[str, Any], *, modern: 
         if modern:
             yield from (f"{name}: {line}" for line in _era_faults(played))
             want, got = _even(want), _even(played)
-        for part in ("params", "result", "error", "cancelled", "heard"):
+        for part in ("params", "result", "error", "own", "cancelled", "heard"):
             if want.get(part) != got.get(part):
                 yield f"{name}: {part}: expected {_short(want.get(part))}, got {_short(got.get(part))}"
 

@@ -25,6 +25,8 @@ def _complete(step: str, ref: dict[str, str], name: str, value: str, **known: st
 _TEAM = {"type": "ref/prompt", "name": "completable-prompt"}
 _TEMPLATE = {"type": "ref/resource", "uri": f"{_DYNAMIC}/text/{{resourceId}}"}
 _TOOLS = (
+    # First: a third of a second later the server asks for the roots of its own accord, in the midst of another call.
+    call("roots", "get-roots-list", {}),
     Step("list the tools", "tools/list"),
     call("echo", "echo", {"message": "hello"}),
     call(
@@ -77,15 +79,14 @@ _PUSHES = (
     ),
     call("after the cancelled one", "echo", {"message": "still here"}),
     Step("set the log level", "logging/setLevel", {"level": "debug"}, eras="handshake"),
-    Step("set no log level", "logging/setLevel", {"level": "loud"}, eras="handshake"),
+    Step("set no log level", "logging/setLevel", {"level": "loud"}, eras="handshake", own=True),
     Step("subscribe", "resources/subscribe", {"uri": f"{_DYNAMIC}/text/1"}, hears=1, modern="listen"),
-    call("updates begin", "toggle-subscriber-updates", {}, hears=1),
-    call("updates end", "toggle-subscriber-updates", {}),
+    call("updates begin", "toggle-subscriber-updates", {}, hears=1, unasked=True),
+    call("updates end", "toggle-subscriber-updates", {}, unasked=True),
     Step("unsubscribe", "resources/unsubscribe", {"uri": f"{_DYNAMIC}/text/1"}, hears=1, modern="unlisten"),
     Step("ping", "ping", eras="handshake"),
 )
 _QUESTIONS = (
-    call("roots", "get-roots-list", {}),
     call("sampling", "trigger-sampling-request", {"prompt": "2+2?", "maxTokens": 7}, answers=(_MODEL,), hears=1),
     call(
         "form, filled in",

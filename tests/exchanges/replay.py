@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from tests.exchanges.steps import STEP_KEY
 
 Message = dict[str, Any]
+_OWN: dict[str, Message] = {"result": {"result": {}}, "error": {"error": {"code": -32602, "message": "refused"}}}
 
 
 class Replay:
@@ -66,7 +67,8 @@ class Replay:
             error = {"code": -32603, "message": f"answered otherwise than in the recording: {wrong!r}"}
             self._send({"id": request["id"], "error": error})
         elif "cancelled" not in exchange:
-            self._send({"id": request["id"], **{k: exchange[k] for k in ("result", "error") if k in exchange}})
+            ended = {part: exchange[part] for part in ("result", "error") if part in exchange}
+            self._send({"id": request["id"], **(ended or _OWN[exchange["own"]])})
 
     def _exchange(self, request: Message) -> Message | None:
         """By the step's name; what the gateway asks for itself has none."""

@@ -27,6 +27,10 @@ class Step:
     cancel: bool = False
     """Cancelled at the first push; never answered."""
     eras: Literal["both", "handshake"] = "both"
+    own: bool = False
+    """Answered by the gateway itself, for all servers behind it: only whether it is an error is compared."""
+    unasked: bool = False
+    """A modern client says here that it can't be asked for anything, so that the session which all share will do."""
     modern: Literal["same", "listen", "unlisten"] = "same"
     """What a modern client does instead: opens or closes a `subscriptions/listen` stream for `params["uri"]`."""
 
