@@ -1,8 +1,8 @@
 """Which JSON types a schema allows: what decides how a value without quotes is read.
 
 Turns a schema, with the root that its references point into, into a set of type names. What a schema does not say it
-allows. Schemas come from outside: depth has a bound, and anything that is no schema allows everything. Above: `typed`.
-Source: JSON Schema 2020-12; `nullable` is OpenAPI's.
+allows. Schemas come from outside: depth has a bound, and anything that is no schema allows everything. Above: `typed`,
+`schema_gbnf`. Source: JSON Schema 2020-12; `nullable` is OpenAPI's.
 """
 
 from collections.abc import Mapping
@@ -30,15 +30,29 @@ def mapping_of(value: object) -> Mapping[str, Any]:
     return cast(Mapping[str, Any], value if isinstance(value, Mapping) else {})
 
 
-def kinds_of(schema: object, root: Mapping[str, Any], depth: int = _MAX_DEPTH) -> Kinds:
-    """Give the types that a schema allows, with `null` where OpenAPI's `nullable` asks for it."""
+def kinds_of(
+    schema: object, root: Mapping[str, Any], depth: int = _MAX_DEPTH, met: dict[str, Kinds] | None = None
+) -> Kinds:
+    """Give the types that a schema allows, with `null` where OpenAPI's `nullable` asks for it.
+
+    `met` holds what each reference came to: one is followed once, however often a schema names it.
+    """
     known = mapping_of(schema)
     if not known or depth == 0:
         return ALL
-    kinds = _typed(known) & _chosen(known, root, depth - 1)
+    met = {} if met is None else met
+    kinds = _typed(known) & _chosen(known, root, depth - 1, met)
     if isinstance(reference := known.get("$ref"), str):
-        kinds &= kinds_of(resolve(reference, root), root, depth - 1)
+        if reference not in met:
+            met[reference] = ALL
+            met[reference] = kinds_of(resolve(reference, root), root, depth - 1, met)
+        kinds &= met[reference]
     return kinds | {"null"} if known.get("nullable") is True else kinds
+
+
+def hinted_kind(schema: Mapping[str, Any]) -> str | None:
+    """Give the type that a schema without `type` means by its other keywords, None where they say nothing of it."""
+    return next((kind for key, kind in _HINTS.items() if key in schema), None)
 
 
 def resolve(reference: str, root: Mapping[str, Any]) -> object:
@@ -48,6 +62,25 @@ def resolve(reference: str, root: Mapping[str, Any]) -> object:
         key = step.replace("~1", "/").replace("~0", "~")
         found = mapping_of(found).get(key)
     return found
+
+
+def followed(schema: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give what a chain of references leads to; a chain that leads nowhere says nothing."""
+    known = mapping_of(schema)
+    seen: set[str] = set()
+    while isinstance(reference := known.get("$ref"), str) and reference not in seen:
+        seen.add(reference)
+        known = mapping_of(resolve(reference, root))
+    return known
+
+
+def options_of(schema: Mapping[str, Any]) -> list[object]:
+    """Give the schemas of which one is enough; of `allOf` only a single one, since GBNF has no conjunction."""
+    for key in ("anyOf", "oneOf", "allOf"):
+        options = schema.get(key)
+        if isinstance(options, list) and options and (key != "allOf" or len(cast(list[object], options)) == 1):
+            return cast(list[object], options)
+    return []
 
 
 def _typed(schema: Mapping[str, Any]) -> Kinds:
@@ -60,19 +93,19 @@ def _typed(schema: Mapping[str, Any]) -> Kinds:
         return frozenset(map(_kind_of, cast(list[object], values)))
     if "const" in schema:
         return frozenset({_kind_of(schema["const"])})
-    hints = frozenset(hint for key, hint in _HINTS.items() if key in schema)
-    return hints or ALL
+    hint = hinted_kind(schema)
+    return frozenset({hint}) if hint else ALL
 
 
 def _kind_of(value: object) -> str:
     return _TYPES.get(type(value), "null")
 
 
-def _chosen(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Kinds:
+def _chosen(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int, met: dict[str, Kinds]) -> Kinds:
     kinds = ALL
     for key in ("anyOf", "oneOf", "allOf"):
         options: object = schema.get(key)
         if isinstance(options, list) and options:
-            each = [kinds_of(option, root, depth) for option in cast(list[object], options)]
+            each = [kinds_of(option, root, depth, met) for option in cast(list[object], options)]
             kinds &= ALL.intersection(*each) if key == "allOf" else frozenset[str]().union(*each)
     return kinds

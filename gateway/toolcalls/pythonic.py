@@ -20,7 +20,8 @@ from gateway.toolcalls.typed import read_literal
 
 _LETTERS = tuple(string.ascii_letters + "_")
 _NAME = re.compile(r"[A-Za-z_][\w.\-/:]*+")
-_KEYWORD = re.compile(r"[A-Za-z_]\w*+")
+# Schemas name arguments as they like; a model writes `dry-run=True` for one that Python could not have.
+_KEYWORD = re.compile(r"[^\W\d][\w.\-]*+")
 _CLOSE, _COMMA = Lit(")"), Lit(",")
 
 

@@ -4,11 +4,12 @@ A string is text in which its closing tag does not stand; a value of any other t
 length has a bound. Below: `gbnf`, `schema_gbnf`, `kinds`. Above: `tagged`.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from gateway.toolcalls.gbnf import MAX_REPEAT, Grammar
-from gateway.toolcalls.kinds import ALL, STRING, kinds_of, mapping_of
+from gateway.toolcalls.kinds import ALL, STRING, followed, kinds_of, mapping_of, options_of
 from gateway.toolcalls.schema_gbnf import value_rules
 
 MAX_RAW = 10_000
@@ -17,22 +18,26 @@ MAX_RAW = 10_000
 _BLOCK = 100
 
 
-def raw_value(g: Grammar, schema: object, root: Mapping[str, Any], closer: str, *, paired: bool = False) -> str:
+def raw_value(
+    g: Grammar, schema: object, root: Mapping[str, Any], closer: str, *, paired: bool = False, levels: int = 4
+) -> str:
     """Give the expression for a value that stands before `closer`.
 
     With `paired`, a newline at the beginning would be markup: a string begins with something else, or is empty.
+    `levels` bounds alternatives inside alternatives.
     """
-    kinds = kinds_of(schema, root)
-    known = mapping_of(schema)
-    choices = _choices(known)
-    if choices is not None:
-        return g.either(g.literal(choice) for choice in choices)
-    if kinds == STRING:
-        return _bounded(g, known, closer, paired)
+    kinds, known = kinds_of(schema, root), followed(schema, root)
     if "string" not in kinds:
         return value_rules(g, schema, root, "value")
+    if choices := choices_of(known):
+        texts = (choice if isinstance(choice, str) else json.dumps(choice, ensure_ascii=False) for choice in choices)
+        return g.either(map(g.literal, texts))
+    if kinds == STRING:
+        return _bounded(g, known, closer, paired)
     if kinds == ALL:
         return _text(g, closer, 0, paired)
+    if levels and (options := options_of(known)):
+        return g.either(raw_value(g, option, root, closer, paired=paired, levels=levels - 1) for option in options)
     others = [value_rules(g, {"type": kind}, root, "value") for kind in sorted(kinds - {"string"})]
     return g.either([*others, _bounded(g, known, closer, paired)])
 
@@ -62,19 +67,15 @@ def arguments_in_order(g: Grammar, root: Mapping[str, Any], write: Callable[[str
     return f"{between.join(must)} {more}".strip() if must else first
 
 
-def raw_text(g: Grammar, schema: object, closer: str) -> str:
+def raw_text(g: Grammar, schema: Mapping[str, Any], closer: str) -> str:
     """Give the expression for a string that stands before `closer`, whatever else the schema allows."""
-    known = mapping_of(schema)
-    choices = _choices(known)
-    return _bounded(g, known, closer) if choices is None else g.either(map(g.literal, choices))
+    return _bounded(g, schema, closer)
 
 
-def _choices(schema: Mapping[str, Any]) -> list[str] | None:
-    """Give the strings of an enumeration, None for any other schema."""
+def choices_of(schema: Mapping[str, Any]) -> list[object]:
+    """Give the values of an enumeration or a constant, none for any other schema."""
     values: object = [schema["const"]] if "const" in schema else schema.get("enum")
-    given = cast(list[object], values) if isinstance(values, list) else []
-    strings = [value for value in given if isinstance(value, str)]
-    return strings if strings and len(strings) == len(given) else None
+    return cast(list[object], values) if isinstance(values, list) else []
 
 
 def _bounded(g: Grammar, schema: Mapping[str, Any], closer: str, paired: bool = False) -> str:
