@@ -7,6 +7,7 @@ Knows nothing of what the nodes look for. Below: `calls`, `spelling`. Above: eve
 
 from collections.abc import Callable, Mapping
 from enum import Enum
+from typing import Literal
 
 from gateway.toolcalls.calls import Calls
 from gateway.toolcalls.spec import ToolSpec
@@ -14,6 +15,8 @@ from gateway.toolcalls.spelling import Spelling
 
 WHITESPACE = " \t\r\n"
 """JSON's whitespace (RFC 8259, section 2), and what may stand between markers."""
+
+Channel = Literal["content", "reasoning"]
 
 _SHOWN_NAME = 80
 """Characters of a name that a diagnostic shows."""
@@ -32,7 +35,8 @@ class Cursor:
 
     `tools` are there for families that write arguments without types, which are then the schema's to give.
     `scanned` counts the characters that nodes looked at, a second look included: it shows that the cost stays flat.
-    `idle` says that only a marker that is one special token can change anything.
+    `idle` says that only a marker that is one special token can change anything. `channel` is where a region's text
+    goes back to if it breaks, `strays` are closing markers whose passage is over already.
     """
 
     def __init__(
@@ -52,6 +56,8 @@ class Cursor:
         self.position = 0
         self.ended = False
         self.idle = False
+        self.channel: Channel = "content"
+        self.strays: tuple[str, ...] = ()
         self.scanned = 0
         self._forget = forget
         self._base = 0
@@ -149,8 +155,11 @@ class Cursor:
         """The region can't be read on: it was cut off by the end of the stream, or is malformed from here on.
 
         A call that was told stays as it is, unclosed. One that was not gives its text back as content, unless the
-        policy is to drop it.
+        policy is to drop it. Reasoning may well speak of calls: there, nothing was wrong.
         """
+        if self.channel == "reasoning" and not (self.ended or self.region_told):
+            self.withdraw_region()
+            return
         dropped = (self.calls.policy.truncated if self.ended else self.calls.policy.malformed) == "drop"
         if self.ended:
             if self.calls.has_name and self.calls.has_arguments and not self.calls.started:
@@ -180,7 +189,8 @@ class Cursor:
 
     def _give_back(self) -> None:
         self._keep_read()
-        self.calls.content(self.spelling.plain("".join(self._kept or ())))
+        tell = self.calls.content if self.channel == "content" else self.calls.reasoning
+        tell(self.spelling.plain("".join(self._kept or ())))
 
     def _leave_region(self) -> None:
         self._kept = None

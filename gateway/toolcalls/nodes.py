@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.toolcalls.cursor import WHITESPACE, Cursor, Sight
+from gateway.toolcalls.cursor import WHITESPACE, Channel, Cursor, Sight
 from gateway.toolcalls.gbnf import Grammar
 from gateway.toolcalls.spelling import Spelling
 
@@ -20,8 +20,6 @@ Steps = Generator[None, None, bool]
 
 First = tuple[str, ...] | None
 """The texts with which a node can begin, as they stand in the stream; None where anything can."""
-
-Channel = Literal["content", "reasoning"]
 
 MAX_WORD = 256
 """Characters of a name, id, key or number. What is held until it is whole needs a bound; MCP tool names end at 128."""

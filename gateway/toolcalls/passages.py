@@ -8,9 +8,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from gateway.toolcalls.combinators import Seq, maybe
-from gateway.toolcalls.cursor import WHITESPACE, Cursor
+from gateway.toolcalls.cursor import WHITESPACE, Channel, Cursor
 from gateway.toolcalls.gbnf import Grammar
-from gateway.toolcalls.nodes import MAX_WORD, Channel, First, Marker, Node, Space, Steps, Until
+from gateway.toolcalls.nodes import MAX_WORD, First, Marker, Node, Space, Steps, Until
 from gateway.toolcalls.regions import Region
 from gateway.toolcalls.spelling import Spelling
 
@@ -20,6 +20,7 @@ class _Passage:
     """Text on a channel up to one of `ends` (not read), or to the end of the message.
 
     One `lead` (the newline that templates write between text and a call) belongs to the marker that it stands before.
+    A passage that is `once` ends behind its first whole region too.
     """
 
     channel: Channel
@@ -27,9 +28,10 @@ class _Passage:
     lead: str
     mutes: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
+    once: bool = False
 
-    def run(self, at: Cursor) -> Generator[None, None, None]:
-        """Tell the text, read each region that opens, and drop each mute marker."""
+    def run(self, at: Cursor) -> Steps:
+        """Tell the text, read each region that opens, and drop each mute marker; say whether a region ended it."""
         stops = (*(region.opener.text for region in self.regions), *self.mutes, *self.ends)
         text = Until(self.channel, (*stops, *(self.lead + stop for stop in stops)) if self.lead else stops)
         guarded = all(map(at.spelling.guarded, stops))
@@ -38,15 +40,18 @@ class _Passage:
             yield from text.run(at)
             at.idle = False
             if not at.unread:
-                return
+                return False
             lead, stop = self._stop(at, stops)
             if stop in self.ends:
-                return
+                return False
             at.take(at.position + len(at.spelling.spell(lead)))
+            at.channel = self.channel
             if stop in self.mutes:
                 yield from Marker(stop).run(at)
             elif (yield from self._region(stop).run_after(lead, at)):
                 yield from Space().run(at)
+                if self.once:
+                    return True
 
     def _stop(self, at: Cursor, stops: tuple[str, ...]) -> tuple[str, str]:
         """Give the lead and the marker that stand here."""
@@ -81,7 +86,9 @@ class Prose(Node):
 
     def run(self, at: Cursor) -> Steps:
         """Tell content, and read each region that opens."""
-        yield from _Passage("content", self.regions, self.lead, self.mutes).run(at)
+        # Where a call has ended reasoning, its closing marker may still come: it frames nothing then.
+        mutes = tuple(dict.fromkeys((*self.mutes, *at.strays)))
+        yield from _Passage("content", self.regions, self.lead, mutes).run(at)
         return True
 
     def grammar(self, g: Grammar) -> str:
@@ -99,14 +106,15 @@ class Thought(Node):
 
     Where the prompt already ends with the opening marker, the message begins inside. The newlines next to the
     markers, all whitespace before the opening one and after the closing one, are markup. Models forget to close: one
-    of `ends` (the markers that open calls) ends reasoning too, and is not read. The `regions` are read inside, and
-    reasoning goes on.
+    of `ends` (the markers of what follows) ends reasoning too, and is not read. The `regions` are read inside: a call
+    ends reasoning, unless it `goes_on`; what only looks like one stays reasoning.
     """
 
     opener: str
     closer: str
     ends: tuple[str, ...] = ()
     regions: tuple[Region, ...] = ()
+    goes_on: bool = False
 
     @property
     def nullable(self) -> bool:
@@ -128,9 +136,13 @@ class Thought(Node):
         if not (marker or opened):
             return True
         yield from maybe("\n").run(at)
-        yield from _Passage("reasoning", self.regions, "\n", ends=(self.closer, *self.ends)).run(at)
-        if (yield from Seq(maybe("\n"), closer).run(at)):
+        passage = _Passage("reasoning", self.regions, "\n", ends=(self.closer, *self.ends), once=not self.goes_on)
+        called = yield from passage.run(at)
+        at.channel = "content"
+        if not called and (yield from Seq(maybe("\n"), closer).run(at)):
             yield from Space().run(at)
+        else:
+            at.strays = (*at.strays, self.closer)
         return True
 
     def grammar(self, g: Grammar) -> str:

@@ -108,7 +108,7 @@ class Region(Node):
         if whole:
             return at.close_region()
         at.break_region(reason)
-        if at.calls.policy.malformed == "drop":
+        if at.calls.policy.malformed == "drop" and at.channel == "content":
             yield from self._drop(at)
         return False
 

@@ -35,7 +35,7 @@ NEMOTRON_NANO = Format(
 APRIEL = Format(
     name="apriel",
     body=Seq(
-        Thought("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", ends=(_OPENER,)),
+        Thought("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", regions=(_LIST,)),
         Thought("<thinking>", "</thinking>"),
         Prose(_LIST, mutes=("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]")),
     ),

@@ -17,7 +17,7 @@ _REGION = Region("<|tool_call>", Space(), _CALL, Space(), Marker("<tool_call|>")
 GEMMA_4 = Format(
     name="gemma4",
     body=Seq(
-        Thought("<|channel>thought", "<channel|>", ("<|tool_call>",)),
+        Thought("<|channel>thought", "<channel|>", regions=(_REGION,)),
         Prose(_REGION, Aside("<|channel>thought", "<channel|>"), mutes=("<|tool_response>", "<turn|>")),
     ),
     calls=Calls(_REGION),

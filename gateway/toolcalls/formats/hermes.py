@@ -15,7 +15,7 @@ from gateway.toolcalls.series import unwritten
 # Small models miscount braces: one too few is `Record`'s to bear, one too many stands before the marker.
 _SPARE = unwritten(Lit("}"))
 _REGION = Region("<tool_call>", Space("\n"), call_object(), _SPARE, Space("\n"), Marker("</tool_call>"))
-_BODY = Seq(Thought("<think>", "</think>"), Prose(_REGION))
+_BODY = Seq(Thought("<think>", "</think>", regions=(_REGION,)), Prose(_REGION))
 _CALLS = Calls(_REGION, Space("\n"))
 _SHAPE = '<tool_call>\n{"name": "TOOL", "arguments": {"KEY": "VALUE"}}\n</tool_call>'
 

@@ -34,7 +34,7 @@ _LFM2_LIST = Seq(Space(), "[", Space(), Spelled(_CALLS, _OBJECTS, writes=_CALLS)
 _LFM2 = Region("<|tool_call_start|>", _LFM2_LIST, Loose("<|tool_call_end|>"))
 LFM2 = Format(
     name="lfm2",
-    body=Seq(Thought("<think>", "</think>", ("<|tool_call_start|>",)), Prose(_LFM2, Bare("[", _KNOWN))),
+    body=Seq(Thought("<think>", "</think>"), Prose(_LFM2, Bare("[", _KNOWN))),
     calls=_LFM2,
     shape='<|tool_call_start|>[TOOL(KEY="VALUE")]<|tool_call_end|>',
     template_has=("List of tools: ",),
@@ -44,7 +44,7 @@ LFM2 = Format(
 _OLMO = Region("<function_calls>", Series(Call(PythonCall()), "\n"), Marker("</function_calls>"))
 OLMO_3 = Format(
     name="olmo_3",
-    body=Seq(Thought("<think>", "</think>", ("<function_calls>",)), Prose(_OLMO)),
+    body=Seq(Thought("<think>", "</think>", regions=(_OLMO,)), Prose(_OLMO)),
     calls=_OLMO,
     shape="<function_calls>TOOL(KEY='VALUE')</function_calls>",
     template_has=("<function_calls>",),
