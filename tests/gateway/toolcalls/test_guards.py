@@ -41,7 +41,7 @@ def test_a_guarded_marker_holds_no_text_back() -> None:
 
 def test_a_spelled_closing_marker_does_not_close_a_guarded_region() -> None:
     events = run([OPEN, *BODY, *PLAIN.spell("</tool_call>"), *PLAIN.spell("!")], vocabulary=GUARDED)
-    assert [(problem.kind, problem.index) for problem in diagnostics(events)] == [("malformed", 0)]
+    assert [call.ids for call in closed(events)] == [(OPEN, *BODY)]
     assert texts(events) == "</tool_call>!"
 
 
