@@ -64,7 +64,7 @@ def read_value(at: Cursor, kinds: Kinds, ending: Ending) -> Steps:
     if "string" not in kinds and start and start in "{[" and kinds & set(_KINDS_BY_START[start]):
         return (yield from _read_container(at, ending))
     held = [lead]
-    if not (yield from _read_text(at, ending, paired, held.append)):
+    if not (yield from read_text(at, ending, paired, held.append)):
         return False
     at.calls.argue(as_json("".join(held), kinds))
     return True
@@ -101,7 +101,7 @@ def _read_lead(at: Cursor) -> Generator[None, None, str]:
 
 def _read_string(at: Cursor, ending: Ending, paired: bool, lead: str) -> Steps:
     at.calls.argue(f'"{json_string(lead)}')
-    whole = yield from _read_text(at, ending, paired, lambda text: at.calls.argue(json_string(text)))
+    whole = yield from read_text(at, ending, paired, lambda text: at.calls.argue(json_string(text)))
     if whole:
         at.calls.argue('"')
     return whole
@@ -111,7 +111,7 @@ def _read_container(at: Cursor, ending: Ending) -> Steps:
     if not (yield from read_literal(at, PYTHON)):
         return False
     rest: list[str] = []
-    whole = yield from _read_text(at, ending, True, rest.append)
+    whole = yield from read_text(at, ending, True, rest.append)
     return whole and not "".join(rest).strip(WHITESPACE)
 
 
@@ -128,7 +128,7 @@ def read_literal(at: Cursor, dialect: Dialect) -> Steps:
         yield
 
 
-def _read_text(at: Cursor, ending: Ending, paired: bool, tell: Callable[[str], None]) -> Steps:
+def read_text(at: Cursor, ending: Ending, paired: bool, tell: Callable[[str], None]) -> Steps:
     """Hand text on up to the value's end, and read that. What may be the beginning of the end waits."""
     loose = ending.newline == "always" or (ending.newline == "pair" and paired)
     closers = (f"\n{ending.closer}", ending.closer) if loose else (ending.closer,)
