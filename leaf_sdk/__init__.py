@@ -6,7 +6,7 @@ decode by a map. Rooms, from the ground up: `errors`, `vocab` (maps, no IO), `fe
 contract), `testing`, `serve` (extra `mcp`), `cli` (extra `cli`).
 """
 
-from .errors import CodecError, CodecMetaMapMismatchError, LeafError, MapError, MapHashMismatch
+from .errors import BoltOnError, CodecError, CodecMetaMapMismatchError, LeafError, MapError, MapHashMismatch
 from .fetch import open_map
 from .leaf import (
     CODEC_META_KEY,
@@ -19,26 +19,59 @@ from .leaf import (
     take_ids,
     wrap_tool_call,
 )
+from .leaf.bolt_on import (
+    CodecTool,
+    CodecToolCall,
+    CodecToolResult,
+    FragmentCache,
+    Fragments,
+    FragmentText,
+    Manifest,
+    ModelBinding,
+    ToolRefusal,
+    fill,
+    load_cache,
+    load_manifest,
+    load_manifests,
+    precache,
+    verify_cache,
+)
 from .vocab import Detokenizer, TokenMap, build_map, load_map
 
 __all__ = [
     "CODEC_META_KEY",
+    "BoltOnError",
     "CodecError",
     "CodecMetaMapMismatchError",
+    "CodecTool",
+    "CodecToolCall",
+    "CodecToolResult",
     "Detokenizer",
+    "FragmentCache",
+    "FragmentText",
+    "Fragments",
     "LeafError",
+    "Manifest",
     "MapError",
     "MapHashMismatch",
     "MetaTokenizer",
+    "ModelBinding",
     "TokenMap",
+    "ToolRefusal",
     "build_map",
     "check_ids",
+    "fill",
     "has_codec_meta",
+    "load_cache",
+    "load_manifest",
+    "load_manifests",
     "load_map",
     "make_meta_tokenizer",
     "open_map",
+    "precache",
     "read_codec_meta",
     "strip_codec_meta",
     "take_ids",
+    "verify_cache",
     "wrap_tool_call",
 ]
