@@ -107,7 +107,8 @@ class Thought(Node):
     Where the prompt already ends with the opening marker, the message begins inside. The newlines next to the
     markers, all whitespace before the opening one and after the closing one, are markup. Models forget to close: one
     of `ends` (the markers of what follows) ends reasoning too, and is not read. The `regions` are read inside: a call
-    ends reasoning, unless it `goes_on`; what only looks like one stays reasoning.
+    ends reasoning, unless it `goes_on`; what only looks like one stays reasoning. A `title` may follow the
+    opening marker.
     """
 
     opener: str
@@ -115,6 +116,7 @@ class Thought(Node):
     ends: tuple[str, ...] = ()
     regions: tuple[Region, ...] = ()
     goes_on: bool = False
+    title: str = ""
 
     @property
     def nullable(self) -> bool:
@@ -128,13 +130,18 @@ class Thought(Node):
     def run(self, at: Cursor) -> Steps:
         """Tell reasoning until it closes; what the stream ends inside of is reasoning to its end."""
         closer = Marker(self.closer)
-        opened = at.prompt_tail.rstrip(WHITESPACE).endswith(self.opener.rstrip(WHITESPACE))
+        tail = at.prompt_tail.rstrip(WHITESPACE).removesuffix(self.title)
+        opened = tail.endswith(self.opener.rstrip(WHITESPACE))
         # Some models write the marker again that the prompt has written for them, be it the first or the last.
         marker = yield from read_after_space(at, (self.opener,) if opened else (self.opener, self.closer))
         if marker == self.closer:
             return (yield from Space().run(at))
         if not (marker or opened):
             return True
+        while (yield from read_after_space(at, (self.opener,))):
+            pass
+        if self.title:
+            yield from maybe(self.title).run(at)
         yield from maybe("\n").run(at)
         passage = _Passage("reasoning", self.regions, "\n", ends=(self.closer, *self.ends), once=not self.goes_on)
         called = yield from passage.run(at)
@@ -156,20 +163,25 @@ class Thought(Node):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Aside(Region):
-    """Reasoning between two markers amid content. It can't break: what the stream ends inside of is reasoning."""
+    """Reasoning between two markers amid content. It can't break: what the stream ends inside of is reasoning.
+
+    The whitespace around it is content: it parts the words before from those behind.
+    """
 
     closer: Marker
 
-    def __init__(self, opener: str, closer: str) -> None:
+    def __init__(self, opener: str, closer: str, title: str = "") -> None:
+        thought = Until("reasoning", ("\n" + closer, closer))
         object.__setattr__(self, "opener", Marker(opener))
-        object.__setattr__(self, "body", Seq(Space(), Until("reasoning", ("\n" + closer, closer)), maybe("\n"), closer))
+        object.__setattr__(self, "body", Seq(maybe(title), Space(), thought, maybe("\n"), closer))
         object.__setattr__(self, "closer", Marker(closer))
 
     def run_after(self, lead: str, at: Cursor) -> Steps:
-        """Read the passage and its markers."""
+        """Read the passage and its markers; say that no whitespace belongs to it."""
+        at.calls.content(lead)
         yield from self.opener.run(at)
         yield from self.body.run(at)
-        return True
+        return False
 
     def children(self) -> tuple[Node, ...]:
         """Give the markers."""
