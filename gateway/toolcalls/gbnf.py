@@ -20,8 +20,8 @@ MAX_REPEAT = 2000
 _LONG = 30
 """Characters from which an expression that is used twice becomes a rule."""
 
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "]": "\\]", "[": "\\["}
-_CLASS_ESCAPES = _ESCAPES | {"^": "\\x5E", "-": "\\x2D"}
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_CLASS_ESCAPES = _ESCAPES | {"]": "\\]", "[": "\\[", "^": "\\x5E", "-": "\\x2D"}
 
 
 class Schemas(Protocol):
@@ -94,7 +94,7 @@ class Grammar:
         most = None if most is None else min(most, MAX_REPEAT)
         if most == 0 or not item:
             return ""
-        if not separator:
+        if not separator or most == 1:
             return f"({item}){_bounds(least, most)}"
         if len(item) > _LONG:
             # Written twice below: without a rule, the text of nested arrays would double with each level.
@@ -163,8 +163,8 @@ def _target(text: str, delimiters: tuple[str, ...], states: Mapping[str, str]) -
 def _bounds(least: int, most: int | None) -> str:
     if least <= 1 and most is None:
         return "+" if least else "*"
-    if (least, most) == (0, 1):
-        return "?"
+    if most == 1:
+        return "" if least else "?"
     return f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"
 
 

@@ -16,6 +16,7 @@ MAX_RAW = 10_000
 """Pieces of a text whose schema names no maximum; most are one character."""
 
 _BLOCK = 100
+_NUL = r"\x00"
 
 
 def raw_value(
@@ -85,30 +86,38 @@ def _bounded(g: Grammar, schema: Mapping[str, Any], closer: str, paired: bool = 
     low = min(least, MAX_REPEAT) if isinstance(least, int) and least > 0 else 0
     if not isinstance(most, int) or isinstance(most, bool):
         return _text(g, closer, low, paired)
-    char = g.none_of(closer[0], r"\x00")
+    char = g.none_of(closer[0], _NUL)
     if not paired or not most:
         return g.repeat(char, "", low, max(low, most))
-    return _begun(g, closer, g.repeat(char, "", max(low - 1, 0), max(low, most) - 1), low)
+    rest = g.repeat(char, "", max(low - 1, 0), max(low, most) - 1)
+    return _begun(g.none_of((closer[0], "\n"), _NUL), rest, low)
 
 
 def _text(g: Grammar, closer: str, least: int, paired: bool) -> str:
-    """Give text without `closer`: pieces that each leave what might have become it."""
-    bound = closer.find(closer[0], 1)
-    starts = [closer[:length] for length in range(len(closer) if bound < 0 else bound)]
-    pieces = [
-        " ".join(filter(None, (g.literal(start), g.none_of(dict.fromkeys((closer[len(start)], closer[0])), r"\x00"))))
-        for start in starts
-    ]
-    piece = g.shared(f"text-{_name(closer)}", " | ".join(pieces))
+    """Give text without `closer`."""
+    piece = g.shared(f"text-{_name(closer)}", _pieces(g, closer))
     blocks = g.repeat(g.shared(f"block-{_name(closer)}", f"{piece}{{{_BLOCK}}}"), "", 0, MAX_RAW // _BLOCK)
     lead = g.repeat(piece, "", least - paired, least - paired) if least > paired else ""
     text = " ".join(filter(None, (lead, blocks, g.repeat(piece, "", 0, _BLOCK))))
-    return _begun(g, closer, text, least) if paired else text
+    return _begun(g.shared(f"begin-{_name(closer)}", _pieces(g, closer, "\n")), text, least) if paired else text
 
 
-def _begun(g: Grammar, closer: str, rest: str, least: int) -> str:
-    """Give a text whose first character is no newline; one that may be empty may be so."""
-    return f"({g.none_of((closer[0], chr(10)), chr(92) + 'x00')} {rest}){'' if least else '?'}"
+def _pieces(g: Grammar, closer: str, not_first: str = "") -> str:
+    """Give the pieces of a text without `closer`: each leaves what might have become it."""
+    bound = closer.find(closer[0], 1)
+    starts = [closer[:length] for length in range(len(closer) if bound < 0 else bound)]
+    others = [
+        g.none_of(dict.fromkeys((closer[len(start)], closer[0], *(() if start else not_first))), _NUL)
+        for start in starts
+    ]
+    return " | ".join(
+        " ".join(filter(None, (g.literal(start), other))) for start, other in zip(starts, others, strict=True)
+    )
+
+
+def _begun(begin: str, rest: str, least: int) -> str:
+    """Give a text after its beginning, which is no newline; one that may be empty may be so."""
+    return f"({begin} {rest}){'' if least else '?'}"
 
 
 def _name(closer: str) -> str:

@@ -68,7 +68,7 @@ TREE = {"type": "object", "properties": {"n": {"type": "null"}, "d": DEEP}, "req
         ("qwen3_coder", {"type": "string", "minLength": 1, "maxLength": 2}, ["a", "\na"], ["", "abc"]),
         ("mimo", {"type": "string", "minLength": 1, "maxLength": 2}, ["a", "b\n"], ["", "\na", "abc"]),
         ("mimo", {"type": "string", "maxLength": 2}, ["", "ab"], ["\n", "abc"]),
-        ("mimo", {"type": "string", "minLength": 3}, ["abc", "a<b\nc"], ["\nabc", "ab", "a</parameter>b"]),
+        ("mimo", {"type": "string", "minLength": 3}, ["abc", "a<b\nc", "<p></p>"], ["\nabc", "ab", "a</parameter>b"]),
         ("mimo", {"type": "string", "minLength": 1}, ["a"], ["", "\n"]),
         ("glm47", {"type": "string", "minLength": 2}, ["ab", "a<b>"], ["", "a"]),
         ("glm47", {"type": ["string", "integer"], "maxLength": 2}, ["ab", "123"], ["abc"]),
