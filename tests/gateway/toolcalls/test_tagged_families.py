@@ -267,7 +267,7 @@ def test_headers_of_harmony_are_read_by_what_they_mention() -> None:
         f"{start}<|channel|>analysis to=browser.search code<|message|>c<|call|>"
         f"{start} to=user<|channel|>final<|message|>d<|return|>"
     )
-    assert told("harmony", text) == ("bd", "ac", [], [])
+    assert told("harmony", text) == ("b\nd", "ac", [], [])
     assert told("harmony", "Hello", FINAL)[0] == "Hello"
     assert told("harmony", "final<|message|>Hello", "<|start|>assistant<|channel|>")[0] == "Hello"
     assert told("harmony", "<|channel|>comm") == ("", "", [], [])
