@@ -10,7 +10,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.toolcalls.cursor import Cursor
+from gateway.toolcalls.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.gbnf import Grammar
 from gateway.toolcalls.jsonscan import JsonScanner, Scan
 from gateway.toolcalls.nodes import MAX_WORD, First, Node, Steps
@@ -82,8 +82,13 @@ class JsonObject(Json):
         return ("{",)
 
     def run(self, at: Cursor) -> Steps:
-        """Read the object; another value is not even begun. Whoever runs this has seen that something has come."""
-        return at.buffer.startswith("{", at.position) and (yield from Json.run(self, at))
+        """Read the object; another value is not even begun, nor a brace that no key and no other brace follows."""
+        while (rest := at.buffer[at.position : at.position + MAX_WORD]).startswith("{"):
+            inside = rest[1:].lstrip(WHITESPACE)
+            if inside or at.ended or len(rest) == MAX_WORD:
+                return (not inside or inside[0] in '"}') and (yield from Json.run(self, at))
+            yield
+        return False
 
 
 @dataclass(frozen=True, slots=True)

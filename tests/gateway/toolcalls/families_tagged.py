@@ -132,10 +132,10 @@ TAGGED_FAMILIES = (
         listed("", "", "", _gemma),
         ("<|tool_call>", "<tool_call|>", "<|tool_response>", "<turn|>"),
         st.dictionaries(words, _keyed, max_size=3),
-        ("<|channel>thought", "<channel|>"),
+        ("<|channel>", "<channel|>"),
     ),
-    _tagged("glm45", listed("", "\n", "", _GLM45), _TOOL_CALL, _unlike_json),
-    _tagged("glm47", listed("", "", "", _GLM47), _TOOL_CALL, _unlike_json),
+    _tagged("glm45", listed("", "\n", "", _GLM45), (*_TOOL_CALL, "<|role_end|>"), _unlike_json),
+    _tagged("glm47", listed("", "", "", _GLM47), (*_TOOL_CALL, "<|role_end|>"), _unlike_json),
     Family(
         "harmony",
         listed("", "<|start|>assistant", "", _harmony),

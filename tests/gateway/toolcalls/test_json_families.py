@@ -128,7 +128,7 @@ SLOPPY: list[tuple[str, str, str, str | None, str | None, tuple[tuple[str, str],
     ("llama_3", "", '{"name": "get_weather", "parameters": 3}', '{"name": "get_weather", "parameters": 3}', None, ()),
     ("llama_3", "", "\n {", "\n {", None, ()),
     ("json", "", f"[{CALL}]", None, None, ONE),
-    ("json", "", f"```json\n{CALL}\n```", "```json\n```", None, ONE),
+    ("json", "", f"```json\n{CALL}\n```", None, None, ONE),
     ("json", "", "[1, 2]", "[1, 2]", None, ()),
 ]  # fmt: skip
 
