@@ -63,8 +63,7 @@ def show(source: Source) -> None:
         "hash": token_map.map_id,
         "ids": f"{len(token_map)} ({len(token_map.special_ids)} special)",
         "merges": str(len(token_map.merges)),
-        "pieces": ("each digit alone, then " if token_map.pre_tokenizer.isolate_digits else "")
-        + token_map.pre_tokenizer.pattern,
+        "pieces": " then ".join(token_map.pre_tokenizer.stages) if token_map.pre_tokenizer else "none",
         "normalizer": token_map.normalizer or "none",
         "tool calls": f"{calls.convention}: {calls.start} ... {calls.end}" if calls else "not declared",
         "bytes it can't spell": " ".join(f"{byte:02x}" for byte in lost) or "none",

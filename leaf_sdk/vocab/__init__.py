@@ -5,18 +5,20 @@
 and `leaf` (where ids go).
 """
 
+from .blocks import ToolCalling, ZstdDictionary
 from .build import build_map
 from .detokenizer import Detokenizer
 from .digest import map_digest, normalise_hash
 from .gguf import GgufTokenizer, read_gguf_tokenizer
 from .read import load_map
-from .token_map import TokenMap, ToolCalling
+from .token_map import TokenMap
 
 __all__ = [
     "Detokenizer",
     "GgufTokenizer",
     "TokenMap",
     "ToolCalling",
+    "ZstdDictionary",
     "build_map",
     "load_map",
     "map_digest",

@@ -67,7 +67,7 @@ def test_a_model_file_is_opened_without_reading_it_whole(smollm_path):
 def test_a_tokenizer_json_is_opened_as_the_map_that_is_built_from_it(tmp_path):
     path = tmp_path / "tokenizer.json"
     path.write_text(
-        '{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "added_tokens": [],'
+        '{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}, "added_tokens": [],'
         ' "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}}'
     )
     assert open_map(path).map_id == map_digest(build_map(path.read_bytes()))
