@@ -48,6 +48,7 @@ class Calls:
         """Events of the call in the making, where the policy is that only whole calls are told."""
         self._call: _Call | None = None
         self._started = 0
+        self._spoken = False
         self._used: set[str] = set()
 
     def drain(self) -> list[Event]:
@@ -84,6 +85,12 @@ class Calls:
         """Tell text for the person who asked; an empty text is no event."""
         if text and not (self._started and self.policy.text_after_call == "drop"):
             self._events.append(Content(text))
+            self._spoken = True
+
+    @property
+    def spoken(self) -> bool:
+        """Whether any content was told."""
+        return self._spoken
 
     def reasoning(self, text: str) -> None:
         """Tell text that the model wrote to itself; an empty text is no event."""

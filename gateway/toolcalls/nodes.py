@@ -80,7 +80,7 @@ class Lit(Node):
 
     def grammar(self, g: Grammar) -> str:
         """Give the text, quoted."""
-        return g.literal(self.text)
+        return g.markup(self.text)
 
 
 class Marker(Lit):
@@ -204,6 +204,18 @@ class Start(Node):
     def grammar(self, g: Grammar) -> str:
         """Nothing."""
         return ""
+
+
+def read_space(at: Cursor) -> Generator[None, None, str]:
+    """Read whitespace until something else comes, and give it."""
+    held = ""
+    while True:
+        start = at.position
+        over = at.skip_whitespace()
+        held += at.buffer[start : at.position]
+        if over:
+            return held
+        yield
 
 
 def read_until(at: Cursor, delimiters: tuple[str, ...]) -> Generator[None, None, str | None]:

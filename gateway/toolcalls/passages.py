@@ -7,10 +7,10 @@ frames text (`mutes`) goes on as it was. Below: `regions`. Above: `formats`.
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from gateway.toolcalls.combinators import Seq, maybe
+from gateway.toolcalls.combinators import Seq, maybe, pick
 from gateway.toolcalls.cursor import WHITESPACE, Channel, Cursor
 from gateway.toolcalls.gbnf import Grammar
-from gateway.toolcalls.nodes import MAX_WORD, First, Marker, Node, Space, Steps, Until
+from gateway.toolcalls.nodes import MAX_WORD, First, Marker, Node, Space, Steps, Until, read_space
 from gateway.toolcalls.regions import Region
 from gateway.toolcalls.spelling import Spelling
 
@@ -49,9 +49,19 @@ class _Passage:
             if stop in self.mutes:
                 yield from Marker(stop).run(at)
             elif (yield from self._region(stop).run_after(lead, at)):
-                yield from Space().run(at)
                 if self.once:
+                    yield from Space().run(at)
                     return True
+                yield from self._part(at, stops)
+
+    def _part(self, at: Cursor, stops: tuple[str, ...]) -> Generator[None, None, None]:
+        """Read the whitespace behind a region. It parts text from text; anywhere else it is markup."""
+        held = yield from read_space(at)
+        if held and at.unread and (yield from pick(at, tuple(map(Marker, stops)))) is None:
+            if self.channel == "reasoning":
+                at.calls.reasoning(held)
+            elif at.calls.spoken:
+                at.calls.content(held)
 
     def _stop(self, at: Cursor, stops: tuple[str, ...]) -> tuple[str, str]:
         """Give the lead and the marker that stand here."""
@@ -67,8 +77,8 @@ class _Passage:
 class Prose(Node):
     """Content with regions in it, to the end of the message; the grammar writes the first region.
 
-    One `lead` belongs to the marker that it stands before, and so does all whitespace right after a whole region. Any
-    other whitespace is content. `mutes` are markers that frame content and are none.
+    One `lead` belongs to the marker that it stands before. Whitespace right after a whole region is content only where
+    it parts text from text; any other is. `mutes` are markers that frame content and are none.
     """
 
     regions: tuple[Region, ...]

@@ -32,7 +32,8 @@ What holds for all of them:
 - A marker that is one special token of the model counts only as that token: its spelling in ordinary tokens is text.
 - A call is told name first and whole, with one id; then its arguments, as the model wrote them or, where the format
   has no types, after the tool's schema: strings as they stand, all else as JSON. No arguments are `{}`.
-- Whitespace between markup and text is markup; other whitespace is content. Text after a call is content.
+- Whitespace between markup and text is markup, unless it parts text before a call from text after it; other whitespace
+  is content. Text after a call is content.
 - What breaks a format's rules is content, with one diagnostic; a call that the end cuts off is reported and kept. A
   call of an unknown tool is a call. `gateway.toolcalls.Policy` says otherwise, where asked to.
 - What a call costs does not grow with its length: `make bench-toolcalls` measures it.

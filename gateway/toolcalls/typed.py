@@ -5,7 +5,7 @@ too, converted from Python's spelling where needed. Everything else waits for it
 may be a string or something else. Below: `literal`, `kinds`, `cursor`. Above: `tagged`.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +13,7 @@ from gateway.toolcalls.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.jsonscan import Scan
 from gateway.toolcalls.kinds import STRING, Kinds
 from gateway.toolcalls.literal import PYTHON, Dialect, LiteralScanner, converted, json_string
-from gateway.toolcalls.nodes import MAX_WORD, Steps
+from gateway.toolcalls.nodes import MAX_WORD, Steps, read_space
 
 _JSON_STARTS = {
     "object": "{",
@@ -57,7 +57,7 @@ def read_value(at: Cursor, kinds: Kinds, ending: Ending) -> Steps:
         paired = True
     if kinds == STRING:
         return (yield from _read_string(at, ending, paired, ""))
-    lead = yield from _read_lead(at)
+    lead = yield from read_space(at)
     start = at.buffer[at.position : at.position + 1]
     if "string" in kinds and not any(start in _JSON_STARTS.get(kind, "") for kind in kinds if start):
         return (yield from _read_string(at, ending, paired, lead))
@@ -86,17 +86,6 @@ def as_json(text: str, kinds: Kinds) -> str:
 def _kinds_of_json(value: str) -> tuple[str, ...]:
     found = _KINDS_BY_START.get(value[0], ("number", "integer") if value.lstrip("-").isdigit() else ("number",))
     return () if found == ("string",) else found
-
-
-def _read_lead(at: Cursor) -> Generator[None, None, str]:
-    lead = ""
-    while True:
-        start = at.position
-        over = at.skip_whitespace()
-        lead += at.buffer[start : at.position]
-        if over:
-            return lead
-        yield
 
 
 def _read_string(at: Cursor, ending: Ending, paired: bool, lead: str) -> Steps:

@@ -68,7 +68,7 @@ def test_a_call_streams_name_first_then_arguments_as_they_come() -> None:
 def test_text_before_between_and_after_calls_is_content() -> None:
     text = "Let me look.\n" + ONE + "\n\nAnd the time: " + ONE.replace("get_weather", "get_time") + " Done.\n"
     message = told(text)
-    assert message.content == "Let me look.And the time: Done.\n"
+    assert message.content == "Let me look.\n\nAnd the time:  Done.\n"
     assert [call.name for call in message.tool_calls] == ["get_weather", "get_time"]
 
 
