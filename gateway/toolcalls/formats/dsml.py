@@ -1,22 +1,25 @@
 """DeepSeek V3.2, V4 and V4.1: calls in DSML tags; each argument says whether it is a string.
 
 The sections' names differ and are misspelled (`tool_calls`, `toolcalls`, `tool`); all are read by both. V4.1 writes a
-space before the tags' names. What is no string is JSON; where the tool's schema says otherwise, the schema is right. An
-argument `arguments` or `input` that the tool does not have holds them all. Two newlines before a section are no
-content. The prompt opens reasoning, or closes it; a call ends it too.
+space before the tags' names; some write a call's arguments as one object, or a tag that closes itself. What is no
+string is JSON; where the tool's schema says otherwise, the schema is right. An argument `arguments` or `input` that the
+tool does not have holds them all. Two newlines before a section are no content. The prompt opens reasoning, or closes
+it; a call ends it too.
 """
 
 from gateway.toolcalls.combinators import Choice, Seq
 from gateway.toolcalls.format import Format
 from gateway.toolcalls.kinds import ALL
-from gateway.toolcalls.nodes import Marker, Space
+from gateway.toolcalls.nodes import Marker, Space, Start
 from gateway.toolcalls.passages import Prose, Thought
 from gateway.toolcalls.regions import Bare, Call, Calls, Region
 from gateway.toolcalls.series import Loose, Spelled
 from gateway.toolcalls.tagged import Parameters, TagName
 from gateway.toolcalls.typed import Ending
+from gateway.toolcalls.values import JsonObject
 
 _SECTIONS = ("function_calls", "tool_calls", "toolcalls", "calls", " calls", "tool")
+_NAME = r"""(?P<quote>["']?)(?P<key>.*?)(?P=quote)(?P<closed>\s*/)?"""
 _HEAD = r"""(?P<quote>["']?)(?P<key>.*?)(?P=quote)(?:\s+string=["']?(?P<string>true|false)["']?)?"""
 
 
@@ -31,14 +34,17 @@ def _call(gap: str, closers: tuple[str, ...]) -> tuple[str, Call]:
             followers=(f"<{parameter}", f"</{parameter}>", f"</{invoke}>", *closers),
             stops=(f"\n<{parameter} name=",),
         ),
-        ends=(f"</{invoke}>", *closers),
+        ends=(f"</{invoke}>", f"<{invoke} name=", *closers),
         written=(f'<{parameter} name="{{key}}" string="{{string}}">', f"</{parameter}>\n"),
         strays=(f"</{parameter}>",),
         unknown=ALL,
         wrappers=("arguments", "input"),
     )
     head = f"<{invoke} name="
-    return head, Call(Seq(head, TagName(written='"{name}">'), Space("\n"), parameters, Loose(f"</{invoke}>")))
+    # Some write the arguments as one object, and a call without any as a tag that closes itself.
+    body = Spelled(Seq(Start(), JsonObject()), parameters, writes=parameters)
+    name = TagName(written='"{name}">', head=_NAME)
+    return head, Call(Seq(head, name, Space("\n"), body, Loose(f"</{invoke}>")))
 
 
 def _family(name: str, section: str, lacks: tuple[str, ...] = ()) -> Format:

@@ -83,7 +83,7 @@ def test_another_family_is_one_declaration(name: str) -> None:
         ids = vocabulary.spell(f"Hi {text} end", specials=True)
         events = run(ids, vocabulary=vocabulary, fmt=fmt)
         assert [(call.name, call.arguments) for call in closed(events)] == [("get_weather", ONE), ("get_time", TWO)]
-        assert texts(events) == "Hi end"
+        assert texts(events) == "Hi  end"
         assert diagnostics(events) == []
         assert joined(run(ids, [], vocabulary=vocabulary, fmt=fmt)) == joined(events)
 
