@@ -99,7 +99,7 @@ class ResultTokens:
         Blocks are joined by the ids of a line break. What is no text becomes a short line that says what it was.
         """
         pieces: list[IdPiece] = []
-        for part in read_parts(result):
+        for part in read_parts(result, (token_map.map_id, *self._accepted)):
             if pieces:
                 pieces.append(IdPiece(_encode(token_map, _JOINT), "shim"))
             if isinstance(part, OtherPart):
@@ -118,7 +118,7 @@ class ResultTokens:
         become per-block ones, because a strict client refuses their block type. The input is not changed.
         """
         content = list(content_of(result))
-        for part in read_parts(result):
+        for part in read_parts(result, (token_map.map_id, *self._accepted)):
             if isinstance(part, TextPart) and part.index >= 0:
                 if part.payload is None and len(part.text) < min_text_length:
                     continue

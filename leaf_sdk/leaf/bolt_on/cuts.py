@@ -8,7 +8,7 @@ patterns with lookbehinds are refused. A map of another kind has no safe places.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, Protocol, cast
 
@@ -62,6 +62,8 @@ class Cuts:
 
     stages: tuple[_Stage, ...]
     normalizes: bool = False
+    added: tuple[str, ...] = ()
+    """Added tokens that are matched in ordinary text, before any stage."""
 
     def places(self, literal: str) -> list[int]:
         """List the offsets inside a literal text at which it may be cut, whatever stands before and behind it."""
@@ -76,6 +78,8 @@ class Cuts:
         followed = at + 1 < len(literal) and literal[at + 1].isascii()
         if self.normalizes and after not in " \n" and not followed:
             return False
+        if any(before + after in token for token in self.added):
+            return False
         for stage in self.stages:
             if stage.spans(before, after):
                 return False
@@ -87,14 +91,24 @@ class Cuts:
 @lru_cache(maxsize=64)
 def cuts_of(token_map: TokenMap) -> Cuts:
     """Give the safe cuts of a map; none where its pre-tokenizer is not understood."""
-    if token_map.encoder != "byte_level" or token_map.normalizer not in (None, "NFC"):
+    pre_tokenizer = token_map.pre_tokenizer
+    if token_map.encoder != "byte_level" or pre_tokenizer is None or token_map.normalizer not in (None, "NFC"):
         return Cuts(())
     try:
-        built = to_tokenizers(token_map.pre_tokenizer)
-        state = cast("object", json.loads(cast("Any", built).__getstate__()))
-        return Cuts(tuple(_stages(state)), token_map.normalizer == "NFC")
+        found = cuts_by(to_tokenizers(pre_tokenizer), normalizes=token_map.normalizer == "NFC")
+        return replace(found, added=tuple(token_map.added_tokens))
     except (MapUnsupported, PatternUnknown):
         return Cuts(())
+
+
+def cuts_by(pre_tokenizer: object, *, normalizes: bool = False) -> Cuts:
+    """Give the safe cuts of a pre-tokenizer of `tokenizers`, behind NFC or without a normalizer.
+
+    Raises:
+        PatternUnknown: a stage or a pattern that is not understood.
+    """
+    state = cast("object", json.loads(cast("Any", pre_tokenizer).__getstate__()))
+    return Cuts(tuple(_stages(state)), normalizes)
 
 
 def _stages(state: object) -> list[_Stage]:

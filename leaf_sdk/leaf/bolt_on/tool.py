@@ -104,12 +104,19 @@ class CodecTool:
             written = _text_of(call.argument_ids, self._fragments(call))
         else:
             written = call.arguments_json or "{}"
-        arguments = _object(written, self.manifest.name)
+        return self.checked(_object(written, self.manifest.name))
+
+    def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the arguments if none that the manifest requires is missing.
+
+        Raises:
+            CallInvalid: one is.
+        """
         required = cast("list[object]", self.manifest.arguments_schema.get("required") or [])
         missing = [name for name in required if isinstance(name, str) and name not in arguments]
         if missing:
             raise CallInvalid(f"argument {missing[0]!r:.60} is missing; give all of {required}", code="E_BAD_ARG")
-        return arguments
+        return dict(arguments)
 
     def answer(self, call: CodecToolCall, said: Said) -> CodecToolResult:
         """Give what is said as ids of the call's map, or as text where the tool has none.
