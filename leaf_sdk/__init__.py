@@ -10,7 +10,9 @@ from .errors import BoltOnError, CodecError, CodecMetaMapMismatchError, LeafErro
 from .fetch import open_map
 from .leaf import (
     CODEC_META_KEY,
+    MapPin,
     MetaTokenizer,
+    announce_packing,
     check_ids,
     has_codec_meta,
     make_meta_tokenizer,
@@ -54,10 +56,12 @@ __all__ = [
     "Manifest",
     "MapError",
     "MapHashMismatch",
+    "MapPin",
     "MetaTokenizer",
     "ModelBinding",
     "TokenMap",
     "ToolRefusal",
+    "announce_packing",
     "build_map",
     "check_ids",
     "fill",
