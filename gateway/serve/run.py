@@ -80,7 +80,8 @@ async def open_rooms(config: GatewayConfig) -> AsyncGenerator[Rooms]:
     proxy = Proxy(config, metrics)
     readiness.inform("upstreams", lambda: {status.name: _show_upstream(status) for status in proxy.statuses()})
     async with proxy, route.running():
-        agent = Agent(route, CallRunner(proxy, tokens, config.limits), config.limits, metrics)
+        runner = CallRunner(proxy, tokens, config.limits)
+        agent = Agent(route, runner, config.limits, metrics, hold_calls=config.engine.hold_calls)
         yield Rooms(route, proxy, tokens, agent, metrics, readiness)
 
 

@@ -108,14 +108,14 @@ class _Rules:
 
     def _literal(self, value: object) -> str:
         if isinstance(value, str):
-            return f"({self._g.literal(f'{_QUOTE}{value}{_QUOTE}')})"
+            return f"({self._g.markup(f'{_QUOTE}{{value}}{_QUOTE}', value=value)})"
         return self._g.literal(json.dumps(value, ensure_ascii=False))
 
     def _of_kind(self, kind: str, schema: Schema) -> str:
         g = self._g
         match kind:
             case "string":
-                return f"({g.literal(_QUOTE)} {raw_text(g, schema, _QUOTE)} {g.literal(_QUOTE)})"
+                return f"({g.markup(_QUOTE)} {raw_text(g, schema, _QUOTE)} {g.markup(_QUOTE)})"
             case "object":
                 value = self.arguments(schema)
                 return f"({value})" if value else ""

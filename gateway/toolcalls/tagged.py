@@ -46,7 +46,7 @@ class TagName(Node):
 
     def grammar(self, g: Grammar) -> str:
         """Give the tool's name and the tag's end."""
-        return g.literal(self.written.format(name=g.current.name))
+        return g.markup(self.written, name=g.current.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +158,9 @@ class Parameters(Node):
         before, after = self.written
         kinds = kinds_of(schema, root)
         typed = sorted(kinds)[0] if len(kinds) == 1 else "string" if "string" in kinds else sorted(kinds)[0]
-        head = before.format(key=key, string="true" if "string" in kinds else "false", type=typed)
+        head = g.markup(before, key=key, string="true" if "string" in kinds else "false", type=typed)
         value = raw_value(g, schema, root, self.ending.closer, paired=self.ending.newline == "pair")
-        return f"{g.literal(head)} {value} {g.literal(after)}"
+        return f"{head} {value} {g.markup(after)}"
 
 
 def _properties(at: Cursor) -> Mapping[str, Any]:

@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
+from gateway.agent.choice import hold_for
+from gateway.agent.conversation import Conversation
+from gateway.agent.generation import Generation, GenerationOptions
 from gateway.engine.llama_cpp import LlamaCpp
 from gateway.engine.llama_json import completion_body
 from gateway.engine.protocol import GenerateRequest, Sampling
+from gateway.engine.route import ReadyEngine
+from gateway.engine.slots import SlotTable
+from gateway.engine.template import ChatTemplate
 from gateway.errors import EngineRefused
+from gateway.observe.metrics import Metrics
 from gateway.toolcalls import (
     CallTrigger,
     Format,
@@ -65,7 +72,7 @@ async def generate(
     engine: LlamaCpp, prompt: list[int], token_map: TokenMap, *, parallel: bool, **more: Any
 ) -> list[int]:
     """The ids that the server gives for what `GenerateRequest` asks."""
-    grammar = call_grammar(ISSUES, [CLOCK], choice="required", parallel=parallel)
+    grammar = call_grammar(ISSUES, [CLOCK], choice="required", parallel=parallel, vocabulary=token_map)
     triggers = call_triggers(ISSUES, token_map)
     request = GenerateRequest(prompt, 0, 150, Sampling(seed=1), grammar=grammar, triggers=triggers)
     body = {**completion_body(request), "stream": False, **more}
@@ -79,7 +86,7 @@ async def calls(engine: LlamaCpp, token_map: TokenMap, *, parallel: bool) -> lis
     prompt = shots(CLOCK.name, token_map)
     ids = await generate(engine, prompt, token_map, parallel=parallel, logit_bias=[[trigger.token_id, 60]])
     assert ids[0] == trigger.token_id
-    parser = parser_for(ISSUES, token_map, [CLOCK], by_text=True)
+    parser = parser_for(ISSUES, token_map, [CLOCK])
     events = [*parser.feed(ids), *parser.close()]
     # Sixteen calls would take long: the limit may cut one off.
     assert {event.kind for event in events if isinstance(event, Diagnostic)} <= {"truncated"}
@@ -129,6 +136,52 @@ def first_literal(grammar: str) -> str:
     while not body.startswith('"'):
         body = rules[re.split(r"[^\w-]", body)[0]].lstrip("( ")
     return body.split('"')[1]
+
+
+async def test_every_marker_under_a_grammar_of_tokens_comes_as_its_token(engine: LlamaCpp, model_map: TokenMap) -> None:
+    # The model has never seen these two: left to itself it spells them, and the parser would not know its own calls.
+    start, end = (model_map.special_tokens[marker] for marker in ("<issue_start>", "<issue_closed>"))
+    prompt = shots(CLOCK.name, model_map)
+    ids = await generate(engine, prompt, model_map, parallel=True, logit_bias=[[start, 60]])
+    assert ids.count(start) > 1
+    assert ids.count(end) in (ids.count(start), ids.count(start) - 1)
+    assert "issue" not in model_map.decode([token_id for token_id in ids if token_id not in (start, end)])
+
+
+async def test_the_agent_holds_a_call_that_the_model_begins_of_itself_to_its_schema(
+    engine: LlamaCpp, model_map: TokenMap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = model_map.special_tokens["<issue_start>"]
+    weighed = {"logit_bias": [[start, 60]]}
+    monkeypatch.setattr("gateway.engine.llama_cpp.completion_body", lambda request: completion_body(request) | weighed)
+    facts = await engine.facts()
+    ready = ReadyEngine(engine, facts, model_map, ChatTemplate(engine, facts, model_map), SlotTable(1))
+    conversation = Conversation(ready, ISSUES, (CLOCK,), shots(CLOCK.name, model_map))
+    hold = hold_for(conversation, "auto", parallel=False, always=True)
+    told: list[object] = []
+
+    async def listen(event: object) -> None:
+        told.append(event)
+
+    options = GenerationOptions(max_tokens=120, sampling=Sampling(seed=1), hold=hold)
+    result = await Generation(conversation, options, listen, Metrics()).run()
+    assert result.calls
+    assert [validate_call(CLOCK, json.loads(call.arguments)) for call in result.calls] == [[]] * len(result.calls)
+    assert {event.kind for event in told if isinstance(event, Diagnostic)} <= {"truncated"}
+    assert conversation.ids.count(start) >= len(result.calls)
+
+
+@pytest.mark.parametrize("name", format_names())
+def test_a_grammar_of_tokens_spells_no_marker_that_is_one(name: str) -> None:
+    fmt = format_named(name)
+    vocabulary = TinyVocabulary(fmt.markers)
+    if call_triggers(fmt, vocabulary):
+        tools = [CLOCK, ToolSpec(fmt.markers[0], "", CLOCK.parameters)]
+        grammar = call_grammar(fmt, tools, choice=CLOCK.name, parallel=True, vocabulary=vocabulary)
+        assert [marker for marker in fmt.markers if marker in grammar.replace("\\", "")] == []
+        # A tool's name is text, whatever it looks like.
+        grammar = call_grammar(fmt, tools, choice=fmt.markers[0], vocabulary=vocabulary)
+        assert grammar.replace("\\", "").count(fmt.markers[0]) >= 1
 
 
 @pytest.mark.parametrize("name", format_names())
