@@ -24,6 +24,15 @@ _TYPES: dict[type, str] = {
 }
 _HINTS = {"properties": "object", "items": "array", "prefixItems": "array", "pattern": "string", "minLength": "string"}
 
+_ALIASES = {
+    "string": ("str", "text", "varchar", "char", "enum"),
+    "integer": ("int", "uint", "long", "short", "unsigned"),
+    "number": ("num", "float", "double", "decimal"),
+    "boolean": ("bool",),
+    "object": ("dict", "map"),
+    "array": ("arr", "list", "tuple", "set"),
+}
+
 
 def mapping_of(value: object) -> Mapping[str, Any]:
     """Give a part of a schema as a mapping, an empty one where it is none."""
@@ -86,15 +95,24 @@ def options_of(schema: Mapping[str, Any]) -> list[object]:
 def _typed(schema: Mapping[str, Any]) -> Kinds:
     kind: object = schema.get("type")
     if isinstance(kind, str):
-        return frozenset({kind}) & ALL or ALL
+        return _named(kind)
     if isinstance(kind, list):
-        return frozenset(name for name in cast(list[object], kind) if isinstance(name, str)) & ALL or ALL
+        names = (_named(name) for name in cast(list[object], kind) if isinstance(name, str))
+        return frozenset[str]().union(*names) or ALL
     if isinstance(values := schema.get("enum"), list) and values:
         return frozenset(map(_kind_of, cast(list[object], values)))
     if "const" in schema:
         return frozenset({_kind_of(schema["const"])})
     hint = hinted_kind(schema)
     return frozenset({hint}) if hint else ALL
+
+
+def _named(kind: str) -> Kinds:
+    """Give what a type's name means; those of other languages are no JSON Schema, but stand in tools all the same."""
+    if kind in ALL:
+        return frozenset({kind})
+    found = next((name for name, starts in _ALIASES.items() if kind.lower().startswith(starts)), None)
+    return frozenset({found}) if found else ALL
 
 
 def _kind_of(value: object) -> str:

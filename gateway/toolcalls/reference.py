@@ -107,8 +107,9 @@ def _section(module: ModuleType, held: Iterable[Format]) -> str:
 
 def _entry(fmt: Format) -> str:
     lines = [f"### `{fmt.name}`\n"]
-    if fmt.template_has:
-        known = f"Known by {_texts(fmt.template_has)} in the template"
+    ways = [_texts(texts) for texts in (fmt.template_has, *((text,) for text in fmt.template_or)) if texts]
+    if ways:
+        known = f"Known by {', or by '.join(ways)} in the template"
         lines.append(f"{known}, without {_texts(fmt.template_lacks)}.\n" if fmt.template_lacks else f"{known}.\n")
     if fmt.markers:
         lines.append(f"Markers: {_texts(fmt.markers)}.\n")

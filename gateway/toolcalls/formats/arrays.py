@@ -50,6 +50,7 @@ HUNYUAN = Format(
     calls=_LIST,
     shape=_SHAPE,
     template_has=("<tool_calls>", "<answer>"),
+    template_or=('<tool_calls>[{"name": "func_name1"',),
 )
 
 JAMBA = Format(

@@ -25,7 +25,8 @@ LLAMA_3 = Format(
     calls=_OBJECTS,
     shape='{"name": "TOOL", "parameters": {"KEY": "VALUE"}}',
     template_has=("<|start_header_id|>", '"parameters":'),
-    template_lacks=("<tool_call>", "<TOOLCALL>", ">>>", "<function="),
+    template_or=("<|header_start|>",),
+    template_lacks=("<tool_call>", "<TOOLCALL>", ">>>", "<function=", "<|python_start|>", "[func_name1(", "functools["),
 )
 
 _CALL, _KNOWN_CALL = (bare_object(known=known, arguments="arguments") for known in (False, True))
@@ -47,4 +48,5 @@ JSON = Format(
     ),
     calls=_ARRAY,
     shape='[{"name": "TOOL", "arguments": {"KEY": "VALUE"}}]',
+    template_or=('[{"name": "tool_call_name"',),
 )

@@ -15,4 +15,5 @@ PHI_4_MINI = Format(
     calls=_FUNCTOOLS,
     shape='functools[{"name": "TOOL", "arguments": {"KEY": "VALUE"}}]',
     template_has=("<|/tool|>",),
+    template_or=("functools[",),
 )
