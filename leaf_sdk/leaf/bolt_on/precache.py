@@ -13,7 +13,7 @@ from typing import Final, cast
 from leaf_sdk.errors import FragmentCacheInvalid, SeamUnsafe
 from leaf_sdk.vocab import TokenMap, normalise_hash
 
-from .cache import CachedFragment, FragmentCache, Ids, Open
+from .cache import CachedFragment, FragmentCache, Ids
 from .fragments import Fragments, core_ids
 from .template import FragmentText, Part, Slot, joined
 
@@ -158,6 +158,9 @@ def _pairs(fragments: Iterable[FragmentText] | Mapping[str, str]) -> Iterable[Fr
 
 
 def _cached(text: FragmentText, token_map: TokenMap) -> CachedFragment:
+    if text.static:
+        whole = (Ids(tuple(token_map.encode(text.text))),)
+        return CachedFragment(text, whole, whole)
     parts = tuple(part if isinstance(part, Slot) else Ids(tuple(token_map.encode(part))) for part in text.parts)
     return CachedFragment(text, parts, core_ids(text.parts, token_map))
 
@@ -201,10 +204,6 @@ def _faults(name: str, cached: CachedFragment, token_map: TokenMap) -> list[str]
     fresh = _cached(cached.source, token_map)
     if fresh.parts != cached.parts:
         return [f"fragment {name!r:.60}: `parts` are not the ids of x_text {cached.source.text!r:.80}"]
-    if _without_empty(fresh.pieces) != _without_empty(cached.pieces):
+    if fresh.pieces != cached.pieces:
         return [f"fragment {name!r:.60}: `x_pieces` are not what this map's cuts give; build the cache anew"]
     return []
-
-
-def _without_empty(pieces: tuple[Ids | Open, ...]) -> list[Ids | Open]:
-    return [piece for piece in pieces if isinstance(piece, Open) or piece.ids]
