@@ -8,6 +8,8 @@ CodecError
 │   ├── MapHashMalformed            the hash a person wrote is not a sha256
 │   ├── MapHashMismatch             the bytes are not the bytes that the hash names
 │   ├── MapUnreachable              no such file, no answer, too large, or an address that we don't fetch
+│   │   └── MapNotPublished         the origin has no map of that name
+│   ├── MapDiscoveryInvalid         what an origin publishes about its maps can't be used
 │   ├── MapTruncated                the file ends in the middle; `offset` says where
 │   ├── NotAMap                     the bytes are no token map, no GGUF and no tokenizer.json
 │   └── MapUnsupported              a real tokenizer that we can't reproduce exactly; `what` names the part
@@ -63,6 +65,14 @@ class MapUnreachable(MapError):
     def __init__(self, message: str, *, source: str) -> None:
         super().__init__(message)
         self.source = source
+
+
+class MapNotPublished(MapUnreachable):
+    """The origin answers, and has no map of that name under `/.well-known/codec/`."""
+
+
+class MapDiscoveryInvalid(MapError):
+    """What an origin publishes about its maps is no pointer, no index and no map."""
 
 
 class MapTruncated(MapError):

@@ -7,6 +7,7 @@ and `leaf` (where ids go).
 
 from .blocks import ToolCalling, ZstdDictionary
 from .build import build_map
+from .compiled import compile_map, load_compiled
 from .detokenizer import Detokenizer
 from .digest import map_digest, normalise_hash
 from .gguf import GgufTokenizer, read_gguf_tokenizer
@@ -20,6 +21,8 @@ __all__ = [
     "ToolCalling",
     "ZstdDictionary",
     "build_map",
+    "compile_map",
+    "load_compiled",
     "load_map",
     "map_digest",
     "normalise_hash",

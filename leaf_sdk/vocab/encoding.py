@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from leaf_sdk.errors import MapUnsupported
 
+from .collector import collector_held
 from .pre_tokenizers import PreTokenizer, to_tokenizers
 from .tokenizer import Algorithm, Metaspace, Normalizer
 from .unigram import FloatUnigram
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from tokenizers.models import Model
 
 SPACE = "▁"
+Merges = Sequence[tuple[str, str]]
 Encode = Callable[[str], list[int]]
 """Ids of a text that is already spaced; raises TypeError for a lone surrogate."""
 
 
 def byte_level_encoder(
-    vocab: Mapping[str, int],
-    merges: Sequence[tuple[str, str]],
+    vocab: dict[str, int],
+    merges: Merges,
     pre_tokenizer: PreTokenizer,
     *,
     normalizer: Normalizer | None,
@@ -41,7 +43,9 @@ def byte_level_encoder(
     from tokenizers import normalizers
     from tokenizers.models import BPE
 
-    tokenizer = _tokenizer(lambda: BPE(vocab=dict(vocab), merges=list(merges), ignore_merges=ignore_merges), added)
+    tokenizer = _tokenizer(
+        lambda kept: BPE(vocab=vocab, merges=kept, ignore_merges=ignore_merges), vocab, merges, added
+    )
     tokenizer.pre_tokenizer = to_tokenizers(pre_tokenizer)
     if normalizer is not None:
         kinds = {"NFC": normalizers.NFC, "NFD": normalizers.NFD, "NFKC": normalizers.NFKC, "NFKD": normalizers.NFKD}
@@ -50,8 +54,8 @@ def byte_level_encoder(
 
 
 def metaspace_encoder(
-    vocab: Mapping[str, int],
-    merges: Sequence[tuple[str, str]],
+    vocab: dict[str, int],
+    merges: Merges,
     metaspace: Metaspace,
     *,
     algorithm: Algorithm,
@@ -72,9 +76,11 @@ def metaspace_encoder(
         pieces = {token: (vocab[token], score) for token, score in scores.items() if token in vocab}
         return FloatUnigram({t: p for t, p in pieces.items() if p[0] not in byte_ids}, byte_ids).encode
     tokenizer = _tokenizer(
-        (lambda: _unigram(vocab, scores))
+        (lambda _: _unigram(vocab, scores))
         if algorithm == "unigram"
-        else lambda: BPE(vocab=dict(vocab), merges=list(merges), byte_fallback=True, ignore_merges=ignore_merges),
+        else lambda kept: BPE(vocab=vocab, merges=kept, byte_fallback=True, ignore_merges=ignore_merges),
+        vocab,
+        merges,
         added,
     )
     if added:
@@ -104,18 +110,29 @@ def spaced(text: str, metaspace: Metaspace, *, first: bool, keep_spaces: bool) -
     return text.rstrip(SPACE) if metaspace.collapse else text
 
 
-def _tokenizer(build: "Callable[[], Model]", added: Collection[str]) -> "Tokenizer":
+def _tokenizer(
+    build: "Callable[[Merges], Model]", vocab: Mapping[str, int], merges: Merges, added: Collection[str]
+) -> "Tokenizer":
     from tokenizers import AddedToken, Tokenizer
 
-    try:
-        tokenizer = Tokenizer(build())
-    except Exception as error:  # the library raises a bare Exception for a vocabulary that it refuses
-        raise MapUnsupported(
-            f"the merges of the map can't be built ({error}); get the map from its maker anew", what="merges"
-        ) from error
+    with collector_held():
+        try:
+            tokenizer = Tokenizer(_build(build, vocab, merges))
+        except Exception as error:  # the library raises a bare Exception for a vocabulary that it refuses
+            raise MapUnsupported(
+                f"the merges of the map can't be built ({error}); get the map from its maker anew", what="merges"
+            ) from error
     matched = [AddedToken(token, normalized=False, special=False) for token in added]
     tokenizer.add_tokens(matched)  # pyright: ignore[reportUnknownMemberType] - the stub says a bare list
     return tokenizer
+
+
+def _build(build: "Callable[[Merges], Model]", vocab: Mapping[str, int], merges: Merges) -> "Model":
+    try:
+        return build(merges)
+    except Exception:  # noqa: BLE001 - all that the library raises; what is wrong beside the merges is raised again below
+        # A merge through a special token would let ordinary text reach it; without its vocabulary entry it can't stand.
+        return build([(a, b) for a, b in merges if a in vocab and b in vocab and a + b in vocab])
 
 
 def _unigram(vocab: Mapping[str, int], scores: Mapping[str, float]) -> "Model":

@@ -19,6 +19,7 @@ from leaf_sdk.errors import MapHashMismatch, NotAMap
 from .added import is_ordinary
 from .blocks import read_dictionaries, read_metaspace, read_tool_calling
 from .byte_level import ALPHABET
+from .collector import collector_held
 from .digest import map_digest, normalise_hash
 from .fields import MAX_ID, ids_of, json_object, refused, text_of
 from .metaspace_json import missing_byte
@@ -48,8 +49,9 @@ def load_map(data: bytes, expected_hash: str | None = None, *, decode_only: bool
     map_id = map_digest(data)
     if expected_hash is not None and (expected := normalise_hash(expected_hash)) != map_id:
         raise MapHashMismatch(expected, map_id)
-    fields = json_object(data, "a Codec map")
-    token_map = _read(fields, map_id)
+    with collector_held():
+        fields = json_object(data, "a Codec map")
+        token_map = _read(fields, map_id)
     if not token_map.can_encode and not decode_only:
         raise refused(_kind(fields), CANNOT_ENCODE)
     return token_map
@@ -178,15 +180,19 @@ def _merges(fields: Mapping[str, Any], vocab: Mapping[str, int]) -> Sequence[tup
         index, line = next((at, each) for at, each in enumerate(lines) if not isinstance(each, str))
         raise NotAMap(f"merges[{index}] is {line!r:.80}, expected 'left right'")
     merges = tuple([tuple(line.split(" ")) for line in cast("list[str]", lines)])
-    for index, pair in enumerate(merges):
-        if len(pair) != 2:
-            raise NotAMap(f"merges[{index}] is {lines[index]!r:.80}, expected 'left right'")
-        left, right = pair
-        if left not in vocab or right not in vocab or left + right not in vocab:
-            raise NotAMap(
-                f"merges[{index}] is {lines[index]!r:.80}, expected both sides and their joint token in vocab"
-            )
+    for pair in merges:
+        if len(pair) != 2 or pair[0] not in vocab or pair[1] not in vocab or pair[0] + pair[1] not in vocab:
+            _name_the_wrong_merge(cast("list[str]", lines), vocab)
     return cast("Sequence[tuple[str, str]]", merges)
+
+
+def _name_the_wrong_merge(lines: Sequence[str], vocab: Mapping[str, int]) -> None:
+    for index, line in enumerate(lines):
+        left, space, right = line.partition(" ")
+        if not space or " " in right:
+            raise NotAMap(f"merges[{index}] is {line!r:.80}, expected 'left right'")
+        if left not in vocab or right not in vocab or left + right not in vocab:
+            raise NotAMap(f"merges[{index}] is {line!r:.80}, expected both sides and what they join to in vocab")
 
 
 def _scores(fields: Mapping[str, Any], count: int) -> Sequence[float]:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 
 from leaf_sdk.errors import MapUnsupported, TextNotUnicode, UnknownTokenId
 
@@ -28,6 +27,11 @@ __all__ = ["TokenMap", "ToolCalling"]
 _MARKER = re.compile(r"<\|[A-Za-z0-9_-]+\|>")
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 
+
+_COMPARED = (
+    *("encoder", "algorithm", "normalizer", "ignore_merges", "metaspace", "byte_fallback", "added_tokens"),
+    *("pre_tokenizer", "special_texts", "vocab"),
+)
 
 CANNOT_ENCODE = (
     "it says how to decode only, and ids made by guessing would lie to the model; "
@@ -73,7 +77,7 @@ class TokenMap:
 
     def __len__(self) -> int:
         """Count the ids, special ones included."""
-        return len(self._table)
+        return len(self.table)
 
     def encode(self, text: str, *, specials: bool = False) -> list[int]:
         """Give the ids of a text, without BOS or EOS.
@@ -95,7 +99,7 @@ class TokenMap:
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         """Give the bytes of ids, which need not be whole characters; an unknown id gives the bytes of U+FFFD."""
-        return self._table.join(ids)
+        return self.table.join(ids)
 
     def token_bytes(self, token_id: int) -> bytes:
         """Give the bytes of one token; a special token's are the UTF-8 of its text.
@@ -103,14 +107,14 @@ class TokenMap:
         Raises:
             UnknownTokenId: the map has no such id (a KeyError too).
         """
-        found = self._table.get(token_id)
+        found = self.table.get(token_id)
         if found is None:
             raise UnknownTokenId(token_id, self.map_id)
         return found
 
     def has_id(self, token_id: int) -> bool:
         """Say whether the map has this id. (`vocab_size` would not tell: ids may have gaps.)"""
-        return self._table.get(token_id) is not None
+        return self.table.get(token_id) is not None
 
     @property
     def exact_decode(self) -> bool:
@@ -123,14 +127,20 @@ class TokenMap:
         """Whether the map says enough to encode exactly. Version 1 maps and maps of plain text only decode."""
         return self.algorithm is not None
 
+    def is_same_tokenizer(self, other: "TokenMap") -> bool:
+        """Whether two maps are one tokenizer whatever the text: all that encoding and decoding read is equal."""
+        return all(getattr(self, name) == getattr(other, name) for name in _COMPARED) and (
+            list(self.merges) == list(other.merges) and list(self.scores) == list(other.scores)
+        )
+
     @cached_property
     def special_ids(self) -> frozenset[int]:
         """Every added, control or marker id: ordinary text never gets one, and ids from outside may not hold one.
 
         A vocabulary entry of the form `<|name|>` counts as one even where the map does not list it.
         """
-        shaped = (i for token, i in self.vocab.items() if token.startswith("<|") and _MARKER.fullmatch(token))
-        return frozenset([*self.special_tokens.values(), *shaped])
+        shaped = [token for token in self.vocab if token[:2] == "<|" and _MARKER.fullmatch(token)]
+        return frozenset([*self.special_tokens.values(), *map(self.vocab.__getitem__, shaped)])
 
     @cached_property
     def special_texts(self) -> dict[str, int]:
@@ -140,7 +150,8 @@ class TokenMap:
         return spelled | {name: i for name, i in self.special_tokens.items() if i not in known}
 
     @cached_property
-    def _table(self) -> DecodeTable:
+    def table(self) -> DecodeTable:
+        """The bytes of every id."""
         table = {token_id: name.encode() for name, token_id in self.special_tokens.items()}
         special = self.special_ids
         bytes_of = {"byte_level": token_bytes, "metaspace": self._metaspace_bytes, None: str.encode}[self.encoder]
@@ -180,16 +191,14 @@ class TokenMap:
 
     @cached_property
     def _encode(self) -> Encode:
-        special = {token for token, token_id in self.vocab.items() if token_id in self.special_ids}
-        ordinary = {token: i for token, i in self.vocab.items() if token not in special} if special else self.vocab
-        # A merge through a special token would let ordinary text reach it; without its vocabulary entry it can't stand.
-        merges = self.merges
-        if special and not special.isdisjoint((*chain.from_iterable(merges), *[a + b for a, b in merges])):
-            merges = [(a, b) for a, b in merges if special.isdisjoint((a, b, a + b))]
+        ordinary = dict(self.vocab)
+        for token in self.special_texts:
+            if ordinary.get(token) in self.special_ids:
+                del ordinary[token]
         if self.encoder == "byte_level" and self.pre_tokenizer is not None:
             return byte_level_encoder(
                 ordinary,
-                merges,
+                self.merges,
                 self.pre_tokenizer,
                 normalizer=self.normalizer,
                 ignore_merges=self.ignore_merges,
@@ -200,7 +209,7 @@ class TokenMap:
             raise MapUnsupported(f"{what} is refused: {CANNOT_ENCODE}", what=what)
         return metaspace_encoder(
             ordinary,
-            merges,
+            self.merges,
             self.metaspace,
             algorithm=self.algorithm,
             scores=dict(zip(self.vocab, self.scores, strict=False)),

@@ -27,6 +27,11 @@ sys.stdin.read()
 """
 
 
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
 @pytest.fixture(scope="session")
 def vectors() -> Callable[[str], Any]:
     return lambda name: json.loads((VECTORS / f"{name}.json").read_text())
