@@ -178,19 +178,8 @@ class ResultTokens:
         """Compared once: a map's id is the hash of its bytes, so the answer stays true."""
         pair = frozenset((one.map_id, other.map_id))
         if pair not in self._equal:
-            self._equal[pair] = _says_the_same(one, other)
+            self._equal[pair] = one.is_same_tokenizer(other)
         return self._equal[pair]
-
-
-def _says_the_same(one: TokenMap, other: TokenMap) -> bool:
-    """Whether two maps are one tokenizer whatever the text: all that encoding and decoding read is equal."""
-    return (
-        (one.encoder, one.normalizer, one.ignore_merges) == (other.encoder, other.normalizer, other.ignore_merges)
-        and one.pre_tokenizer == other.pre_tokenizer
-        and one.special_texts == other.special_texts
-        and one.vocab == other.vocab
-        and list(one.merges) == list(other.merges)
-    )
 
 
 def _encode(token_map: TokenMap, text: str) -> tuple[int, ...]:
