@@ -87,7 +87,8 @@ class Cursor:
 
     def feed(self, text: str) -> None:
         """Add what has come; what was read is dropped, or kept aside where it may become content."""
-        self._keep_read()
+        if self._kept is not None:
+            self._keep_read(self._kept)
         self._base += self.position
         self.buffer = self.buffer[self.position :] + text
         self.position = self._kept_from = 0
@@ -188,9 +189,10 @@ class Cursor:
         return True
 
     def _give_back(self) -> None:
-        self._keep_read()
+        kept = self._kept or []
+        self._keep_read(kept)
         tell = self.calls.content if self.channel == "content" else self.calls.reasoning
-        tell(self.spelling.plain("".join(self._kept or ())))
+        tell(self.spelling.plain("".join(kept)))
 
     def _leave_region(self) -> None:
         self._kept = None
@@ -200,7 +202,6 @@ class Cursor:
         self._kept = [lead]
         self._kept_from = self.position
 
-    def _keep_read(self) -> None:
-        if self._kept is not None:
-            self._kept.append(self.buffer[self._kept_from : self.position])
-            self._kept_from = self.position
+    def _keep_read(self, kept: list[str]) -> None:
+        kept.append(self.buffer[self._kept_from : self.position])
+        self._kept_from = self.position

@@ -20,7 +20,7 @@ from gateway.toolcalls.spelling import Spelling
 from gateway.toolcalls.typed import read_literal
 
 _QUOTE = GEMMA.quotes[0]
-_MAX_DEPTH = 16
+_MAX_DEPTH = 32
 
 Schema = Mapping[str, Any]
 

@@ -17,6 +17,7 @@ MAX_ATOM = 256
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _BODY = re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+_SPECIAL = re.compile(r'["\\\x00-\x1f]')
 _ESCAPE_START = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _ATOM = re.compile(r"[-+.0-9A-Za-z]*+")
 _WHOLE_ATOM = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
@@ -95,6 +96,8 @@ class JsonScanner:
         return self._next in ends and self._closers[-1] == char
 
     def _string(self, text: str, at: int) -> int:
+        if not _SPECIAL.search(text, at):
+            return len(text)
         body = _BODY.match(text, at)
         end = body.end() if body else at
         if end < len(text):

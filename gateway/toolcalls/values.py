@@ -52,8 +52,8 @@ class Json(Node):
 
     def run(self, at: Cursor) -> Steps:
         """Read to the value's end; where the stream ends inside it, what is held is told too."""
-        scanner = JsonScanner()
-        if self.starts and at.calls.has_name and not at.calls.started:
+        scanner, calls = JsonScanner(), at.calls
+        if self.starts and calls.has_name and not calls.started:
             at.start_call()
         while True:
             at.scanned += at.unread
@@ -61,8 +61,8 @@ class Json(Node):
             if at.ended and scanner.state is not Scan.WHOLE:
                 end = len(at.buffer)
             fragment = at.take(end)
-            if self.argues:
-                at.calls.argue(fragment)
+            if self.argues and fragment:
+                calls.argue(fragment)
             if scanner.state is not Scan.MORE or at.ended:
                 return scanner.state is Scan.WHOLE
             yield

@@ -113,10 +113,10 @@ def test_a_schema_without_an_end_gives_a_grammar_that_has_one(name: str, branche
 
 def test_nesting_beyond_reason_is_text_in_gemma_s_grammar() -> None:
     schema: dict[str, Any] = {"type": "integer"}
-    for _ in range(40):
+    for _ in range(100):
         schema = {"type": "object", "properties": {"v": schema}, "required": ["v"]}
     text = drawn("gemma4", (ToolSpec("f", "", schema),), 1)[0]
-    assert text.count("{v:") < 20
+    assert 20 < text.count("{v:") < 40
     assert parse("gemma4", text, ()).diagnostics == ()
 
 
