@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit bench-toolcalls fmt lock clean
+.PHONY: help setup demo test check unit coverage grammar-seeds bench-toolcalls fmt lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -31,6 +31,13 @@ check: $(READY) ## style, types and import floors
 	@echo "== types";        $(BIN)/basedpyright --level error
 unit: $(READY) ## the test suite
 	@echo "== tests";        $(BIN)/pytest
+
+coverage: $(READY) ## run the tests of the tool-call parsers, and fail where a branch of theirs is not covered
+	@$(BIN)/coverage run --branch --source=gateway/toolcalls -m pytest -q -m "not engine" tests/gateway/toolcalls tests/gateway/cli
+	@$(BIN)/coverage report --show-missing --skip-covered --fail-under=100
+
+grammar-seeds: $(READY) ## let the engine write 20 calls under each format's grammar, for three sets of tools: half an hour
+	@TOOLCALL_SEEDS=20 $(BIN)/pytest tests/gateway/toolcalls/test_engine_grammar.py
 
 bench-toolcalls: $(READY) ## time the tool-call parsers and the watcher, and write bench/results/toolcalls.json
 	@$(BIN)/python -m bench.toolcalls
