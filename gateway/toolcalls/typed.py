@@ -31,6 +31,8 @@ _KINDS_BY_START = {
     "f": ("boolean",),
     "n": ("null",),
 }
+_WORDS = {"true": "true", "false": "false", "null": "null", "1": "true", "0": "false"}
+"""What models write for a truth value or for nothing, where the type allows nothing else that it could be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,9 @@ def as_json(text: str, kinds: Kinds) -> str:
     """Give a whole raw value as JSON: of one of the types if it can be read so, else as a string."""
     value = converted(text.strip(WHITESPACE))
     if "string" not in kinds:
-        if value is None and "boolean" in kinds and text.strip(WHITESPACE).lower() in ("true", "false"):
-            return text.strip(WHITESPACE).lower()
+        word = _WORDS.get(text.strip(WHITESPACE).lower(), "")
+        if word and not (value and kinds & set(_kinds_of_json(value))) and kinds & set(_kinds_of_json(word)):
+            return word
         return value or f'"{json_string(text.strip(WHITESPACE))}"'
     # Where it may be a string, only what JSON itself spells so is something else.
     if value and (value == text.strip(WHITESPACE) or value[0] in "{[") and kinds & set(_kinds_of_json(value)):
