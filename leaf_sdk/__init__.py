@@ -35,6 +35,7 @@ from .leaf.bolt_on import (
     load_cache,
     load_manifest,
     load_manifests,
+    load_tool,
     precache,
     verify_cache,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "load_manifest",
     "load_manifests",
     "load_map",
+    "load_tool",
     "make_meta_tokenizer",
     "open_map",
     "precache",

@@ -6,7 +6,7 @@ Stands on the leaf contract's own ground (`vocab`, `errors`); above stands `serv
 """
 
 from .cache import FragmentCache, parse_cache
-from .files import load_cache, load_manifest, load_manifests
+from .files import load_cache, load_manifest, load_manifests, load_tool
 from .fragments import Fragments
 from .manifest import Manifest, ModelBinding, parse_manifest
 from .messages import CALL_PATH, CodecToolCall, CodecToolResult
@@ -31,6 +31,7 @@ __all__ = [
     "load_cache",
     "load_manifest",
     "load_manifests",
+    "load_tool",
     "moved_seams",
     "parse_cache",
     "parse_manifest",

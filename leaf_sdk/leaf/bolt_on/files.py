@@ -7,12 +7,19 @@ bound. Below: `manifest`, `cache`. Above: `codec-leaf`, and the gateway's regist
 
 import os
 import stat
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from leaf_sdk.errors import FragmentCacheInvalid, ManifestInvalid
+from leaf_sdk.fetch import MAX_BYTES, open_map
+from leaf_sdk.vocab import map_digest
 
 from .cache import MAX_CACHE_BYTES, FragmentCache, parse_cache
+from .fragments import Fragments
 from .manifest import MAX_MANIFEST_BYTES, Manifest, ModelBinding, parse_manifest
+from .precache import verify_cache
+from .tool import CodecTool
 
 MANIFEST_NAME = "manifest.json"
 MAX_MANIFESTS = 1000
@@ -88,6 +95,50 @@ def load_cache(manifest: Manifest, binding: ModelBinding) -> FragmentCache:
             f"{binding.tokenizer_hash!r}; build it anew"
         )
     return cache
+
+
+def load_tool(
+    source: str | Path, function: Callable[[Mapping[str, Any]], Any], map_paths: Iterable[str | Path]
+) -> CodecTool:
+    """Open a tool whose manifest and caches lie in a folder, for the models whose maps are given.
+
+    A map is recognised by its own hash or, built from a tokenizer.json, by that file's. Every cache is compared with
+    what the map gives, so that a stale one stops the start and not a conversation.
+
+    Args:
+        source: the manifest's file or folder.
+        function: the arguments to what is said.
+        map_paths: Codec maps, GGUF files or tokenizer.json files.
+
+    Raises:
+        ManifestInvalid: no manifest, or one that does not list a given map.
+        FragmentCacheInvalid: a cache can't be read or is not what its map gives.
+        MapError: a map can't be had.
+    """
+    manifest = load_manifest(source)
+    opened = (_model(manifest, Path(path)) for path in map_paths)
+    return CodecTool(manifest, function, dict(opened))
+
+
+def _model(manifest: Manifest, path: Path) -> tuple[str, Fragments]:
+    token_map = open_map(path)
+    known = {token_map.map_id, *_file_hash(path)}
+    binding = manifest.binding_for_hashes(known)
+    if binding is None:
+        raise ManifestInvalid(
+            f"tool {manifest.name!r:.60} has no ids for {str(path)!r}, which is {sorted(known)}; "
+            "add a model with one of these hashes to the manifest and precache it",
+            source=str(manifest.folder),
+        )
+    cache = load_cache(manifest, binding)
+    if faults := verify_cache(cache, token_map, also_known_as=known):
+        raise FragmentCacheInvalid(f"the cache for {binding.model_id!r:.80} is stale: {faults[0]}")
+    return binding.model_id, Fragments(token_map, cache, also_known_as=known)
+
+
+def _file_hash(path: Path) -> list[str]:
+    """Give the hash of a file from which a map is built, by which manifests may name it; model files are too large."""
+    return [map_digest(path.read_bytes())] if path.stat().st_size <= MAX_BYTES else []
 
 
 def _manifest_bytes(path: Path, folder: Path | None = None) -> bytes:
