@@ -61,7 +61,7 @@ def _family(name: str, section: str, lacks: tuple[str, ...] = ()) -> Format:
     ]
     return Format(
         name=name,
-        body=Seq(Thought("<think>", "</think>", regions=tuple(regions)), Prose(*regions, *bare, lead="\n\n")),
+        body=Seq(Thought("<think>", "</think>", openers), Prose(*regions, *bare, lead="\n\n")),
         calls=regions[0],
         shape=f'{openers[0]}\n<｜DSML｜invoke name="TOOL">\n'
         f'<｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter>\n</｜DSML｜invoke>\n{closers[0]}',

@@ -23,7 +23,7 @@ _CHANNEL, _CHANNEL_END = "<|channel>", "<channel|>"
 GEMMA_4 = Format(
     name="gemma4",
     body=Seq(
-        Thought(_CHANNEL, _CHANNEL_END, regions=(_REGION,), title="thought"),
+        Thought(_CHANNEL, _CHANNEL_END, ("<|tool_call>",), title="thought"),
         Prose(
             _REGION, Aside(_CHANNEL, _CHANNEL_END, title="thought"), mutes=(_CHANNEL_END, "<|tool_response>", "<turn|>")
         ),

@@ -31,7 +31,7 @@ def _family(name: str, gap: str, has: tuple[str, ...] = (), lacks: tuple[str, ..
     region = Region("<tool_call>", call, Marker("</tool_call>"))
     return Format(
         name=name,
-        body=Seq(Thought("<think>", "</think>", regions=(region,)), Prose(region, mutes=("<|role_end|>",))),
+        body=Seq(Thought("<think>", "</think>", ("<tool_call>",)), Prose(region, mutes=("<|role_end|>",))),
         calls=Calls(region, Space(gap)),
         shape=f"<tool_call>TOOL{gap}<arg_key>KEY</arg_key>{gap}<arg_value>VALUE</arg_value>{gap}</tool_call>",
         template_has=("<tool_call>", "<arg_key>", *has),

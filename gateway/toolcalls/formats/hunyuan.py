@@ -41,8 +41,8 @@ _SECTIONS = tuple(map(_section, (_SUFFIX, "")))
 HUNYUAN_3 = Format(
     name="hy_v3",
     body=Seq(
-        Thought(f"<think{_SUFFIX}>", f"</think{_SUFFIX}>", regions=_SECTIONS[:1]),
-        Thought("<think>", "</think>", regions=_SECTIONS[1:]),
+        Thought(f"<think{_SUFFIX}>", f"</think{_SUFFIX}>", (_SECTIONS[0].opener.text,)),
+        Thought("<think>", "</think>", (_SECTIONS[1].opener.text,)),
         Prose(*_SECTIONS),
     ),
     calls=_SECTIONS[0],

@@ -32,7 +32,7 @@ _BLOCK = Region("<minimax:tool_call>", Space("\n"), Calls(Seq(_CALL, Space("\n")
 
 MINIMAX_M2 = Format(
     name="minimax_m2",
-    body=Seq(Thought("<think>", "</think>", regions=(_BLOCK,)), Prose(_BLOCK)),
+    body=Seq(Thought("<think>", "</think>", ("<minimax:tool_call>",)), Prose(_BLOCK)),
     calls=_BLOCK,
     shape='<minimax:tool_call>\n<invoke name="TOOL">\n<parameter name="KEY">VALUE</parameter>\n</invoke>\n'
     "</minimax:tool_call>",

@@ -45,7 +45,7 @@ LFM2 = Format(
 _OLMO = Region("<function_calls>", Series(Call(PythonCall()), "\n"), Marker("</function_calls>"))
 OLMO_3 = Format(
     name="olmo_3",
-    body=Seq(Thought("<think>", "</think>", regions=(_OLMO,)), Prose(_OLMO)),
+    body=Seq(Thought("<think>", "</think>", ("<function_calls>",)), Prose(_OLMO)),
     calls=_OLMO,
     shape="<function_calls>TOOL(KEY='VALUE')</function_calls>",
     template_has=("<function_calls>",),

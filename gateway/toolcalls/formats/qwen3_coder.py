@@ -45,7 +45,7 @@ def _family(
     bare = Bare("<function=", Call(Seq("<function=", *function)), maybe(Marker(closer)))
     return Format(
         name=name,
-        body=Seq(Thought(f"<{prefix}think>", f"</{prefix}think>", regions=(region,)), Prose(region, bare)),
+        body=Seq(Thought(f"<{prefix}think>", f"</{prefix}think>", (opener,)), Prose(region, bare)),
         calls=Calls(region, Space("\n")),
         shape=f"{opener}{gap}<function=TOOL>{gap}{written[0].format(key='KEY')}VALUE{written[1]}</function>{gap}{closer}",
         template_has=(opener, "<function=", *has),

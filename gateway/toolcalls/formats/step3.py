@@ -29,7 +29,7 @@ _SECTION = Region(_OPENER, Series(_CALL), Loose(_CLOSER))
 
 STEP_3 = Format(
     name="step3",
-    body=Seq(Thought("<think>", "</think>", regions=(_SECTION,)), Prose(_SECTION)),
+    body=Seq(Thought("<think>", "</think>", (_OPENER,)), Prose(_SECTION)),
     calls=_SECTION,
     shape=f'{_OPENER}{_BEGIN.text}function{_SEPARATOR.text}<steptml:invoke name="TOOL">'
     f'<steptml:parameter name="KEY">VALUE{_VALUE_END}{_INVOKE_END}{_END.text}{_CLOSER}',
