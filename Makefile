@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit coverage grammar-seeds bench-toolcalls fmt lock clean
+.PHONY: bench-leaf test-random test-frameworks help setup demo test check unit coverage grammar-seeds bench-toolcalls fmt lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -41,6 +41,19 @@ grammar-seeds: $(READY) ## let the engine write 20 calls under each format's gra
 
 bench-toolcalls: $(READY) ## time the tool-call parsers and the watcher, and write bench/results/toolcalls.json
 	@$(BIN)/python -m bench.toolcalls
+
+bench-leaf: $(READY) ## time what ids beside a text cost and save, and write bench/results/leaf.json
+	@$(BIN)/python -m bench.leaf
+
+test-random: $(READY) ## hold the ids of 10,000 random results against their texts
+	@CODEC_RANDOM_RESULTS=10000 $(BIN)/pytest -q tests/leaf_sdk/test_random_results.py
+
+test-frameworks: $(READY) ## make leaves of servers of fastmcp 2, 3 and 4, each in an environment of its own (downloads)
+	@for fastmcp in 'fastmcp>=2.14,<3' 'fastmcp>=3,<4' 'fastmcp>=4,<5'; do \
+	  $(UV) venv --quiet --clear .tools/framework; \
+	  VIRTUAL_ENV=.tools/framework $(UV) pip install --quiet "$$fastmcp" tokenizers msgpack; \
+	  PYTHONPATH=. .tools/framework/bin/python tests/leaf_sdk/frameworks/hosted.py; \
+	done
 
 fmt: $(READY) ## format the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix --quiet .

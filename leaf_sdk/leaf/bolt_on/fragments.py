@@ -15,7 +15,7 @@ from leaf_sdk.vocab import TokenMap, normalise_hash
 
 from .cache import CachedFragment, FragmentCache, Ids, Open
 from .cuts import cuts_of
-from .template import Core, FragmentText, Part, Slot, plan
+from .template import Core, FragmentText, Part, Slot, joined, plan
 
 _REMEMBERED: Final = 4096
 _LONGEST_REMEMBERED: Final = 256
@@ -26,13 +26,14 @@ Piece = Ids | Open
 class Fragment:
     """One fragment, ready to be filled."""
 
-    __slots__ = ("_encode", "_slots", "_steps", "source")
+    __slots__ = ("_encode", "_parts", "_slots", "_steps", "source")
 
     def __init__(
         self, source: FragmentText, pieces: tuple[Piece, ...], encode: Callable[[str], tuple[int, ...]]
     ) -> None:
         self.source = source
         self._slots: AbstractSet[str] = frozenset(source.slots)
+        self._parts = source.parts
         self._steps = tuple(map(_step, pieces))
         self._encode = encode
 
@@ -54,7 +55,7 @@ class Fragment:
         """Give the whole text; raises as `ids` does."""
         if values.keys() != self._slots or set(map(type, values.values())) - {str}:
             raise _unfit(self.source, values)
-        return self.source.fill(values)
+        return joined(self._parts, values)
 
 
 class Fragments:
