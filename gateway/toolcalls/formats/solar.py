@@ -1,6 +1,6 @@
 """Solar Open: calls with ids and names between markers, after reasoning in a message of its own.
 
-The ids are ten letters or digits. An answer is a message too; what frames it is no content.
+The ids are up to ten letters or digits. An answer is a message too; what frames it is no content.
 """
 
 from gateway.toolcalls.combinators import Seq
@@ -14,7 +14,7 @@ from gateway.toolcalls.values import Json
 _BEGIN, _NAME, _ARGS = (Marker(f"<|tool_call:{part}|>") for part in ("begin", "name", "args"))
 _END = Loose("<|tool_call:end|>")
 _REST = Seq(
-    Capture("id", _NAME.text, shape="[a-z0-9]{10}"),
+    Capture("id", _NAME.text, shape="[a-z0-9]{1,10}"),
     _NAME,
     Capture("name", _ARGS.text),
     _ARGS,

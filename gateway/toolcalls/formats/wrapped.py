@@ -50,7 +50,7 @@ _PLUGIN = Region(
 INTERNLM_2 = Format(
     name="internlm2",
     body=Seq(Thought("<think>", "</think>", regions=(_PLUGIN,)), Prose(_PLUGIN)),
-    calls=Calls(_PLUGIN, Space("\n")),
+    calls=Calls(_PLUGIN),
     shape=f"<|action_start|><|plugin|>\n{_PARAMETERS}<|action_end|>",
     template_has=("<|action_start|>", "<|plugin|>"),
 )
@@ -62,7 +62,7 @@ _MARKED = Region("<|function_call|>", Space(), _CALL)
 GIGACHAT_3 = Format(
     name="gigachat3",
     body=Prose(_MESSAGE, _MARKED, mutes=("</s>",)),
-    calls=_MESSAGE,
+    calls=Calls(_MESSAGE),
     shape=f"<|message_sep|>\n\nfunction call{_ROLE}\n{_OBJECT}",
     template_has=("function call", _ROLE),
     template_lacks=("<|function_call|>",),
@@ -71,7 +71,7 @@ GIGACHAT_3 = Format(
 GIGACHAT_31 = Format(
     name="gigachat31",
     body=Prose(_MARKED, _MESSAGE, mutes=("</s>",)),
-    calls=_MARKED,
+    calls=Calls(_MARKED),
     shape=f"<|function_call|>{_OBJECT}",
     template_has=("<|function_call|>", _ROLE),
 )

@@ -46,6 +46,10 @@ def _command_r_plus(call: Written) -> str:
     return an_object(call, "tool_name", "parameters")
 
 
+def _longcat(call: Written) -> str:
+    return f"<longcat_tool_call>\n{an_object(call)}\n</longcat_tool_call>"
+
+
 def _gigachat(call: Written) -> str:
     return f"<|message_sep|>\n\nfunction call<|role_sep|>\n{an_object(call)}"
 
@@ -166,7 +170,7 @@ JSON_FAMILIES = (
            ("<function_call>",)),
     Family("internlm2", listed("<|action_start|><|plugin|>\n", "<|action_end|><|action_start|><|plugin|>\n",
                                "<|action_end|>", _internlm2), ("<|action_start|>", *_THINK), _THINK),
-    Family("longcat", listed("<longcat_tool_call>", "</longcat_tool_call><longcat_tool_call>", "</longcat_tool_call>"),
+    Family("longcat", listed("", "\n", "", _longcat),
            ("<longcat_tool_call>", "<longcat_think>", "</longcat_think>"), ("<longcat_think>", "</longcat_think>")),
     Family(
         "solar_open",
