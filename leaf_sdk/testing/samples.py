@@ -8,7 +8,7 @@ Deterministic: a number gives the same samples on every machine. Holds no model'
 import random
 from collections.abc import Callable, Iterator
 
-_PROSE = (
+PROSE = (
     "The quick brown fox jumps over the lazy dog; they'll say it's 9 o'clock, won't they? I'd've gone.",
     "Zażółć gęślą jaźń. Příliš žluťoučký kůň úpěl ďábelské ódy, ſtraße, ﬁn, Ærøskøbing.",
     "Съешь же ещё этих мягких французских булок, да выпей чаю. Ґанок, їжак, ўсё.",
@@ -32,7 +32,8 @@ _PROSE = (
     "བོད་ཀྱི་སྐད་ཡིག ᠮᠣᠩᠭᠣᠯ ᓀᐦᐃᔭᐍᐏᐣ ᏣᎳᎩ ߒߞߏ 𐍈𐌰𐌿𐍂𐌰 𝔘𝔫𝔦𝔠𝔬𝔡𝔢",
     "Tiếng Việt có dấu: Ở đây trời đẹp quá. Ḥ ǰ ʾ e\u0301 n\u0303 o\u0308\u0323 \u212b \ufb01",
 )
-_CODE = (
+"""A sentence or two in each of twenty and more scripts."""
+CODE = (
     "def f(x: int) -> dict[str, int]:\n    return {'x': x ** 2}  # square\n\n\nclass A(B):\n\tpass\n",
     'for (int i = 0; i < n; ++i) {\n\t\tprintf("%d\\n", a[i] >> 2 & 0xFFu);\r\n\t}\n',
     'SELECT * FROM "t" WHERE a<>b AND c::int >= 10 -- it\'s\n',
@@ -44,6 +45,7 @@ _CODE = (
     "| a | b |\n|---|:-:|\n| 1 | **2** |\n\n```js\nlet x = `t${1}`;\n```\n\n- [ ] do\n> q\n",
     "1234567890 3.14159 1,000,000 0x1F -1.5e-7 ½ ² Ⅻ ٣٤ １２ 12345678901234567890 1a2b3c 10%",
 )
+"""Lines as programs and tools write them."""
 _EMOJI = ("😀", "👍🏽", "👩‍👩‍👧‍👦", "🏳️‍🌈", "🇨🇭", "❤️", "☺", "1️⃣", "🫱🏻‍🫲🏿", "🧑‍🚀", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "⚧️", "🤷🏽‍♀️", "©", "™", "〰️")
 _BLANKS = (
     " ",
@@ -83,19 +85,19 @@ _RANGES = (
 def samples(count: int, *, seed: int = 1) -> Iterator[str]:
     """Give so many texts, the kinds taking turns; the first ones are the plain pieces of each kind."""
     rng = random.Random(seed)  # noqa: S311 - nothing secret hangs on it
-    fixed = ["", *_PROSE, *_CODE, *_EMOJI, *_BLANKS, *_CONTROLS]
+    fixed = ["", *PROSE, *CODE, *_EMOJI, *_BLANKS, *_CONTROLS]
     yield from fixed[:count]
     for number in range(count - len(fixed)):
         yield _KINDS[number % len(_KINDS)](rng)
 
 
 def _prose(rng: random.Random) -> str:
-    words = rng.choice(_PROSE).split(" ")
+    words = rng.choice(PROSE).split(" ")
     return rng.choice(("", " ")) + " ".join(rng.choices(words, k=rng.randrange(1, 20)))
 
 
 def _code(rng: random.Random) -> str:
-    lines = [line for text in rng.sample(_CODE, 3) for line in text.splitlines(keepends=True)]
+    lines = [line for text in rng.sample(CODE, 3) for line in text.splitlines(keepends=True)]
     return "".join(" " * rng.choice((0, 0, 1, 2, 3, 4, 8, 12)) + rng.choice(lines) for _ in range(rng.randrange(1, 8)))
 
 
@@ -130,7 +132,7 @@ def _one_script(rng: random.Random) -> str:
 def _joints(rng: random.Random) -> str:
     return "".join(
         text[start : start + rng.randrange(1, 12)]
-        for text in rng.choices((*_PROSE, *_CODE, *_EMOJI, *_BLANKS), k=rng.randrange(2, 8))
+        for text in rng.choices((*PROSE, *CODE, *_EMOJI, *_BLANKS), k=rng.randrange(2, 8))
         for start in [rng.randrange(len(text))]
     )
 

@@ -79,7 +79,6 @@ def _parts(pieces: list[_Piece], model_type: Value, normalizer: dict[int, Value]
         encoder="metaspace",
         metaspace=Metaspace(
             prefix="always" if normalizer.get(_DUMMY_PREFIX, 1) else "never",
-            first_only=True,
             collapse=bool(normalizer.get(_EXTRA_SPACES, 1)),
         ),
         byte_fallback=byte_range(vocab),

@@ -75,6 +75,21 @@ def write_fields(fields: Mapping[str, Any]) -> bytes:
         ) from error
 
 
+def convert_fields(fields: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a map's fields as version 2, with some of them changed; what is not known is kept.
+
+    A version 1 map (`{"7": "text"}`) becomes a vocabulary of plain text, which decodes as it did.
+    """
+    vocab: dict[str, int] = fields.get("vocab") or {text: int(number) for number, text in fields["tokens"].items()}
+    new: dict[str, Any] = {key: value for key, value in fields.items() if key != "tokens"} | dict(changed)
+    new |= {"version": "2", "vocab": by_id(vocab), "vocab_size": len(vocab)}
+    if "x_scores" in fields:
+        # Scores follow the order of the tokens.
+        scores = dict(zip(vocab, fields["x_scores"], strict=True))
+        new["x_scores"] = [scores[token] for token in by_id(vocab)]
+    return new
+
+
 def _additive(tokenizer: Tokenizer) -> dict[str, Any]:
     unigram = tokenizer.algorithm != "bpe"
     return {
