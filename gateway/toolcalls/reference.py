@@ -93,8 +93,7 @@ def _modules(known: Iterable[Format]) -> Iterator[tuple[ModuleType, list[Format]
     for info in sorted(pkgutil.iter_modules(formats.__path__), key=lambda info: info.name):
         module = importlib.import_module(f"{formats.__name__}.{info.name}")
         own = [value for value in vars(module).values() if isinstance(value, Format)]
-        if held := [fmt for fmt in known if any(fmt is value for value in own)]:
-            yield module, held
+        yield module, [fmt for fmt in known if any(fmt is value for value in own)]
 
 
 def _section(module: ModuleType, held: Iterable[Format]) -> str:
@@ -111,8 +110,7 @@ def _entry(fmt: Format) -> str:
     if ways:
         known = f"Known by {', or by '.join(ways)} in the template"
         lines.append(f"{known}, without {_texts(fmt.template_lacks)}.\n" if fmt.template_lacks else f"{known}.\n")
-    if fmt.markers:
-        lines.append(f"Markers: {_texts(fmt.markers)}.\n")
+    lines.append(f"Markers: {_texts(fmt.markers) or 'none'}.\n")
     # Indented, not fenced: a shape may hold a fence of its own.
     return "\n".join([*lines, f"{textwrap.indent(fmt.shape, '    ')}\n", ""])
 

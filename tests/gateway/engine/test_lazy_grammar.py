@@ -1,7 +1,6 @@
 """A grammar that waits for a token, on the real engine: free text until then, a call that fits from then on."""
 
 import json
-import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -19,13 +18,11 @@ from gateway.engine.template import ChatTemplate
 from gateway.errors import EngineRefused
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls import (
-    CallTrigger,
     Format,
     ToolSpec,
     call_grammar,
     call_triggers,
     format_named,
-    format_names,
     parser_for,
     validate_call,
 )
@@ -36,7 +33,6 @@ from gateway.toolcalls.passages import Prose
 from gateway.toolcalls.regions import Call, Calls, Region
 from gateway.toolcalls.values import Field, Json, QuotedName, Record
 from leaf_sdk.vocab import TokenMap
-from tests.gateway.toolcalls.fakes import TinyVocabulary
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
@@ -129,15 +125,6 @@ async def test_a_marker_of_ordinary_tokens_would_break_the_generation_and_is_no_
         await engine._post("/completion", body)  # pyright: ignore[reportPrivateUsage]
 
 
-def first_literal(grammar: str) -> str:
-    """The text with which all that a grammar allows begins."""
-    rules = dict(line.split(" ::= ", 1) for line in grammar.splitlines())
-    body = rules["root"].lstrip("( ")
-    while not body.startswith('"'):
-        body = rules[re.split(r"[^\w-]", body)[0]].lstrip("( ")
-    return body.split('"')[1]
-
-
 async def test_every_marker_under_a_grammar_of_tokens_comes_as_its_token(engine: LlamaCpp, model_map: TokenMap) -> None:
     # The model has never seen these two: left to itself it spells them, and the parser would not know its own calls.
     start, end = (model_map.special_tokens[marker] for marker in ("<issue_start>", "<issue_closed>"))
@@ -169,37 +156,3 @@ async def test_the_agent_holds_a_call_that_the_model_begins_of_itself_to_its_sch
     assert [validate_call(CLOCK, json.loads(call.arguments)) for call in result.calls] == [[]] * len(result.calls)
     assert {event.kind for event in told if isinstance(event, Diagnostic)} <= {"truncated"}
     assert conversation.ids.count(start) >= len(result.calls)
-
-
-@pytest.mark.parametrize("name", format_names())
-def test_a_grammar_of_tokens_spells_no_marker_that_is_one(name: str) -> None:
-    fmt = format_named(name)
-    vocabulary = TinyVocabulary(fmt.markers)
-    if call_triggers(fmt, vocabulary):
-        tools = [CLOCK, ToolSpec(fmt.markers[0], "", CLOCK.parameters)]
-        grammar = call_grammar(fmt, tools, choice=CLOCK.name, parallel=True, vocabulary=vocabulary)
-        assert [marker for marker in fmt.markers if marker in grammar.replace("\\", "")] == []
-        # A tool's name is text, whatever it looks like.
-        grammar = call_grammar(fmt, tools, choice=fmt.markers[0], vocabulary=vocabulary)
-        assert grammar.replace("\\", "").count(fmt.markers[0]) >= 1
-
-
-@pytest.mark.parametrize("name", format_names())
-def test_a_trigger_is_what_the_formats_grammar_begins_with(name: str) -> None:
-    fmt = format_named(name)
-    vocabulary = TinyVocabulary(fmt.markers)
-    for trigger in call_triggers(fmt, vocabulary):
-        assert vocabulary.special_tokens[trigger.text] == trigger.token_id
-        first = first_literal(call_grammar(fmt, [CLOCK], choice="required"))
-        assert first.replace("\\", "").startswith(trigger.text)
-    assert call_triggers(fmt, TinyVocabulary()) == ()
-
-
-def test_families_with_a_token_for_calls_have_a_trigger_and_bare_ones_have_none() -> None:
-    armed = {
-        name for name in format_names() if call_triggers(format_named(name), TinyVocabulary(format_named(name).markers))
-    }
-    assert {"hermes", "qwen3_coder", "mistral", "kimi_k2", "deepseek_v31", "glm45", "gemma4", "lfm2"} <= armed
-    assert not armed & {"llama_3", "json", "pythonic", "functionary_32", "harmony"}
-    hermes = call_triggers(format_named("hermes"), TinyVocabulary(["<tool_call>"]))
-    assert hermes == (CallTrigger("<tool_call>", 1000),)

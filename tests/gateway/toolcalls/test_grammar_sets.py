@@ -43,7 +43,12 @@ def takes(name: str, schema: Any, text: str) -> bool:
         "mimo": "<tool_call><function=f><parameter=v>%s</parameter></function></tool_call>",
         "olmo_3": "<function_calls>f(v=%s)</function_calls>",
     }
-    definitions = {"Unit": {"enum": ["m", "ft"]}, "Deep": {"anyOf": [{"$ref": "#/$defs/Deep"}, {"type": "null"}]}}
+    endless = {"type": "array", "items": {"$ref": "#/$defs/Lists"}, "minItems": 1}
+    definitions = {
+        "Lists": endless,
+        "Unit": {"enum": ["m", "ft"]},
+        "Deep": {"anyOf": [{"$ref": "#/$defs/Deep"}, {"type": "null"}]},
+    }
     parameters = {"type": "object", "properties": {"v": schema}, "required": ["v"], "$defs": definitions}
     grammar = call_grammar(format_named(name), [ToolSpec("f", "", parameters)], choice="required")
     return Gbnf(grammar).takes(shapes[name] % text)
@@ -81,6 +86,7 @@ TREE = {"type": "object", "properties": {"n": {"type": "null"}, "d": DEEP}, "req
         ("gemma4", {}, ['<|"|>a<|"|>', "1.5", "true"], ["a"]),
         ("gemma4", PAIR, ['[1,<|"|>x<|"|>]'], ["[1]", "1"]),
         ("gemma4", LISTED, ["[true]", "[true,false]"], ["[]", "[1]"]),
+        ("gemma4", {"anyOf": [{"$ref": "#/$defs/Lists"}, {"type": "null"}]}, ["null"], ["[]", "[[]]"]),
         ("gemma4", {"type": "array", "maxItems": 0}, ["[]"], ["[1]"]),
         ("gemma4", TREE, ["{n:null}", "{n:null,d:null}"], ["{}", "{d:null}"]),
         ("gemma4", DEEP, ["null"], ["1"]),
