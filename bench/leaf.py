@@ -38,6 +38,7 @@ SIZES = (30, 300, 3_000, 30_000)
 ROUNDS = 9
 _SAMPLE = 0.02
 """Seconds of CPU that a sample takes at least."""
+_FORMS = ("plain", "leaf", "leaf packed")
 SENTENCE = "The time in {zone} is {time} on {day}, {date} (UTC{offset})."
 SLOTS = {"zone": "Europe/Paris", "time": "14:37", "day": "Saturday", "date": "2026-11-21", "offset": "+01:00"}
 
@@ -176,6 +177,26 @@ def ratios(cpu: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
+def markdown(results: Mapping[str, Any]) -> str:
+    """Give the table of docs/tool-authors.md; a test holds the two together."""
+    sizes = results["characters"]
+    lines = {f"{name}: bytes (gzipped)": [_cell(r["bytes"][name]) for r in sizes.values()] for name in _FORMS}
+    first = sizes[str(SIZES[0])]
+    for name in first["cpu_us"]:
+        lines[f"{name}: µs"] = [f"{row['cpu_us'][name]['median']:,.1f}" for row in sizes.values()]
+    lines |= {name: [f"{row['ratios'][name]:.1f}×" for row in sizes.values()] for name in first["ratios"]}
+    rows = ["| characters | " + " | ".join(sizes) + " |", "|---|" + "---:|" * len(sizes)]
+    rows += [f"| {name} | {' | '.join(cells)} |" for name, cells in lines.items()]
+    template = [f"| {name} | {cpu['median']:.1f} |" for name, cpu in results["template_us"].items()]
+    return "\n".join(
+        [*rows, "", "| `The time in {zone} is {time} on …`, 70 characters | µs |", "|---|---:|", *template]
+    )
+
+
+def _cell(count: Mapping[str, int]) -> str:
+    return f"{count['bytes']:,} ({count['gzip']:,})"
+
+
 def main() -> None:
     """Measure, print tables, and write `results/leaf.json`."""
     token_map = open_map(packaged_model())
@@ -197,7 +218,7 @@ def main() -> None:
 def _print(sizes: Mapping[str, Any], template: Mapping[str, Any]) -> None:
     for size, row in sizes.items():
         print(f"{size} characters, {row['bytes']['ids']} ids")
-        for name in ("plain", "leaf", "leaf packed"):
+        for name in _FORMS:
             print(f"  {name:44} {row['bytes'][name]['bytes']:9} B {row['bytes'][name]['gzip']:9} B gzip")
         for name, cpu in row["cpu_us"].items():
             print(f"  {name:44} {cpu['median']:9.1f} us")

@@ -8,6 +8,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import anyio
 import httpx2
@@ -35,7 +36,7 @@ from leaf_sdk.leaf.bolt_on import CALL_PATH
 from leaf_sdk.serve.bolt_on import MANIFEST_PATH
 from leaf_sdk.serve.mcp_server import build_mcp_server
 from leaf_sdk.serve.run import bound_unix_socket, http_app, serve_http
-from leaf_sdk.testing import assert_leaf_result, tiny_map
+from leaf_sdk.testing import assert_leaf_result, tiny_map, tiny_map_bytes
 
 TINY = tiny_map()
 HEX = TINY.map_id.removeprefix("sha256:")
@@ -321,3 +322,14 @@ async def test_a_tool_without_fragments_is_served_as_plain_text():
         result = await client.call_tool("greet", {"name": "x"})
     assert result.content[0].text == "hello"
     assert take_ids(result) == [None]
+
+
+def test_the_example_for_tool_authors_answers_in_ids(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "tool-authors.md").read_text()
+    example = next(part for part in page.split("```python\n") if part.startswith('"""Greet')).split("```")[0]
+    (tmp_path / "map.json").write_bytes(tiny_map_bytes())
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "example"}
+    exec(compile(example, "tool-authors.md", "exec"), names)
+    call = CodecToolCall("greet", 1, argument_ids=tuple(TINY.encode('{"name":"Ada"}')), model_id="org/model")
+    assert names["tool"].call(call).response_ids == tuple(TINY.encode("Hello Ada, how are you today?"))
