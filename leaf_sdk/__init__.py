@@ -6,6 +6,9 @@ decode by a map. Rooms, from the ground up: `errors`, `vocab` (maps, no IO), `fe
 contract), `testing`, `serve` (extra `mcp`), `cli` (extra `cli`).
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from .errors import BoltOnError, CodecError, CodecMetaMapMismatchError, LeafError, MapError, MapHashMismatch
 from .fetch import open_map
 from .leaf import (
@@ -21,25 +24,27 @@ from .leaf import (
     take_ids,
     wrap_tool_call,
 )
-from .leaf.bolt_on import (
-    CodecTool,
-    CodecToolCall,
-    CodecToolResult,
-    FragmentCache,
-    Fragments,
-    FragmentText,
-    Manifest,
-    ModelBinding,
-    ToolRefusal,
-    fill,
-    load_cache,
-    load_manifest,
-    load_manifests,
-    load_tool,
-    precache,
-    verify_cache,
-)
 from .vocab import Detokenizer, TokenMap, build_map, load_map
+
+if TYPE_CHECKING:
+    from .leaf.bolt_on import (
+        CodecTool,
+        CodecToolCall,
+        CodecToolResult,
+        FragmentCache,
+        Fragments,
+        FragmentText,
+        Manifest,
+        ModelBinding,
+        ToolRefusal,
+        fill,
+        load_cache,
+        load_manifest,
+        load_manifests,
+        load_tool,
+        precache,
+        verify_cache,
+    )
 
 __all__ = [
     "CODEC_META_KEY",
@@ -81,3 +86,10 @@ __all__ = [
     "verify_cache",
     "wrap_tool_call",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import the bolt-on half with the first of its names: a leaf does not pay for it."""
+    if name in __all__:
+        return getattr(import_module(".leaf.bolt_on", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,12 +1,15 @@
 """Calls and answers are the published bytes, in both dialects, and garbage is one error."""
 
 import contextlib
+import subprocess
+import sys
 
 import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import leaf_sdk
 from leaf_sdk import CodecToolCall, CodecToolResult
 from leaf_sdk.errors import CallInvalid
 
@@ -128,3 +131,15 @@ def test_a_body_beyond_the_bound_is_not_opened():
 
 def test_unknown_fields_are_left_alone():
     assert CodecToolCall.from_fields(GOOD | {"x_trace": 1}) == CodecToolCall.from_fields(GOOD)
+
+
+def test_the_bolt_on_half_is_imported_with_its_first_name():
+    code = "import leaf_sdk, sys; a = 'msgpack' in sys.modules; leaf_sdk.CodecTool; print(a, 'msgpack' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["False", "True"]
+
+
+def test_every_name_of_the_sdk_is_there_and_no_other():
+    assert all(getattr(leaf_sdk, name) is not None for name in leaf_sdk.__all__)
+    with pytest.raises(AttributeError, match="'nope'"):
+        _ = leaf_sdk.nope
