@@ -39,8 +39,9 @@ coverage: $(READY) ## run the tests of the tool-call parsers, and fail where a b
 grammar-seeds: $(READY) ## let the engine write 20 calls under each format's grammar, for three sets of tools: half an hour
 	@TOOLCALL_SEEDS=20 $(BIN)/pytest tests/gateway/toolcalls/test_engine_grammar.py
 
-bench-toolcalls: $(READY) ## time the tool-call parsers and the watcher, and write bench/results/toolcalls.json
+bench-toolcalls: $(READY) ## time the tool-call parsers, the watcher, and the first delta on a real engine
 	@$(BIN)/python -m bench.toolcalls
+	@$(BIN)/python -m bench.first_delta
 
 bench-leaf: $(READY) ## time what ids beside a text cost and save, and write bench/results/leaf.json
 	@$(BIN)/python -m bench.leaf
