@@ -9,11 +9,12 @@ import re
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from gateway.toolcalls.combinators import pick
+from gateway.toolcalls.combinators import Choice, Seq, pick
 from gateway.toolcalls.cursor import WHITESPACE, Channel, Cursor
 from gateway.toolcalls.gbnf import Grammar
 from gateway.toolcalls.nodes import MAX_WORD, First, Lit, Marker, Node, Space, Steps, Until
 from gateway.toolcalls.regions import Bare, Call
+from gateway.toolcalls.series import unwritten
 from gateway.toolcalls.spelling import Spelling
 from gateway.toolcalls.values import Json
 
@@ -82,30 +83,8 @@ class HarmonyCall(Node):
         return f"{g.literal(head)} {g.arguments()}"
 
 
-@dataclass(frozen=True, slots=True)
-class End(Node):
-    """The marker that ends a message; it may be missing."""
-
-    @property
-    def nullable(self) -> bool:
-        """It may be missing."""
-        return True
-
-    def first(self, spelling: Spelling) -> First:
-        """Give the markers."""
-        return tuple(map(spelling.spell, _ENDS))
-
-    def run(self, at: Cursor) -> Steps:
-        """Read whitespace and one marker."""
-        yield from Space().run(at)
-        found = yield from pick(at, tuple(map(Lit, _ENDS)))
-        if found:
-            yield from found.run(at)
-        return True
-
-    def grammar(self, g: Grammar) -> str:
-        """Nothing: see `HarmonyCall`."""
-        return ""
+_END = Seq(Space(), unwritten(Choice(*_ENDS)))
+"""The marker that ends a message; it may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +126,13 @@ class Harmony(Node):
             at.take(at.position + length)
             yield from Until(head.channel, _STOPS).run(at)
         elif head.sure or head.tool in at.tools or (yield from _brings_object(at, length)):
-            yield from Bare(_START, Call(HarmonyCall(head.tool, length)), End()).run_after("", at)
+            yield from Bare(_START, Call(HarmonyCall(head.tool, length)), _END).run_after("", at)
             return
         else:
             at.take(at.position + length)
             at.calls.abandon("malformed", f"a message to {head.tool!r}, which this request does not offer, is left out")
             yield from _pass_over(at)
-        yield from End().run(at)
+        yield from _END.run(at)
 
     def _stray(self, at: Cursor) -> Generator[None, None, None]:
         """Tell text without a header. A marker that begins none is dropped: it frames nothing."""
@@ -161,7 +140,7 @@ class Harmony(Node):
         if marker:
             yield from marker.run(at)
         yield from Until("content", _STOPS).run(at)
-        yield from End().run(at)
+        yield from _END.run(at)
 
     def grammar(self, g: Grammar) -> str:
         """Nothing: a grammar is for a call."""
