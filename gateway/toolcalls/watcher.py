@@ -54,7 +54,8 @@ class ToolWatcher:
         """
         block = array("I", ids)
         if self._body is None and len(block) == 1 and block[0] != self._start:
-            return [WatchEvent("passthrough", block)]
+            # Nearly every feed ends here, and the class's own way to make one would take half of its time.
+            return [tuple.__new__(WatchEvent, ("passthrough", block, None))]
         return self._cut(block, block.tobytes())
 
     def end(self, finish_reason: str | None = None) -> list[WatchEvent]:
