@@ -99,7 +99,8 @@ class Cursor:
         """Read to `end` (a place in the buffer) and give what was read, markers spelled out."""
         text = self.buffer[self.position : end]
         self.position = end
-        return self.spelling.plain(text)
+        # Nearly all text is ASCII, in which no marker stands as its stand-in.
+        return text if text.isascii() else self.spelling.plain(text)
 
     def skip_whitespace(self) -> bool:
         """Read whitespace; say whether it is over, because something else has come or nothing will."""

@@ -60,6 +60,9 @@ class JsonScanner:
 
         `ended` says that no more will come: a number at the end of `text` is then whole.
         """
+        if self._next in _STRINGS and not _SPECIAL.search(text, start):
+            # The middle of a string: most tokens of most calls.
+            return len(text)
         at = start
         while at < len(text) and self.state is Scan.MORE:
             after = self._string(text, at) if self._next in _STRINGS else self._token(text, at, ended=ended)
@@ -96,8 +99,6 @@ class JsonScanner:
         return self._next in ends and self._closers[-1] == char
 
     def _string(self, text: str, at: int) -> int:
-        if not _SPECIAL.search(text, at):
-            return len(text)
         body = _BODY.match(text, at)
         end = body.end() if body else at
         if end < len(text):
