@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit conformance exchanges bench-toolcalls bench-mcp fmt lock clean
+.PHONY: bench-leaf bench-mcp bench-toolcalls check clean conformance coverage demo exchanges fmt grammar-seeds help lock setup test test-frameworks test-random unit
 
 PYTHON ?= python3
 VENV := .venv
@@ -32,8 +32,29 @@ check: $(READY) ## style, types and import floors
 unit: $(READY) ## the test suite
 	@echo "== tests";        $(BIN)/pytest
 
-bench-toolcalls: $(READY) ## time the tool-call parsers and the watcher, and write bench/results/toolcalls.json
+coverage: $(READY) ## run the tests of the tool-call parsers, and fail where a branch of theirs is not covered
+	@$(BIN)/coverage run --branch --source=gateway/toolcalls -m pytest -q -m "not engine" tests/gateway/toolcalls tests/gateway/cli
+	@$(BIN)/coverage report --show-missing --skip-covered --fail-under=100
+
+grammar-seeds: $(READY) ## let the engine write 20 calls under each format's grammar, for three sets of tools: half an hour
+	@TOOLCALL_SEEDS=20 $(BIN)/pytest tests/gateway/toolcalls/test_engine_grammar.py
+
+bench-toolcalls: $(READY) ## time the tool-call parsers, the watcher, and the first delta on a real engine
 	@$(BIN)/python -m bench.toolcalls
+	@$(BIN)/python -m bench.first_delta
+
+bench-leaf: $(READY) ## time what ids beside a text cost and save, and write bench/results/leaf.json
+	@$(BIN)/python -m bench.leaf
+
+test-random: $(READY) ## hold the ids of 10,000 random results against their texts
+	@CODEC_RANDOM_RESULTS=10000 $(BIN)/pytest -q tests/leaf_sdk/test_random_results.py
+
+test-frameworks: $(READY) ## make leaves of servers of fastmcp 2, 3 and 4, each in an environment of its own (downloads)
+	@for fastmcp in 'fastmcp>=2.14,<3' 'fastmcp>=3,<4' 'fastmcp>=4,<5'; do \
+	  $(UV) venv --quiet --clear .tools/framework; \
+	  VIRTUAL_ENV=.tools/framework $(UV) pip install --quiet "$$fastmcp" tokenizers msgpack; \
+	  PYTHONPATH=. .tools/framework/bin/python tests/leaf_sdk/frameworks/hosted.py; \
+	done
 
 bench-mcp: $(READY) ## time the MCP gateway beside others of its kind, and write bench/results/mcp.json
 	@$(BIN)/python -m bench.mcp

@@ -6,11 +6,16 @@ decode by a map. Rooms, from the ground up: `errors`, `vocab` (maps, no IO), `fe
 contract), `testing`, `serve` (extra `mcp`), `cli` (extra `cli`).
 """
 
-from .errors import CodecError, CodecMetaMapMismatchError, LeafError, MapError, MapHashMismatch
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from .errors import BoltOnError, CodecError, CodecMetaMapMismatchError, LeafError, MapError, MapHashMismatch
 from .fetch import open_map
 from .leaf import (
     CODEC_META_KEY,
+    MapPin,
     MetaTokenizer,
+    announce_packing,
     check_ids,
     has_codec_meta,
     make_meta_tokenizer,
@@ -21,24 +26,70 @@ from .leaf import (
 )
 from .vocab import Detokenizer, TokenMap, build_map, load_map
 
+if TYPE_CHECKING:
+    from .leaf.bolt_on import (
+        CodecTool,
+        CodecToolCall,
+        CodecToolResult,
+        FragmentCache,
+        Fragments,
+        FragmentText,
+        Manifest,
+        ModelBinding,
+        ToolRefusal,
+        fill,
+        load_cache,
+        load_manifest,
+        load_manifests,
+        load_tool,
+        precache,
+        verify_cache,
+    )
+
 __all__ = [
     "CODEC_META_KEY",
+    "BoltOnError",
     "CodecError",
     "CodecMetaMapMismatchError",
+    "CodecTool",
+    "CodecToolCall",
+    "CodecToolResult",
     "Detokenizer",
+    "FragmentCache",
+    "FragmentText",
+    "Fragments",
     "LeafError",
+    "Manifest",
     "MapError",
     "MapHashMismatch",
+    "MapPin",
     "MetaTokenizer",
+    "ModelBinding",
     "TokenMap",
+    "ToolRefusal",
+    "announce_packing",
     "build_map",
     "check_ids",
+    "fill",
     "has_codec_meta",
+    "load_cache",
+    "load_manifest",
+    "load_manifests",
     "load_map",
+    "load_tool",
     "make_meta_tokenizer",
     "open_map",
+    "precache",
     "read_codec_meta",
     "strip_codec_meta",
     "take_ids",
+    "verify_cache",
     "wrap_tool_call",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import the bolt-on half with the first of its names: a leaf does not pay for it."""
+    if name in __all__:
+        return getattr(import_module(".leaf.bolt_on", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,14 +8,22 @@ CodecError
 │   ├── MapHashMalformed            the hash a person wrote is not a sha256
 │   ├── MapHashMismatch             the bytes are not the bytes that the hash names
 │   ├── MapUnreachable              no such file, no answer, too large, or an address that we don't fetch
+│   │   └── MapNotPublished         the origin has no map of that name
+│   ├── MapDiscoveryInvalid         what an origin publishes about its maps can't be used
 │   ├── MapTruncated                the file ends in the middle; `offset` says where
 │   ├── NotAMap                     the bytes are no token map, no GGUF and no tokenizer.json
 │   └── MapUnsupported              a real tokenizer that we can't reproduce exactly; `what` names the part
 ├── UnknownTokenId                  an id that the map does not have (also a KeyError)
 ├── TextNotUnicode                  a string with a lone surrogate has no bytes, so no ids (also a ValueError)
-└── LeafError                       a tool result does not keep the leaf contract
-    ├── LeafResultInvalid           the thing given is no tool result
-    └── CodecMetaMapMismatchError   ids of another map than the caller's; using them would show the model other text
+├── LeafError                       a tool result does not keep the leaf contract
+│   ├── LeafResultInvalid           the thing given is no tool result
+│   └── CodecMetaMapMismatchError   ids of another map than the caller's; using them would show the model other text
+└── BoltOnError                     a bolt-on tool can't be described, called or answered
+    ├── ManifestInvalid             not a manifest, or one that can't be used; `source` says which
+    ├── FragmentCacheInvalid        not a cache of fragments, or one of another map or another version of the texts
+    ├── SeamUnsafe                  cached ids and ids of the whole text would differ; `example` shows the text
+    ├── FragmentUnknown             a fragment, or a slot of one, that is not there (also a LookupError)
+    └── CallInvalid                 not a call, or not an answer to one; `code` is what goes on the wire
 """
 
 
@@ -57,6 +65,14 @@ class MapUnreachable(MapError):
     def __init__(self, message: str, *, source: str) -> None:
         super().__init__(message)
         self.source = source
+
+
+class MapNotPublished(MapUnreachable):
+    """The origin answers, and has no map of that name under `/.well-known/codec/`."""
+
+
+class MapDiscoveryInvalid(MapError):
+    """What an origin publishes about its maps is no pointer, no index and no map."""
 
 
 class MapTruncated(MapError):
@@ -110,3 +126,39 @@ class CodecMetaMapMismatchError(LeafError):
         self.expected = expected
         self.found = found
         self.text_index = text_index
+
+
+class BoltOnError(CodecError):
+    """A bolt-on tool can't be described, called or answered."""
+
+
+class ManifestInvalid(BoltOnError):
+    """The bytes, the file or the folder hold no manifest that can be used: `source` is what was read."""
+
+    def __init__(self, message: str, *, source: str) -> None:
+        super().__init__(message)
+        self.source = source
+
+
+class FragmentCacheInvalid(BoltOnError):
+    """No cache of fragments, or one that was made for another map or from other texts. Build it anew."""
+
+
+class SeamUnsafe(BoltOnError):
+    """The ids put together from cached parts are not those of the whole text: `example` is that text."""
+
+    def __init__(self, message: str, *, example: str) -> None:
+        super().__init__(message)
+        self.example = example
+
+
+class FragmentUnknown(BoltOnError, LookupError):
+    """A fragment that the tool does not have, or a slot without a value, or a value without a slot."""
+
+
+class CallInvalid(BoltOnError):
+    """The bytes are no tool call or no answer to one, or what they hold can't be used: `code` goes on the wire."""
+
+    def __init__(self, message: str, *, code: str = "E_BAD_CALL") -> None:
+        super().__init__(message)
+        self.code = code

@@ -1,8 +1,9 @@
 """The turn: engine, tool-call parser and proxy joined into answers."""
 
 from gateway.agent.calls import CallRunner
+from gateway.agent.choice import ToolChoice
 from gateway.agent.conversation import Conversation
 from gateway.agent.sampling import EngineSampler
-from gateway.agent.turn import Agent, AnswerOptions, ToolChoice
+from gateway.agent.turn import Agent, AnswerOptions
 
 __all__ = ["Agent", "AnswerOptions", "CallRunner", "Conversation", "EngineSampler", "ToolChoice"]

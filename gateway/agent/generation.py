@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 
+from gateway.agent.choice import Hold
 from gateway.agent.conversation import Conversation, Spliced
 from gateway.agent.events import Emit, GenerationFinished
 from gateway.agent.stop import StopFilter
@@ -28,7 +29,7 @@ class GenerationOptions:
 
     max_tokens: int
     sampling: Sampling
-    grammar: str | None = None
+    hold: Hold | None = None
     stops: tuple[str, ...] = ()
     first_index: int = 0
     """Calls that the response already holds: indexes are counted over the whole response."""
@@ -58,15 +59,16 @@ class Generation:
         self._emit_event = emit
         self._metrics = metrics
         ready = conversation.ready
+        forced = options.hold is not None and not options.hold.triggers
         tail = ready.token_map.decode(conversation.ids[-_PROMPT_TAIL:])
         self._parser = parser_for(
             conversation.format,
             ready.token_map,
             conversation.tools,
-            # A grammar begins with the call, wherever the prompt has left the model.
-            prompt_tail="" if options.grammar is not None else tail,
-            # A grammar spells markers: it can't ask for the special token.
-            by_text=options.grammar is not None,
+            # A grammar that holds from the first id begins with the call, wherever the prompt has left the model.
+            prompt_tail="" if forced else tail,
+            # It takes any tokens that spell a marker, since not every server's grammars know tokens.
+            by_text=forced,
             # Without tools nothing is a call, whatever the model writes.
             policy=None if conversation.tools else Policy(unknown_tool="content"),
         )
@@ -87,13 +89,15 @@ class Generation:
         """
         conversation = self._conversation
         started = time.perf_counter()
+        hold = self._options.hold
         async with conversation.ready.slots.take(conversation.ids) as slot:
             request = GenerateRequest(
                 prompt=conversation.ids,
                 slot=slot.number,
                 max_tokens=self._options.max_tokens,
                 sampling=self._options.sampling,
-                grammar=self._options.grammar,
+                grammar=hold.grammar if hold else None,
+                triggers=hold.triggers if hold else (),
             )
             try:
                 async with conversation.ready.engine.generate(request) as events:

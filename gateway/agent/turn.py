@@ -7,9 +7,9 @@ to the client. It speaks in events and knows no HTTP. Below: `engine`, `toolcall
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from gateway.agent.calls import CallOutcome, CallRunner, RunningCalls
+from gateway.agent.choice import Hold, ToolChoice, check_choice, hold_for
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished
 from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
@@ -21,12 +21,11 @@ from gateway.engine.route import EngineRoute
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.toolcalls import CallClosed, ToolSpec, call_grammar, format_for_template, format_named
+from gateway.toolcalls import CallClosed, ToolSpec, format_for_template, format_named
 
 _ANSWER_ROOM = 64
 """Ids of context that results leave to the model's answer."""
 
-ToolChoice = Literal["auto", "none", "required"] | tuple[Literal["named"], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,18 @@ class AnswerOptions:
 class Agent:
     """Answers requests with one engine and one proxy."""
 
-    def __init__(self, route: EngineRoute, calls: CallRunner, limits: LimitsConfig, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        route: EngineRoute,
+        calls: CallRunner,
+        limits: LimitsConfig,
+        metrics: Metrics,
+        *,
+        hold_calls: bool = False,
+    ) -> None:
+        """`hold_calls`: see `EngineConfig`."""
         self._route = route
+        self._hold_calls = hold_calls
         self._calls = calls
         self._limits = limits
         self._metrics = metrics
@@ -67,7 +76,7 @@ class Agent:
         """
         ready = self._route.ready()
         tools = () if choice == "none" else _merged(self._calls.specs(principal), client_tools)
-        _check_choice(choice, tools)
+        check_choice(choice, tools)
         fmt = format_named(format_for_template(ready.facts.chat_template))
         messages = self._results.filled(messages)
         check_size(messages, ready.facts.context)
@@ -88,7 +97,9 @@ class Agent:
 
         Raises `EngineUnavailable` and `EngineRefused` when the engine fails; what was emitted before stands.
         """
-        answer = _Answer(self._calls, self._results, self._limits, self._metrics, conversation, options, emit)
+        answer = _Answer(
+            self._calls, self._results, self._limits, self._metrics, conversation, options, emit, self._hold_calls
+        )
         try:
             return await answer.run()
         except EngineUnavailable:
@@ -108,6 +119,7 @@ class _Answer:
         conversation: Conversation,
         options: AnswerOptions,
         emit: Emit,
+        hold_calls: bool,
     ) -> None:
         self._runner = calls
         self._results = results
@@ -116,6 +128,7 @@ class _Answer:
         self._conversation = conversation
         self._options = options
         self._emit = emit
+        self._hold_calls = hold_calls
         self._budget = options.max_tokens or limits.completion_tokens
         self._called = 0
         self._generations: list[GenerationFinished] = []
@@ -125,7 +138,7 @@ class _Answer:
         for turn in range(self._limits.turns):
             last = turn == self._limits.turns - 1
             async with self._runner.running(self._conversation.tools, self._conversation.principal) as calls:
-                result = await self._generate(self._grammar() if turn == 0 else None, None if last else calls)
+                result = await self._generate(self._hold(first=turn == 0), None if last else calls)
                 mixed = result.stopped and any(map(self._is_client_s, result.calls))
                 if last and mixed:
                     for call in result.calls:
@@ -147,7 +160,7 @@ class _Answer:
         await self._emit(finished)
         return finished
 
-    async def _generate(self, grammar: str | None, calls: RunningCalls | None) -> GenerationResult:
+    async def _generate(self, hold: Hold | None, calls: RunningCalls | None) -> GenerationResult:
         """Generate once. `calls` runs each call of ours from when it is closed; None: none is run yet."""
 
         def start(call: CallClosed, room: int) -> None:
@@ -157,7 +170,7 @@ class _Answer:
         options = GenerationOptions(
             max_tokens=self._left(),
             sampling=self._options.sampling,
-            grammar=grammar,
+            hold=hold,
             stops=self._options.stops,
             first_index=self._called,
             on_call=start,
@@ -183,12 +196,11 @@ class _Answer:
         """Ids that may still be generated: the client's limit over the whole answer, and the context."""
         return min(self._budget - sum(g.generated for g in self._generations), self._conversation.room)
 
-    def _grammar(self) -> str | None:
-        choice, conversation = self._options.choice, self._conversation
-        if choice in ("auto", "none") or not conversation.tools:
-            return None
-        named = choice[1] if isinstance(choice, tuple) else "required"
-        return call_grammar(conversation.format, conversation.tools, choice=named, parallel=self._options.parallel)
+    def _hold(self, *, first: bool) -> Hold | None:
+        """What holds the next generation: the client's choice is for the first alone."""
+        options = self._options
+        choice = options.choice if first or options.choice == "none" else "auto"
+        return hold_for(self._conversation, choice, parallel=options.parallel, always=self._hold_calls)
 
     async def _splice(self, calls: RunningCalls, count: int) -> bool:
         """Tell the results of all calls and splice them in the calls' order; False when there is no room for them."""
@@ -231,13 +243,3 @@ def _merged(ours: Sequence[ToolSpec], theirs: Sequence[ToolSpec]) -> tuple[ToolS
     """The gateway's tools and the client's; where names clash the client's counts, since it is told of that call."""
     names = {tool.name for tool in theirs}
     return (*theirs, *(tool for tool in ours if tool.name not in names))
-
-
-def _check_choice(choice: ToolChoice, tools: Sequence[ToolSpec]) -> None:
-    names = [tool.name for tool in tools]
-    if choice == "required" and not names:
-        raise RequestInvalid("tool_choice is 'required', but there is no tool to call", param="tool_choice")
-    if isinstance(choice, tuple) and choice[1] not in names:
-        raise RequestInvalid(
-            f"tool_choice names {choice[1]!r}; the tools are {', '.join(names) or 'none'}", param="tool_choice"
-        )

@@ -111,6 +111,9 @@ class EngineConfig:
     start_timeout: float = 60.0
     idle_timeout: float = 60.0
     """Longest silence of a stream before the engine counts as away."""
+    hold_calls: bool = False
+    """Whether a grammar holds also the calls that a model decides on itself, from the token with which they begin: for
+    models with such a token, and servers whose grammars know tokens (llama.cpp since December 2025)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,11 @@ class EngineSection(Section):
         default=_ENGINE.idle_timeout,
         description="Longest silence of a stream, in seconds, before the engine counts as away.",
     )
+    hold_calls: bool = Field(
+        default=_ENGINE.hold_calls,
+        description="Hold the calls that a model decides on itself to their schemas, where it begins them with a "
+        "special token; needs a llama.cpp of December 2025 or later.",
+    )
 
 
 class TokensSection(Section):

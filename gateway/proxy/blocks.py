@@ -5,12 +5,12 @@ Turns a raw CallToolResult into `TextPart`s and `OtherPart`s in order. Reads bot
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from leaf_sdk.leaf.contract import CODEC_META_KEY, LEGACY_BLOCK_TYPE, LeafPayload
-from leaf_sdk.leaf.payload import payload_of
+from leaf_sdk.leaf.payload import chosen, payloads_of
 
 _WORD: Final = 200
 
@@ -34,14 +34,17 @@ class OtherPart:
     line: str
 
 
-def read_parts(result: Mapping[str, Any]) -> list[TextPart | OtherPart]:
-    """The result's parts in order, without legacy siblings. Only structuredContent: its compact JSON as one text."""
+def read_parts(result: Mapping[str, Any], wanted: Collection[str] = ()) -> list[TextPart | OtherPart]:
+    """The result's parts in order, without legacy siblings. Only structuredContent: its compact JSON as one text.
+
+    Of a text's payloads under several maps the first of a `wanted` map is taken, else the first.
+    """
     content = content_of(result)
     parts: list[TextPart | OtherPart] = []
     for index, block in enumerate(content):
         if is_text(block):
             following = content[index + 1] if index + 1 < len(content) else None
-            parts.append(_text_part(index, block, following))
+            parts.append(_text_part(index, block, following, wanted))
         elif not is_legacy(block):
             parts.append(OtherPart(index, _stand_in(block)))
     if not parts and result.get("structuredContent") is not None:
@@ -69,14 +72,14 @@ def is_legacy(block: object) -> bool:
     return isinstance(block, dict) and cast(dict[str, object], block).get("type") == LEGACY_BLOCK_TYPE
 
 
-def _text_part(index: int, block: dict[str, Any], following: object) -> TextPart:
+def _text_part(index: int, block: dict[str, Any], following: object, wanted: Collection[str]) -> TextPart:
     """`_meta` wins over the sibling right after the block, if it is a payload at all."""
     meta: object = block.get("_meta")
     shipped: list[object] = [cast(dict[str, object], meta).get(CODEC_META_KEY)] if isinstance(meta, dict) else []
     if is_legacy(following) and cast(dict[str, object], following).get("sibling_index") in (None, index):
         shipped.append(following)
     shipped = [value for value in shipped if value is not None]
-    payload = next((found for value in shipped if (found := payload_of(value)) is not None), None)
+    payload = next((chosen(found, wanted) for value in shipped if (found := payloads_of(value))), None)
     return TextPart(index, block["text"], payload, malformed=bool(shipped) and payload is None)
 
 

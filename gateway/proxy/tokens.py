@@ -99,7 +99,7 @@ class ResultTokens:
         Blocks are joined by the ids of a line break. What is no text becomes a short line that says what it was.
         """
         pieces: list[IdPiece] = []
-        for part in read_parts(result):
+        for part in read_parts(result, (token_map.map_id, *self._accepted)):
             if pieces:
                 pieces.append(IdPiece(_encode(token_map, _JOINT), "shim"))
             if isinstance(part, OtherPart):
@@ -118,7 +118,7 @@ class ResultTokens:
         become per-block ones, because a strict client refuses their block type. The input is not changed.
         """
         content = list(content_of(result))
-        for part in read_parts(result):
+        for part in read_parts(result, (token_map.map_id, *self._accepted)):
             if isinstance(part, TextPart) and part.index >= 0:
                 if part.payload is None and len(part.text) < min_text_length:
                     continue
@@ -178,19 +178,8 @@ class ResultTokens:
         """Compared once: a map's id is the hash of its bytes, so the answer stays true."""
         pair = frozenset((one.map_id, other.map_id))
         if pair not in self._equal:
-            self._equal[pair] = _says_the_same(one, other)
+            self._equal[pair] = one.is_same_tokenizer(other)
         return self._equal[pair]
-
-
-def _says_the_same(one: TokenMap, other: TokenMap) -> bool:
-    """Whether two maps are one tokenizer whatever the text: all that encoding and decoding read is equal."""
-    return (
-        (one.encoder, one.normalizer, one.ignore_merges) == (other.encoder, other.normalizer, other.ignore_merges)
-        and one.pre_tokenizer == other.pre_tokenizer
-        and one.special_texts == other.special_texts
-        and one.vocab == other.vocab
-        and list(one.merges) == list(other.merges)
-    )
 
 
 def _encode(token_map: TokenMap, text: str) -> tuple[int, ...]:

@@ -1,15 +1,13 @@
 """One gateway process, from its settings to its end.
 
-Builds every room and wires them (nothing below creates anything at import), listens, and stops in order: readiness
-goes first, running requests finish or are told, then upstreams and the engine end. Above: `gateway.cli.serve`.
+Opens the rooms (`rooms.py`, below), listens, and stops in order: readiness goes first, running requests finish or are
+told, then upstreams and the engine end. Above: `gateway.cli.serve`.
 """
 
 import os
 import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from typing import Any
 
 import anyio
 import uvicorn
@@ -17,84 +15,23 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.agent import Agent, CallRunner, EngineSampler
 from gateway.config import GatewayConfig
-from gateway.engine.route import EngineRoute
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
-from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
-from gateway.proxy import Proxy, ResultTokens, UpstreamStatus
 from gateway.proxy.pins import PinFile
 from gateway.serve.access import guard_faces
 from gateway.serve.auth import guard_admin
 from gateway.serve.drain import Drain
 from gateway.serve.errors import no_such_path
-from gateway.serve.health import Readiness, admin_app
+from gateway.serve.health import admin_app
 from gateway.serve.mcp import McpFace
 from gateway.serve.memory import settle_memory
 from gateway.serve.openai import OpenAiFace
-from gateway.serve.records import Records, open_records
 from gateway.serve.reload import Reloader, Reread
+from gateway.serve.rooms import Rooms, open_rooms
 from gateway.serve.shutdown import Shutdown
 
 log = get_logger("serve")
-
-
-@dataclass(frozen=True, slots=True)
-class Rooms:
-    """The rooms of a running gateway."""
-
-    route: EngineRoute
-    proxy: Proxy
-    tokens: ResultTokens
-    agent: Agent
-    metrics: Metrics
-    readiness: Readiness
-    records: Records
-
-
-class _EngineState:
-    """Tells metrics and readiness how the engine is, and whoever asks."""
-
-    def __init__(self, metrics: Metrics, readiness: Readiness) -> None:
-        self._metrics = metrics
-        self._readiness = readiness
-        self.is_up = False
-        """Whether an engine runs that proved every map."""
-
-    def engine_up(self, up: bool, reason: str) -> None:
-        self.is_up = up
-        self._metrics.engine_up(up)
-        self._readiness.set("engine", up, reason)
-
-
-@asynccontextmanager
-async def open_rooms(config: GatewayConfig) -> AsyncGenerator[Rooms]:
-    """Start the engine and the upstreams, wired together. Raises `ConfigError`."""
-    metrics, readiness = Metrics(), Readiness()
-    notices = TokenNotices(get_logger("tokens"))
-    state = _EngineState(metrics, readiness)
-    route = EngineRoute(config, state)
-    tokens = ResultTokens(
-        route.maps.accepted,
-        level=config.tokens.verify,
-        metrics=metrics,
-        notices=notices,
-        proven=lambda: state.is_up,
-    )
-    async with open_records(config, metrics) as records:
-        proxy = Proxy(config, metrics, records.tracing)
-        readiness.inform("upstreams", lambda: {status.name: _show_upstream(status) for status in proxy.statuses()})
-        agent = Agent(route, CallRunner(proxy, tokens, config.limits, records.audit), config.limits, metrics)
-        proxy.sample_with(EngineSampler(agent, route))
-        async with proxy, route.running():
-            yield Rooms(route, proxy, tokens, agent, metrics, readiness, records)
-
-
-def _show_upstream(status: UpstreamStatus) -> dict[str, Any]:
-    """Without its last error: the words of a server are for the log, which masks secrets, and this page asks no key."""
-    return {"state": status.state, "transport": status.transport, "tools": status.tools, "restarts": status.restarts}
 
 
 @asynccontextmanager
@@ -156,7 +93,8 @@ async def _run(config: GatewayConfig, reread: Reread, shutdown: Shutdown) -> Non
         rooms = await stack.enter_async_context(open_rooms(config))
         inner, mcp = await stack.enter_async_context(open_app(rooms, config))
         app = Drain(inner)
-        servers = [_server(app), _server(guard_admin(admin_app(rooms.metrics, rooms.readiness), config.serve))]
+        pages = admin_app(rooms.metrics, rooms.readiness, rooms.status.make)
+        servers = [_server(app), _server(guard_admin(pages, config.serve))]
 
         async def drain() -> None:
             rooms.readiness.drain()
@@ -172,7 +110,8 @@ async def _run(config: GatewayConfig, reread: Reread, shutdown: Shutdown) -> Non
         _announce(config, rooms, _url(config.serve.host, faces), _url(config.serve.admin_host, admin))
         async with anyio.create_task_group() as following:
             besides = {PinFile().path: rooms.proxy.list_again}
-            following.start_soon(Reloader(config, reread, rooms.proxy.reload, besides).follow)
+            following.start_soon(Reloader(config, reread, rooms.take_over, besides).follow)
+            following.start_soon(rooms.costs.follow, rooms.proxy, rooms.metrics)
             async with anyio.create_task_group() as serving:
                 for server, listener in zip(servers, (faces, admin), strict=True):
                     serving.start_soon(server.serve, [listener])

@@ -46,13 +46,17 @@ class Calls:
         self._waits = self.policy.truncated == "drop"
         self._waiting: list[Event] = []
         """Events of the call in the making, where the policy is that only whole calls are told."""
+        self._told = self._waiting if self._waits else self._events
+        """Where the events of a call go."""
         self._call: _Call | None = None
         self._started = 0
+        self._spoken = False
         self._used: set[str] = set()
 
     def drain(self) -> list[Event]:
         """Give the events since the last time."""
-        events, self._events = self._events, []
+        events = self._events.copy()
+        self._events.clear()
         return events
 
     @property
@@ -84,6 +88,12 @@ class Calls:
         """Tell text for the person who asked; an empty text is no event."""
         if text and not (self._started and self.policy.text_after_call == "drop"):
             self._events.append(Content(text))
+            self._spoken = True
+
+    @property
+    def spoken(self) -> bool:
+        """Whether any content was told."""
+        return self._spoken
 
     def reasoning(self, text: str) -> None:
         """Tell text that the model wrote to itself; an empty text is no event."""
@@ -114,9 +124,9 @@ class Calls:
             # Models that number their calls begin anew in a second section; an id must still name one call.
             call.id = self._new_id()
         self._used.add(call.id)
-        self._tell(CallStarted(call.index, call.id, call.name))
+        self._told.append(CallStarted(call.index, call.id, call.name))
         for fragment in call.arguments:
-            self._tell(CallArguments(call.index, fragment))
+            self._told.append(CallArguments(call.index, fragment))
 
     def refuse(self) -> None:
         """The call in the making is none that the policy wants: its text will be content."""
@@ -133,7 +143,7 @@ class Calls:
         if fragment:
             call.arguments.append(fragment)
             if call.index is not None:
-                self._tell(CallArguments(call.index, fragment))
+                self._told.append(CallArguments(call.index, fragment))
 
     def complete(self) -> None:
         """The call has said all it has to say; it ends with its region, or where the next call begins.
@@ -150,7 +160,7 @@ class Calls:
         call = self._call
         if call is not None and call.index is not None:
             closed = CallClosed(call.index, call.id, call.name, "".join(call.arguments), self._take_ids(offset))
-            self._tell(closed)
+            self._told.append(closed)
             self._release()
         self._call = None
 
@@ -168,11 +178,8 @@ class Calls:
         self._events.append(Diagnostic(kind, message, index))
         self._call = None
 
-    def _tell(self, event: Event) -> None:
-        (self._waiting if self._waits else self._events).append(event)
-
     def _release(self) -> None:
-        self._events += self._waiting
+        self._events.extend(self._waiting)
         self._waiting.clear()
 
     def _making(self) -> _Call:

@@ -7,6 +7,7 @@ Knows nothing of what the nodes look for. Below: `calls`, `spelling`. Above: eve
 
 from collections.abc import Callable, Mapping
 from enum import Enum
+from typing import Literal
 
 from gateway.toolcalls.calls import Calls
 from gateway.toolcalls.spec import ToolSpec
@@ -14,6 +15,8 @@ from gateway.toolcalls.spelling import Spelling
 
 WHITESPACE = " \t\r\n"
 """JSON's whitespace (RFC 8259, section 2), and what may stand between markers."""
+
+Channel = Literal["content", "reasoning"]
 
 _SHOWN_NAME = 80
 """Characters of a name that a diagnostic shows."""
@@ -32,7 +35,8 @@ class Cursor:
 
     `tools` are there for families that write arguments without types, which are then the schema's to give.
     `scanned` counts the characters that nodes looked at, a second look included: it shows that the cost stays flat.
-    `idle` says that only a marker that is one special token can change anything.
+    `idle` says that only a marker that is one special token can change anything. `channel` is where a region's text
+    goes back to if it breaks, `strays` are closing markers whose passage is over already.
     """
 
     def __init__(
@@ -52,6 +56,8 @@ class Cursor:
         self.position = 0
         self.ended = False
         self.idle = False
+        self.channel: Channel = "content"
+        self.strays: tuple[str, ...] = ()
         self.scanned = 0
         self._forget = forget
         self._base = 0
@@ -81,7 +87,8 @@ class Cursor:
 
     def feed(self, text: str) -> None:
         """Add what has come; what was read is dropped, or kept aside where it may become content."""
-        self._keep_read()
+        if self._kept is not None:
+            self._keep_read(self._kept)
         self._base += self.position
         self.buffer = self.buffer[self.position :] + text
         self.position = self._kept_from = 0
@@ -92,7 +99,8 @@ class Cursor:
         """Read to `end` (a place in the buffer) and give what was read, markers spelled out."""
         text = self.buffer[self.position : end]
         self.position = end
-        return self.spelling.plain(text)
+        # Nearly all text is ASCII, in which no marker stands as its stand-in.
+        return text if text.isascii() else self.spelling.plain(text)
 
     def skip_whitespace(self) -> bool:
         """Read whitespace; say whether it is over, because something else has come or nothing will."""
@@ -149,8 +157,11 @@ class Cursor:
         """The region can't be read on: it was cut off by the end of the stream, or is malformed from here on.
 
         A call that was told stays as it is, unclosed. One that was not gives its text back as content, unless the
-        policy is to drop it.
+        policy is to drop it. Reasoning may well speak of calls: there, nothing was wrong.
         """
+        if self.channel == "reasoning" and not (self.ended or self.region_told):
+            self.withdraw_region()
+            return
         dropped = (self.calls.policy.truncated if self.ended else self.calls.policy.malformed) == "drop"
         if self.ended:
             if self.calls.has_name and self.calls.has_arguments and not self.calls.started:
@@ -179,8 +190,10 @@ class Cursor:
         return True
 
     def _give_back(self) -> None:
-        self._keep_read()
-        self.calls.content(self.spelling.plain("".join(self._kept or ())))
+        kept = self._kept or []
+        self._keep_read(kept)
+        tell = self.calls.content if self.channel == "content" else self.calls.reasoning
+        tell(self.spelling.plain("".join(kept)))
 
     def _leave_region(self) -> None:
         self._kept = None
@@ -190,7 +203,6 @@ class Cursor:
         self._kept = [lead]
         self._kept_from = self.position
 
-    def _keep_read(self) -> None:
-        if self._kept is not None:
-            self._kept.append(self.buffer[self._kept_from : self.position])
-            self._kept_from = self.position
+    def _keep_read(self, kept: list[str]) -> None:
+        kept.append(self.buffer[self._kept_from : self.position])
+        self._kept_from = self.position

@@ -31,6 +31,8 @@ class Format:
     """One call as a system prompt shows it."""
     template_has: tuple[str, ...] = ()
     """Texts that stand in the chat templates of this family, all of them; none: no template is known by its text."""
+    template_or: tuple[str, ...] = ()
+    """Texts of which any one tells the family as well: templates that others wrote for its models."""
     template_lacks: tuple[str, ...] = ()
     """Texts that tell another family's templates."""
 
@@ -66,13 +68,19 @@ def call_triggers(fmt: Format, vocabulary: Vocabulary) -> tuple[CallTrigger, ...
 
 
 def call_grammar(
-    fmt: Format, tools: Sequence[ToolSpec], *, choice: Literal["required"] | str, parallel: bool = False
+    fmt: Format,
+    tools: Sequence[ToolSpec],
+    *,
+    choice: Literal["required"] | str,
+    parallel: bool = False,
+    vocabulary: Vocabulary | None = None,
 ) -> str:
     """Give the GBNF under which a model writes exactly one call, or with `parallel` one to sixteen, and then ends.
 
     Names, keys and values follow the tools' schemas as far as GBNF can say them (`schema_gbnf`). `choice` is
     "required" for any of the tools, or one tool's name. Reasoning is not in it: for a model that must think first,
-    let it think without.
+    let it think without. With a `vocabulary`, markers that are special tokens of it must be written as those (`<[id]>`,
+    which llama.cpp knows since December 2025); without one, any tokens that spell them will do.
 
     Raises:
         RequestInvalid: there is no tool to call, or none is named `choice`.
@@ -84,5 +92,7 @@ def call_grammar(
             f"tool_choice {choice!r} names no tool of this request (offered: {offered}); name one of them",
             param="tool_choice",
         )
-    grammar = Grammar(wanted, parallel=parallel, schemas=schema_rules)
+    found = stand_ins(vocabulary, fmt.markers) if vocabulary else {}
+    tokens = {marker: token_id for marker, (token_id, _) in found.items()}
+    grammar = Grammar(wanted, parallel=parallel, schemas=schema_rules, tokens=tokens)
     return grammar.text(fmt.calls.grammar(grammar))

@@ -1,12 +1,14 @@
 """Nodes to GBNF, llama.cpp's grammar language: named rules, quoting, repetition, and "text without these delimiters".
 
-Every expression that leaves here is atomic (a rule's name, a literal, a class, or in parentheses), so that it can be
-repeated or put beside another. Bounds are everywhere: a small model under a grammar writes on for as long as it may.
-What JSON Schema asks for stands in `schema_gbnf`. Above: the nodes. Source: llama.cpp, `grammars/README.md`; it refuses
-repetitions above 2000, and left recursion.
+Every expression that leaves here can be put beside another or repeated: it is a rule's name, a literal, a class, in
+parentheses, or (`markup`) literals and tokens side by side, which `repeat` parenthesises. Bounds are everywhere:
+a small model under a grammar writes on for as long as it may. What JSON Schema asks for stands in `schema_gbnf`. Above:
+the nodes. Source: llama.cpp, `grammars/README.md`; it refuses repetitions above 2000, and left recursion.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from string import Formatter
 from typing import Any, Protocol
 
 from gateway.toolcalls.spec import ToolSpec
@@ -20,8 +22,8 @@ MAX_REPEAT = 2000
 _LONG = 30
 """Characters from which an expression that is used twice becomes a rule."""
 
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "]": "\\]", "[": "\\["}
-_CLASS_ESCAPES = _ESCAPES | {"^": "\\x5E", "-": "\\x2D"}
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_CLASS_ESCAPES = _ESCAPES | {"]": "\\]", "[": "\\[", "^": "\\x5E", "-": "\\x2D"}
 
 
 class Schemas(Protocol):
@@ -33,13 +35,20 @@ class Schemas(Protocol):
 
 
 class Grammar:
-    """One grammar in the making. `tool` is the tool whose call is being written, if one is."""
+    """One grammar in the making. `tool` is the tool whose call is being written, if one is.
 
-    def __init__(self, tools: Sequence[ToolSpec], *, parallel: bool, schemas: Schemas) -> None:
+    `tokens` are markers that the model must write as one token, with its id; all others it may spell as it likes.
+    """
+
+    def __init__(
+        self, tools: Sequence[ToolSpec], *, parallel: bool, schemas: Schemas, tokens: Mapping[str, int] | None = None
+    ) -> None:
         self.tools = tools
         self.parallel = parallel
         self.tool: ToolSpec | None = None
         self._schemas = schemas
+        self._tokens = tokens or {}
+        self._markers = re.compile("|".join(map(re.escape, sorted(self._tokens, key=len, reverse=True))) or "(?!)")
         self._rules: dict[str, str] = {}
 
     def text(self, root: str) -> str:
@@ -73,6 +82,20 @@ class Grammar:
         """Quote a text; "" for none."""
         return f'"{_escape(text, _ESCAPES)}"' if text else ""
 
+    def markup(self, template: str, **words: str) -> str:
+        """Give a text of the format's own, in which markers may stand, with `words` (a name, a key) at their places.
+
+        A marker that must be one token is written as its id; words from outside are text, whatever they look like.
+        """
+        parts: list[str] = []
+        for text, field, _, _ in Formatter().parse(template) if words else [(template, None, None, None)]:
+            start = 0
+            for marker in self._markers.finditer(text):
+                parts += (self.literal(text[start : marker.start()]), f"<[{self._tokens[marker.group()]}]>")
+                start = marker.end()
+            parts += (self.literal(text[start:]), self.literal(words[field]) if field else "")
+        return " ".join(filter(None, parts))
+
     def one_of(self, chars: Iterable[str]) -> str:
         """Give a class of characters."""
         return f"[{_escape(''.join(chars), _CLASS_ESCAPES)}]"
@@ -94,7 +117,7 @@ class Grammar:
         most = None if most is None else min(most, MAX_REPEAT)
         if most == 0 or not item:
             return ""
-        if not separator:
+        if not separator or most == 1:
             return f"({item}){_bounds(least, most)}"
         if len(item) > _LONG:
             # Written twice below: without a rule, the text of nested arrays would double with each level.
@@ -163,8 +186,8 @@ def _target(text: str, delimiters: tuple[str, ...], states: Mapping[str, str]) -
 def _bounds(least: int, most: int | None) -> str:
     if least <= 1 and most is None:
         return "+" if least else "*"
-    if (least, most) == (0, 1):
-        return "?"
+    if most == 1:
+        return "" if least else "?"
     return f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"
 
 

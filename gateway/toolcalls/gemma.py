@@ -4,23 +4,25 @@ Keys stand without quotes, strings between markers of their own and without esca
 `typed`, and `raw_gbnf`. Above: `formats`.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from gateway.toolcalls.cursor import Cursor
 from gateway.toolcalls.gbnf import Grammar
-from gateway.toolcalls.kinds import ALL, kinds_of, mapping_of, resolve
+from gateway.toolcalls.kinds import ALL, followed, kinds_of, mapping_of, options_of, resolve
 from gateway.toolcalls.literal import GEMMA
 from gateway.toolcalls.nodes import First, Marker, Node, Steps
-from gateway.toolcalls.raw_gbnf import arguments_in_order, raw_text
-from gateway.toolcalls.schema_gbnf import MAX_ITEMS, value_rules
+from gateway.toolcalls.raw_gbnf import arguments_in_order, choices_of, raw_text
+from gateway.toolcalls.schema_gbnf import MAX_LEVELS, length_bounds, value_rules
 from gateway.toolcalls.spelling import Spelling
 from gateway.toolcalls.typed import read_literal
 
 _QUOTE = GEMMA.quotes[0]
-_LEVELS = 5
-_SIMPLE = ("boolean", "integer", "null", "number")
+_MAX_DEPTH = 32
+
+Schema = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,45 +41,102 @@ class GemmaObject(Node):
     def grammar(self, g: Grammar) -> str:
         """Give the object, after the tool's schema."""
         root = g.current.parameters
-        return _object(g, root, root, _LEVELS)
+        return _Rules(g, root).arguments(followed(root, root)) or g.literal("{}")
 
     def children(self) -> tuple[Node, ...]:
         """Give the marker around strings."""
         return (Marker(_QUOTE),)
 
 
-def _object(g: Grammar, schema: Mapping[str, Any], root: Mapping[str, Any], levels: int) -> str:
-    def write(key: str, value: object) -> str:
-        return f"{g.literal(f'{key}:')} {_value(g, value, root, levels - 1)}"
+class _Rules:
+    """The rules of one schema. A method gives "" where its schema has no value within the levels that are left."""
 
-    members = arguments_in_order(g, schema, write, ",") if levels else ""
-    return " ".join(filter(None, (g.literal("{"), members, g.literal("}"))))
+    def __init__(self, g: Grammar, root: Schema) -> None:
+        self._g = g
+        self._root = root
+        self._references: dict[tuple[str, int], str] = {}
+        self._level = 0
+        self._depth = 0
 
+    def arguments(self, schema: Schema) -> str:
+        """Give an object with the members that the schema names."""
+        known = mapping_of(schema.get("properties"))
+        values = {key: self._value(value) for key, value in known.items()}
+        required = [key for key in _listed(schema.get("required")) if key in values]
+        if not all(values[key] for key in required):
+            return ""
 
-def _value(g: Grammar, schema: object, root: Mapping[str, Any], levels: int) -> str:
-    known = mapping_of(schema)
-    if isinstance(reference := known.get("$ref"), str):
-        known = mapping_of(resolve(reference, root))
-    kinds = kinds_of(known, root)
-    choices: object = known.get("anyOf") or known.get("oneOf")
-    if isinstance(choices, list) and levels:
-        return g.either(_value(g, choice, root, levels - 1) for choice in cast(list[object], choices))
-    if kinds != ALL and "string" not in kinds and {"enum", "const"} & known.keys():
-        return value_rules(g, known, root, "value")
-    if kinds == ALL:
-        kinds = frozenset({"string", "number", "boolean"})
-    return g.either(_of_kind(g, kind, known, root, levels) for kind in sorted(kinds))
+        def write(key: str, _: object) -> str:
+            return f"{self._g.literal(f'{key}:')} {values[key]}"
 
+        present = {key: known[key] for key, value in values.items() if value}
+        members = arguments_in_order(self._g, {"properties": present, "required": required}, write, ",")
+        return " ".join(filter(None, (self._g.literal("{"), members, self._g.literal("}"))))
 
-def _of_kind(g: Grammar, kind: str, schema: Mapping[str, Any], root: Mapping[str, Any], levels: int) -> str:
-    if kind == "string":
-        return f"({g.literal(_QUOTE)} {raw_text(g, schema, _QUOTE)} {g.literal(_QUOTE)})"
-    if kind == "object":
-        return f"({_object(g, schema, root, levels)})"
-    if kind == "array":
-        item = _value(g, schema.get("items"), root, levels - 1) if levels else ""
-        least, most = (schema.get(key) for key in ("minItems", "maxItems"))
-        least = least if isinstance(least, int) and item else 0
-        items = g.repeat(item, g.literal(","), least, max(least, most if isinstance(most, int) else MAX_ITEMS))
+    def _value(self, schema: object) -> str:
+        """Give one value; a schema that is nested too deep, as none that people write is, means any text."""
+        known = mapping_of(schema)
+        if self._depth == _MAX_DEPTH:
+            return self._of_kind("string", {})
+        self._depth += 1
+        reference = known.get("$ref")
+        value = self._reference(reference) if isinstance(reference, str) else self._known(known)
+        self._depth -= 1
+        return value
+
+    def _reference(self, reference: str) -> str:
+        """Give a reference as a rule of its own for each level, so that no rule refers to itself."""
+        key = reference, self._level
+        if self._level == MAX_LEVELS:
+            return ""
+        if key not in self._references:
+            self._level += 1
+            value = self._value(resolve(reference, self._root))
+            self._level -= 1
+            self._references[key] = self._g.rule("ref", value) if value else ""
+        return self._references[key]
+
+    def _known(self, schema: Schema) -> str:
+        g = self._g
+        if choices := choices_of(schema):
+            return g.either(self._literal(choice) for choice in choices)
+        if "properties" not in schema and (options := options_of(schema)):
+            return g.either(filter(None, map(self._value, options)))
+        kinds = kinds_of(schema, self._root)
+        kinds = frozenset({"string", "number", "boolean"}) if kinds == ALL else kinds
+        return g.either(filter(None, (self._of_kind(kind, schema) for kind in sorted(kinds))))
+
+    def _literal(self, value: object) -> str:
+        if isinstance(value, str):
+            return f"({self._g.markup(f'{_QUOTE}{{value}}{_QUOTE}', value=value)})"
+        return self._g.literal(json.dumps(value, ensure_ascii=False))
+
+    def _of_kind(self, kind: str, schema: Schema) -> str:
+        g = self._g
+        match kind:
+            case "string":
+                return f"({g.markup(_QUOTE)} {raw_text(g, schema, _QUOTE)} {g.markup(_QUOTE)})"
+            case "object":
+                value = self.arguments(schema)
+                return f"({value})" if value else ""
+            case "array":
+                return self._array(schema)
+            case _:
+                return value_rules(g, {**schema, "type": kind}, self._root, "value")
+
+    def _array(self, schema: Schema) -> str:
+        g = self._g
+        if fixed := _listed(schema.get("prefixItems")):
+            values = list(map(self._value, fixed))
+            inside = f" {g.literal(',')} ".join(values)
+            return f"({g.literal('[')} {inside} {g.literal(']')})" if all(values) else ""
+        least, most = length_bounds(schema)
+        item = self._value(schema.get("items")) if most else ""
+        if least and not item:
+            return ""
+        items = g.repeat(item, g.literal(","), least, most)
         return f"({' '.join(filter(None, (g.literal('['), items, g.literal(']'))))})"
-    return value_rules(g, {**schema, "type": kind}, root, "value")
+
+
+def _listed(value: object) -> list[Any]:
+    return cast(list[Any], value) if isinstance(value, list) else []

@@ -9,11 +9,12 @@ import re
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from gateway.toolcalls.combinators import pick
-from gateway.toolcalls.cursor import Cursor
+from gateway.toolcalls.combinators import Choice, Seq, pick
+from gateway.toolcalls.cursor import WHITESPACE, Channel, Cursor
 from gateway.toolcalls.gbnf import Grammar
-from gateway.toolcalls.nodes import MAX_WORD, Channel, First, Lit, Marker, Node, Space, Steps, Until
+from gateway.toolcalls.nodes import MAX_WORD, First, Lit, Marker, Node, Space, Steps, Until
 from gateway.toolcalls.regions import Bare, Call
+from gateway.toolcalls.series import unwritten
 from gateway.toolcalls.spelling import Spelling
 from gateway.toolcalls.values import Json
 
@@ -28,10 +29,19 @@ _PEOPLE = ("assistant", "user", "system", "developer", "all")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a header says: the tool that is called, if one is, or the channel of the text."""
+    """What a header says: the tool that is called, if one is, or the channel of the text.
+
+    `sure` says that the tool is one of the request's: of those that the model was trained with, it has no prefix.
+    """
 
     tool: str
     channel: Channel
+    sure: bool
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the text is for the person."""
+        return not self.tool and self.channel == "content"
 
     @classmethod
     def of(cls, text: str) -> "Head":
@@ -42,7 +52,8 @@ class Head:
         recipient = str(recipients[-1]) if recipients else ""
         # In the analysis channel the model talks to tools of its own, which nobody gave it.
         calls = recipient not in ("", *_PEOPLE) and (not analysis or recipient.startswith("functions."))
-        return cls(recipient.removeprefix("functions.") if calls else "", "reasoning" if analysis else "content")
+        tool = recipient.removeprefix("functions.") if calls else ""
+        return cls(tool, "reasoning" if analysis else "content", recipient.startswith("functions."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,30 +83,8 @@ class HarmonyCall(Node):
         return f"{g.literal(head)} {g.arguments()}"
 
 
-@dataclass(frozen=True, slots=True)
-class End(Node):
-    """The marker that ends a message; it may be missing."""
-
-    @property
-    def nullable(self) -> bool:
-        """It may be missing."""
-        return True
-
-    def first(self, spelling: Spelling) -> First:
-        """Give the markers."""
-        return tuple(map(spelling.spell, _ENDS))
-
-    def run(self, at: Cursor) -> Steps:
-        """Read whitespace and one marker."""
-        yield from Space().run(at)
-        found = yield from pick(at, tuple(map(Lit, _ENDS)))
-        if found:
-            yield from found.run(at)
-        return True
-
-    def grammar(self, g: Grammar) -> str:
-        """Nothing: see `HarmonyCall`."""
-        return ""
+_END = Seq(Space(), unwritten(Choice(*_ENDS)))
+"""The marker that ends a message; it may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +98,11 @@ class Harmony(Node):
     def run(self, at: Cursor) -> Steps:
         """Read messages to the end."""
         begun, message, _ = at.prompt_tail.rpartition(_START)[2].partition(_MESSAGE)
+        said = False
         if message:
-            yield from self._message(at, Head.of(begun), 0)
+            what = Head.of(begun)
+            said = what.speaks
+            yield from self._message(at, what, 0)
             begun = ""
         expected = _CHANNEL in begun
         while at.unread or not at.ended:
@@ -120,17 +112,27 @@ class Harmony(Node):
             elif not head:
                 _cut_off(at)
             else:
-                yield from self._message(at, Head.of(begun + at.spelling.plain(head)), len(head))
+                what = Head.of(begun + at.spelling.plain(head))
+                if said and what.speaks:
+                    # Messages to the person are texts of their own.
+                    at.calls.content("\n")
+                said = said or what.speaks
+                yield from self._message(at, what, len(head))
             begun, expected = "", False
         return True
 
     def _message(self, at: Cursor, head: Head, length: int) -> Generator[None, None, None]:
-        if head.tool:
-            yield from Bare(_START, Call(HarmonyCall(head.tool, length)), End()).run_after("", at)
+        if not head.tool:
+            at.take(at.position + length)
+            yield from Until(head.channel, _STOPS).run(at)
+        elif head.sure or head.tool in at.tools or (yield from _brings_object(at, length)):
+            yield from Bare(_START, Call(HarmonyCall(head.tool, length)), _END).run_after("", at)
             return
-        at.take(at.position + length)
-        yield from Until(head.channel, _STOPS).run(at)
-        yield from End().run(at)
+        else:
+            at.take(at.position + length)
+            at.calls.abandon("malformed", f"a message to {head.tool!r}, which this request does not offer, is left out")
+            yield from _pass_over(at)
+        yield from _END.run(at)
 
     def _stray(self, at: Cursor) -> Generator[None, None, None]:
         """Tell text without a header. A marker that begins none is dropped: it frames nothing."""
@@ -138,7 +140,7 @@ class Harmony(Node):
         if marker:
             yield from marker.run(at)
         yield from Until("content", _STOPS).run(at)
-        yield from End().run(at)
+        yield from _END.run(at)
 
     def grammar(self, g: Grammar) -> str:
         """Nothing: a grammar is for a call."""
@@ -166,6 +168,31 @@ def _peek(at: Cursor) -> Generator[None, None, str | None]:
         if found:
             more = len(message) if at.buffer.startswith(message, end) else 0
             return at.buffer[at.position : end + more]
+        yield
+
+
+def _brings_object(at: Cursor, length: int) -> Steps:
+    """Whether what stands behind the header is an object, or nothing: arguments, not the code that a model runs."""
+    enders = tuple(map(at.spelling.spell, _STOPS))
+    while True:
+        at.scanned += at.unread - length
+        behind = at.buffer[at.position + length :]
+        rest = behind.lstrip(WHITESPACE)
+        if at.ended or len(behind) > MAX_WORD or not any(ender.startswith(rest) for ender in enders):
+            return not rest or rest.startswith(("{", *enders))
+        if rest in enders:
+            return True
+        yield
+
+
+def _pass_over(at: Cursor) -> Generator[None, None, None]:
+    finder = at.spelling.finder(_STOPS)
+    while True:
+        at.scanned += at.unread
+        end, found = finder.find(at.buffer, at.position, ended=at.ended)
+        at.take(end)
+        if found or at.ended:
+            return
         yield
 
 

@@ -17,6 +17,7 @@ MAX_ATOM = 256
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _BODY = re.compile(r'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+_SPECIAL = re.compile(r'["\\\x00-\x1f]')
 _ESCAPE_START = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _ATOM = re.compile(r"[-+.0-9A-Za-z]*+")
 _WHOLE_ATOM = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
@@ -59,6 +60,9 @@ class JsonScanner:
 
         `ended` says that no more will come: a number at the end of `text` is then whole.
         """
+        if self._next in _STRINGS and not _SPECIAL.search(text, start):
+            # The middle of a string: most tokens of most calls.
+            return len(text)
         at = start
         while at < len(text) and self.state is Scan.MORE:
             after = self._string(text, at) if self._next in _STRINGS else self._token(text, at, ended=ended)

@@ -1,8 +1,8 @@
 """Which JSON types a schema allows: what decides how a value without quotes is read.
 
 Turns a schema, with the root that its references point into, into a set of type names. What a schema does not say it
-allows. Schemas come from outside: depth has a bound, and anything that is no schema allows everything. Above: `typed`.
-Source: JSON Schema 2020-12; `nullable` is OpenAPI's.
+allows. Schemas come from outside: depth has a bound, and anything that is no schema allows everything. Above: `typed`,
+`schema_gbnf`. Source: JSON Schema 2020-12; `nullable` is OpenAPI's.
 """
 
 from collections.abc import Mapping
@@ -24,21 +24,44 @@ _TYPES: dict[type, str] = {
 }
 _HINTS = {"properties": "object", "items": "array", "prefixItems": "array", "pattern": "string", "minLength": "string"}
 
+_ALIASES = {
+    "string": ("str", "text", "varchar", "char", "enum"),
+    "integer": ("int", "uint", "long", "short", "unsigned"),
+    "number": ("num", "float", "double", "decimal"),
+    "boolean": ("bool",),
+    "object": ("dict", "map"),
+    "array": ("arr", "list", "tuple", "set"),
+}
+
 
 def mapping_of(value: object) -> Mapping[str, Any]:
     """Give a part of a schema as a mapping, an empty one where it is none."""
     return cast(Mapping[str, Any], value if isinstance(value, Mapping) else {})
 
 
-def kinds_of(schema: object, root: Mapping[str, Any], depth: int = _MAX_DEPTH) -> Kinds:
-    """Give the types that a schema allows, with `null` where OpenAPI's `nullable` asks for it."""
+def kinds_of(
+    schema: object, root: Mapping[str, Any], depth: int = _MAX_DEPTH, met: dict[str, Kinds] | None = None
+) -> Kinds:
+    """Give the types that a schema allows, with `null` where OpenAPI's `nullable` asks for it.
+
+    `met` holds what each reference came to: one is followed once, however often a schema names it.
+    """
     known = mapping_of(schema)
     if not known or depth == 0:
         return ALL
-    kinds = _typed(known) & _chosen(known, root, depth - 1)
+    met = {} if met is None else met
+    kinds = _typed(known) & _chosen(known, root, depth - 1, met)
     if isinstance(reference := known.get("$ref"), str):
-        kinds &= kinds_of(resolve(reference, root), root, depth - 1)
+        if reference not in met:
+            met[reference] = ALL
+            met[reference] = kinds_of(resolve(reference, root), root, depth - 1, met)
+        kinds &= met[reference]
     return kinds | {"null"} if known.get("nullable") is True else kinds
+
+
+def hinted_kind(schema: Mapping[str, Any]) -> str | None:
+    """Give the type that a schema without `type` means by its other keywords, None where they say nothing of it."""
+    return next((kind for key, kind in _HINTS.items() if key in schema), None)
 
 
 def resolve(reference: str, root: Mapping[str, Any]) -> object:
@@ -50,29 +73,57 @@ def resolve(reference: str, root: Mapping[str, Any]) -> object:
     return found
 
 
+def followed(schema: object, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give what a chain of references leads to; a chain that leads nowhere says nothing."""
+    known = mapping_of(schema)
+    seen: set[str] = set()
+    while isinstance(reference := known.get("$ref"), str) and reference not in seen:
+        seen.add(reference)
+        known = mapping_of(resolve(reference, root))
+    return known
+
+
+def options_of(schema: Mapping[str, Any]) -> list[object]:
+    """Give the schemas of which one is enough; of `allOf` only a single one, since GBNF has no conjunction."""
+    for key in ("anyOf", "oneOf", "allOf"):
+        options = schema.get(key)
+        if isinstance(options, list) and options and (key != "allOf" or len(cast(list[object], options)) == 1):
+            return cast(list[object], options)
+    return []
+
+
 def _typed(schema: Mapping[str, Any]) -> Kinds:
     kind: object = schema.get("type")
     if isinstance(kind, str):
-        return frozenset({kind}) & ALL or ALL
+        return _named(kind)
     if isinstance(kind, list):
-        return frozenset(name for name in cast(list[object], kind) if isinstance(name, str)) & ALL or ALL
+        names = (_named(name) for name in cast(list[object], kind) if isinstance(name, str))
+        return frozenset[str]().union(*names) or ALL
     if isinstance(values := schema.get("enum"), list) and values:
         return frozenset(map(_kind_of, cast(list[object], values)))
     if "const" in schema:
         return frozenset({_kind_of(schema["const"])})
-    hints = frozenset(hint for key, hint in _HINTS.items() if key in schema)
-    return hints or ALL
+    hint = hinted_kind(schema)
+    return frozenset({hint}) if hint else ALL
+
+
+def _named(kind: str) -> Kinds:
+    """Give what a type's name means; those of other languages are no JSON Schema, but stand in tools all the same."""
+    if kind in ALL:
+        return frozenset({kind})
+    found = next((name for name, starts in _ALIASES.items() if kind.lower().startswith(starts)), None)
+    return frozenset({found}) if found else ALL
 
 
 def _kind_of(value: object) -> str:
     return _TYPES.get(type(value), "null")
 
 
-def _chosen(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Kinds:
+def _chosen(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int, met: dict[str, Kinds]) -> Kinds:
     kinds = ALL
     for key in ("anyOf", "oneOf", "allOf"):
         options: object = schema.get(key)
         if isinstance(options, list) and options:
-            each = [kinds_of(option, root, depth) for option in cast(list[object], options)]
+            each = [kinds_of(option, root, depth, met) for option in cast(list[object], options)]
             kinds &= ALL.intersection(*each) if key == "allOf" else frozenset[str]().union(*each)
     return kinds

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.toolcalls.cursor import WHITESPACE, Cursor, Sight
+from gateway.toolcalls.cursor import WHITESPACE, Channel, Cursor, Sight
 from gateway.toolcalls.gbnf import Grammar
 from gateway.toolcalls.spelling import Spelling
 
@@ -20,8 +20,6 @@ Steps = Generator[None, None, bool]
 
 First = tuple[str, ...] | None
 """The texts with which a node can begin, as they stand in the stream; None where anything can."""
-
-Channel = Literal["content", "reasoning"]
 
 MAX_WORD = 256
 """Characters of a name, id, key or number. What is held until it is whole needs a bound; MCP tool names end at 128."""
@@ -82,7 +80,7 @@ class Lit(Node):
 
     def grammar(self, g: Grammar) -> str:
         """Give the text, quoted."""
-        return g.literal(self.text)
+        return g.markup(self.text)
 
 
 class Marker(Lit):
@@ -206,6 +204,18 @@ class Start(Node):
     def grammar(self, g: Grammar) -> str:
         """Nothing."""
         return ""
+
+
+def read_space(at: Cursor) -> Generator[None, None, str]:
+    """Read whitespace until something else comes, and give it."""
+    held = ""
+    while True:
+        start = at.position
+        over = at.skip_whitespace()
+        held += at.buffer[start : at.position]
+        if over:
+            return held
+        yield
 
 
 def read_until(at: Cursor, delimiters: tuple[str, ...]) -> Generator[None, None, str | None]:

@@ -7,10 +7,10 @@ frames text (`mutes`) goes on as it was. Below: `regions`. Above: `formats`.
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from gateway.toolcalls.combinators import Seq, maybe
-from gateway.toolcalls.cursor import WHITESPACE, Cursor
+from gateway.toolcalls.combinators import Seq, maybe, pick
+from gateway.toolcalls.cursor import WHITESPACE, Channel, Cursor
 from gateway.toolcalls.gbnf import Grammar
-from gateway.toolcalls.nodes import MAX_WORD, Channel, First, Marker, Node, Space, Steps, Until
+from gateway.toolcalls.nodes import MAX_WORD, First, Marker, Node, Space, Steps, Until, read_space
 from gateway.toolcalls.regions import Region
 from gateway.toolcalls.spelling import Spelling
 
@@ -20,6 +20,7 @@ class _Passage:
     """Text on a channel up to one of `ends` (not read), or to the end of the message.
 
     One `lead` (the newline that templates write between text and a call) belongs to the marker that it stands before.
+    A passage that is `once` ends behind its first whole region too.
     """
 
     channel: Channel
@@ -27,9 +28,10 @@ class _Passage:
     lead: str
     mutes: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
+    once: bool = False
 
-    def run(self, at: Cursor) -> Generator[None, None, None]:
-        """Tell the text, read each region that opens, and drop each mute marker."""
+    def run(self, at: Cursor) -> Steps:
+        """Tell the text, read each region that opens, and drop each mute marker; say whether a region ended it."""
         stops = (*(region.opener.text for region in self.regions), *self.mutes, *self.ends)
         text = Until(self.channel, (*stops, *(self.lead + stop for stop in stops)) if self.lead else stops)
         guarded = all(map(at.spelling.guarded, stops))
@@ -38,15 +40,28 @@ class _Passage:
             yield from text.run(at)
             at.idle = False
             if not at.unread:
-                return
+                return False
             lead, stop = self._stop(at, stops)
             if stop in self.ends:
-                return
+                return False
             at.take(at.position + len(at.spelling.spell(lead)))
+            at.channel = self.channel
             if stop in self.mutes:
                 yield from Marker(stop).run(at)
             elif (yield from self._region(stop).run_after(lead, at)):
-                yield from Space().run(at)
+                if self.once:
+                    yield from Space().run(at)
+                    return True
+                yield from self._part(at, stops)
+
+    def _part(self, at: Cursor, stops: tuple[str, ...]) -> Generator[None, None, None]:
+        """Read the whitespace behind a region. It parts text from text; anywhere else it is markup."""
+        held = yield from read_space(at)
+        if held and at.unread and (yield from pick(at, tuple(map(Marker, stops)))) is None:
+            if self.channel == "reasoning":
+                at.calls.reasoning(held)
+            elif at.calls.spoken:
+                at.calls.content(held)
 
     def _stop(self, at: Cursor, stops: tuple[str, ...]) -> tuple[str, str]:
         """Give the lead and the marker that stand here."""
@@ -62,8 +77,8 @@ class _Passage:
 class Prose(Node):
     """Content with regions in it, to the end of the message; the grammar writes the first region.
 
-    One `lead` belongs to the marker that it stands before, and so does all whitespace right after a whole region. Any
-    other whitespace is content. `mutes` are markers that frame content and are none.
+    One `lead` belongs to the marker that it stands before. Whitespace right after a whole region is content only where
+    it parts text from text; any other is. `mutes` are markers that frame content and are none.
     """
 
     regions: tuple[Region, ...]
@@ -81,7 +96,9 @@ class Prose(Node):
 
     def run(self, at: Cursor) -> Steps:
         """Tell content, and read each region that opens."""
-        yield from _Passage("content", self.regions, self.lead, self.mutes).run(at)
+        # Where a call has ended reasoning, its closing marker may still come: it frames nothing then.
+        mutes = tuple(dict.fromkeys((*self.mutes, *at.strays)))
+        yield from _Passage("content", self.regions, self.lead, mutes).run(at)
         return True
 
     def grammar(self, g: Grammar) -> str:
@@ -99,14 +116,17 @@ class Thought(Node):
 
     Where the prompt already ends with the opening marker, the message begins inside. The newlines next to the
     markers, all whitespace before the opening one and after the closing one, are markup. Models forget to close: one
-    of `ends` (the markers that open calls) ends reasoning too, and is not read. The `regions` are read inside, and
-    reasoning goes on.
+    of `ends` (the markers of what follows) ends reasoning too, and is not read. The `regions` are read inside: a call
+    ends reasoning, unless it `goes_on`; what only looks like one stays reasoning. A `title` may follow the
+    opening marker.
     """
 
     opener: str
     closer: str
     ends: tuple[str, ...] = ()
     regions: tuple[Region, ...] = ()
+    goes_on: bool = False
+    title: str = ""
 
     @property
     def nullable(self) -> bool:
@@ -120,17 +140,26 @@ class Thought(Node):
     def run(self, at: Cursor) -> Steps:
         """Tell reasoning until it closes; what the stream ends inside of is reasoning to its end."""
         closer = Marker(self.closer)
-        opened = at.prompt_tail.rstrip(WHITESPACE).endswith(self.opener.rstrip(WHITESPACE))
+        tail = at.prompt_tail.rstrip(WHITESPACE).removesuffix(self.title)
+        opened = tail.endswith(self.opener.rstrip(WHITESPACE))
         # Some models write the marker again that the prompt has written for them, be it the first or the last.
         marker = yield from read_after_space(at, (self.opener,) if opened else (self.opener, self.closer))
         if marker == self.closer:
             return (yield from Space().run(at))
         if not (marker or opened):
             return True
+        while (yield from read_after_space(at, (self.opener,))):
+            pass
+        if self.title:
+            yield from maybe(self.title).run(at)
         yield from maybe("\n").run(at)
-        yield from _Passage("reasoning", self.regions, "\n", ends=(self.closer, *self.ends)).run(at)
-        if (yield from Seq(maybe("\n"), closer).run(at)):
+        passage = _Passage("reasoning", self.regions, "\n", ends=(self.closer, *self.ends), once=not self.goes_on)
+        called = yield from passage.run(at)
+        at.channel = "content"
+        if not called and (yield from Seq(maybe("\n"), closer).run(at)):
             yield from Space().run(at)
+        else:
+            at.strays = (*at.strays, self.closer)
         return True
 
     def grammar(self, g: Grammar) -> str:
@@ -144,20 +173,25 @@ class Thought(Node):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Aside(Region):
-    """Reasoning between two markers amid content. It can't break: what the stream ends inside of is reasoning."""
+    """Reasoning between two markers amid content. It can't break: what the stream ends inside of is reasoning.
+
+    The whitespace around it is content: it parts the words before from those behind.
+    """
 
     closer: Marker
 
-    def __init__(self, opener: str, closer: str) -> None:
+    def __init__(self, opener: str, closer: str, title: str = "") -> None:
+        thought = Until("reasoning", ("\n" + closer, closer))
         object.__setattr__(self, "opener", Marker(opener))
-        object.__setattr__(self, "body", Seq(Space(), Until("reasoning", ("\n" + closer, closer)), maybe("\n"), closer))
+        object.__setattr__(self, "body", Seq(maybe(title), Space(), thought, maybe("\n"), closer))
         object.__setattr__(self, "closer", Marker(closer))
 
     def run_after(self, lead: str, at: Cursor) -> Steps:
-        """Read the passage and its markers."""
+        """Read the passage and its markers; say that no whitespace belongs to it."""
+        at.calls.content(lead)
         yield from self.opener.run(at)
         yield from self.body.run(at)
-        return True
+        return False
 
     def children(self) -> tuple[Node, ...]:
         """Give the markers."""

@@ -20,15 +20,20 @@ from gateway.toolcalls.typed import read_literal
 
 _LETTERS = tuple(string.ascii_letters + "_")
 _NAME = re.compile(r"[A-Za-z_][\w.\-/:]*+")
-_KEYWORD = re.compile(r"[A-Za-z_]\w*+")
+# Schemas name arguments as they like; a model writes `dry-run=True` for one that Python could not have.
+_KEYWORD = re.compile(r"[^\W\d][\w.\-]*+")
 _CLOSE, _COMMA = Lit(")"), Lit(",")
 
 
 @dataclass(frozen=True, slots=True)
 class PythonCall(Node):
-    """One call with keyword arguments. With `known`, only of a tool of the request, where it has any."""
+    """One call with keyword arguments. With `known`, only of a tool of the request, where it has any.
+
+    A `suffix` of the name is no part of it, and must be there: the grammar does not write such a call.
+    """
 
     known: bool = False
+    suffix: str = ""
 
     def first(self, spelling: Spelling) -> First:
         """Give what a Python name begins with."""
@@ -37,9 +42,9 @@ class PythonCall(Node):
     def run(self, at: Cursor) -> Steps:
         """Read the name, then arguments up to the closing parenthesis."""
         name = yield from _read_word(at, _NAME, "(")
-        if name is None or (self.known and at.tools and name not in at.tools):
+        if name is None or not name.endswith(self.suffix) or (self.known and at.tools and name not in at.tools):
             return False
-        at.calls.named(name)
+        at.calls.named(name.removesuffix(self.suffix))
         first = True
         while True:
             yield from Space().run(at)

@@ -4,35 +4,41 @@ A string is text in which its closing tag does not stand; a value of any other t
 length has a bound. Below: `gbnf`, `schema_gbnf`, `kinds`. Above: `tagged`.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from gateway.toolcalls.gbnf import MAX_REPEAT, Grammar
-from gateway.toolcalls.kinds import ALL, STRING, kinds_of, mapping_of
+from gateway.toolcalls.kinds import ALL, STRING, followed, kinds_of, mapping_of, options_of
 from gateway.toolcalls.schema_gbnf import value_rules
 
 MAX_RAW = 10_000
 """Pieces of a text whose schema names no maximum; most are one character."""
 
 _BLOCK = 100
+_NUL = r"\x00"
 
 
-def raw_value(g: Grammar, schema: object, root: Mapping[str, Any], closer: str, *, paired: bool = False) -> str:
+def raw_value(
+    g: Grammar, schema: object, root: Mapping[str, Any], closer: str, *, paired: bool = False, levels: int = 4
+) -> str:
     """Give the expression for a value that stands before `closer`.
 
     With `paired`, a newline at the beginning would be markup: a string begins with something else, or is empty.
+    `levels` bounds alternatives inside alternatives.
     """
-    kinds = kinds_of(schema, root)
-    known = mapping_of(schema)
-    choices = _choices(known)
-    if choices is not None:
-        return g.either(g.literal(choice) for choice in choices)
-    if kinds == STRING:
-        return _bounded(g, known, closer, paired)
+    kinds, known = kinds_of(schema, root), followed(schema, root)
     if "string" not in kinds:
         return value_rules(g, schema, root, "value")
+    if choices := choices_of(known):
+        texts = (choice if isinstance(choice, str) else json.dumps(choice, ensure_ascii=False) for choice in choices)
+        return g.either(map(g.literal, texts))
+    if kinds == STRING:
+        return _bounded(g, known, closer, paired)
     if kinds == ALL:
         return _text(g, closer, 0, paired)
+    if levels and (options := options_of(known)):
+        return g.either(raw_value(g, option, root, closer, paired=paired, levels=levels - 1) for option in options)
     others = [value_rules(g, {"type": kind}, root, "value") for kind in sorted(kinds - {"string"})]
     return g.either([*others, _bounded(g, known, closer, paired)])
 
@@ -62,19 +68,15 @@ def arguments_in_order(g: Grammar, root: Mapping[str, Any], write: Callable[[str
     return f"{between.join(must)} {more}".strip() if must else first
 
 
-def raw_text(g: Grammar, schema: object, closer: str) -> str:
+def raw_text(g: Grammar, schema: Mapping[str, Any], closer: str) -> str:
     """Give the expression for a string that stands before `closer`, whatever else the schema allows."""
-    known = mapping_of(schema)
-    choices = _choices(known)
-    return _bounded(g, known, closer) if choices is None else g.either(map(g.literal, choices))
+    return _bounded(g, schema, closer)
 
 
-def _choices(schema: Mapping[str, Any]) -> list[str] | None:
-    """Give the strings of an enumeration, None for any other schema."""
+def choices_of(schema: Mapping[str, Any]) -> list[object]:
+    """Give the values of an enumeration or a constant, none for any other schema."""
     values: object = [schema["const"]] if "const" in schema else schema.get("enum")
-    given = cast(list[object], values) if isinstance(values, list) else []
-    strings = [value for value in given if isinstance(value, str)]
-    return strings if strings and len(strings) == len(given) else None
+    return cast(list[object], values) if isinstance(values, list) else []
 
 
 def _bounded(g: Grammar, schema: Mapping[str, Any], closer: str, paired: bool = False) -> str:
@@ -84,30 +86,38 @@ def _bounded(g: Grammar, schema: Mapping[str, Any], closer: str, paired: bool = 
     low = min(least, MAX_REPEAT) if isinstance(least, int) and least > 0 else 0
     if not isinstance(most, int) or isinstance(most, bool):
         return _text(g, closer, low, paired)
-    char = g.none_of(closer[0], r"\x00")
+    char = g.none_of(closer[0], _NUL)
     if not paired or not most:
         return g.repeat(char, "", low, max(low, most))
-    return _begun(g, closer, g.repeat(char, "", max(low - 1, 0), max(low, most) - 1), low)
+    rest = g.repeat(char, "", max(low - 1, 0), max(low, most) - 1)
+    return _begun(g.none_of((closer[0], "\n"), _NUL), rest, low)
 
 
 def _text(g: Grammar, closer: str, least: int, paired: bool) -> str:
-    """Give text without `closer`: pieces that each leave what might have become it."""
-    bound = closer.find(closer[0], 1)
-    starts = [closer[:length] for length in range(len(closer) if bound < 0 else bound)]
-    pieces = [
-        " ".join(filter(None, (g.literal(start), g.none_of(dict.fromkeys((closer[len(start)], closer[0])), r"\x00"))))
-        for start in starts
-    ]
-    piece = g.shared(f"text-{_name(closer)}", " | ".join(pieces))
+    """Give text without `closer`."""
+    piece = g.shared(f"text-{_name(closer)}", _pieces(g, closer))
     blocks = g.repeat(g.shared(f"block-{_name(closer)}", f"{piece}{{{_BLOCK}}}"), "", 0, MAX_RAW // _BLOCK)
     lead = g.repeat(piece, "", least - paired, least - paired) if least > paired else ""
     text = " ".join(filter(None, (lead, blocks, g.repeat(piece, "", 0, _BLOCK))))
-    return _begun(g, closer, text, least) if paired else text
+    return _begun(g.shared(f"begin-{_name(closer)}", _pieces(g, closer, "\n")), text, least) if paired else text
 
 
-def _begun(g: Grammar, closer: str, rest: str, least: int) -> str:
-    """Give a text whose first character is no newline; one that may be empty may be so."""
-    return f"({g.none_of((closer[0], chr(10)), chr(92) + 'x00')} {rest}){'' if least else '?'}"
+def _pieces(g: Grammar, closer: str, not_first: str = "") -> str:
+    """Give the pieces of a text without `closer`: each leaves what might have become it."""
+    bound = closer.find(closer[0], 1)
+    starts = [closer[:length] for length in range(len(closer) if bound < 0 else bound)]
+    others = [
+        g.none_of(dict.fromkeys((closer[len(start)], closer[0], *(() if start else not_first))), _NUL)
+        for start in starts
+    ]
+    return " | ".join(
+        " ".join(filter(None, (g.literal(start), other))) for start, other in zip(starts, others, strict=True)
+    )
+
+
+def _begun(begin: str, rest: str, least: int) -> str:
+    """Give a text after its beginning, which is no newline; one that may be empty may be so."""
+    return f"({begin} {rest}){'' if least else '?'}"
 
 
 def _name(closer: str) -> str:

@@ -32,7 +32,8 @@ What holds for all of them:
 - A marker that is one special token of the model counts only as that token: its spelling in ordinary tokens is text.
 - A call is told name first and whole, with one id; then its arguments, as the model wrote them or, where the format
   has no types, after the tool's schema: strings as they stand, all else as JSON. No arguments are `{}`.
-- Whitespace between markup and text is markup; other whitespace is content. Text after a call is content.
+- Whitespace between markup and text is markup, unless it parts text before a call from text after it; other whitespace
+  is content. Text after a call is content.
 - What breaks a format's rules is content, with one diagnostic; a call that the end cuts off is reported and kept. A
   call of an unknown tool is a call. `gateway.toolcalls.Policy` says otherwise, where asked to.
 - What a call costs does not grow with its length: `make bench-toolcalls` measures it.
@@ -92,8 +93,7 @@ def _modules(known: Iterable[Format]) -> Iterator[tuple[ModuleType, list[Format]
     for info in sorted(pkgutil.iter_modules(formats.__path__), key=lambda info: info.name):
         module = importlib.import_module(f"{formats.__name__}.{info.name}")
         own = [value for value in vars(module).values() if isinstance(value, Format)]
-        if held := [fmt for fmt in known if any(fmt is value for value in own)]:
-            yield module, held
+        yield module, [fmt for fmt in known if any(fmt is value for value in own)]
 
 
 def _section(module: ModuleType, held: Iterable[Format]) -> str:
@@ -106,11 +106,11 @@ def _section(module: ModuleType, held: Iterable[Format]) -> str:
 
 def _entry(fmt: Format) -> str:
     lines = [f"### `{fmt.name}`\n"]
-    if fmt.template_has:
-        known = f"Known by {_texts(fmt.template_has)} in the template"
+    ways = [_texts(texts) for texts in (fmt.template_has, *((text,) for text in fmt.template_or)) if texts]
+    if ways:
+        known = f"Known by {', or by '.join(ways)} in the template"
         lines.append(f"{known}, without {_texts(fmt.template_lacks)}.\n" if fmt.template_lacks else f"{known}.\n")
-    if fmt.markers:
-        lines.append(f"Markers: {_texts(fmt.markers)}.\n")
+    lines.append(f"Markers: {_texts(fmt.markers) or 'none'}.\n")
     # Indented, not fenced: a shape may hold a fence of its own.
     return "\n".join([*lines, f"{textwrap.indent(fmt.shape, '    ')}\n", ""])
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gateway.toolcalls.combinators import Many, Seq, pick
 from gateway.toolcalls.cursor import Cursor
 from gateway.toolcalls.gbnf import MAX_CALLS, Grammar
-from gateway.toolcalls.nodes import First, Marker, Node, Space, Steps
+from gateway.toolcalls.nodes import First, Marker, Node, Space, Steps, read_space
 from gateway.toolcalls.spelling import Spelling
 
 
@@ -108,7 +108,7 @@ class Region(Node):
         if whole:
             return at.close_region()
         at.break_region(reason)
-        if at.calls.policy.malformed == "drop":
+        if at.calls.policy.malformed == "drop" and at.channel == "content":
             yield from self._drop(at)
         return False
 
@@ -182,14 +182,7 @@ class Beginning(Node):
 
     def run(self, at: Cursor) -> Steps:
         """Read the region if it is here; where it is not, the whitespace is content."""
-        lead = ""
-        while True:
-            start = at.position
-            over = at.skip_whitespace()
-            lead += at.buffer[start : at.position]
-            if over:
-                break
-            yield
+        lead = yield from read_space(at)
         if (yield from pick(at, (self.region.body,))) is None:
             at.calls.content(lead)
         elif (yield from self.region.run_after(lead, at)):

@@ -16,6 +16,7 @@ from gateway.toolcalls.formats.glm import GLM45, GLM47
 from gateway.toolcalls.formats.granite import GRANITE_3
 from gateway.toolcalls.formats.harmony import HARMONY
 from gateway.toolcalls.formats.hermes import GENERIC, HERMES
+from gateway.toolcalls.formats.hunyuan import HUNYUAN_3
 from gateway.toolcalls.formats.kimi import KIMI_K2
 from gateway.toolcalls.formats.kimi_k3 import KIMI_K3
 from gateway.toolcalls.formats.llama import JSON, LLAMA_3
@@ -24,31 +25,50 @@ from gateway.toolcalls.formats.mistral import MISTRAL, MISTRAL_NEMO, MISTRAL_SMA
 from gateway.toolcalls.formats.phi import PHI_4_MINI
 from gateway.toolcalls.formats.pythonic import LFM2, OLMO_3, PYTHONIC
 from gateway.toolcalls.formats.qwen3_coder import MIMO, QWEN3_CODER, SEED_OSS
+from gateway.toolcalls.formats.solar import SOLAR_OPEN
+from gateway.toolcalls.formats.step3 import STEP_3
+from gateway.toolcalls.formats.wrapped import (
+    COMMAND_R_PLUS,
+    ERNIE_45,
+    GIGACHAT_3,
+    GIGACHAT_31,
+    GRANITE_20B,
+    INTERNLM_2,
+    LONGCAT,
+)
 
 _ALL = (
     APERTUS,
     APRIEL,
     COMMAND_R7B,
+    COMMAND_R_PLUS,
     DEEPSEEK_V3,
     DEEPSEEK_V31,
     DEEPSEEK_V32,
     DEEPSEEK_V4,
+    ERNIE_45,
     FUNCTIONARY_31,
     FUNCTIONARY_32,
     GEMMA_4,
     GENERIC,
+    GIGACHAT_3,
+    GIGACHAT_31,
     GLM45,
     GLM47,
+    GRANITE_20B,
     GRANITE_3,
     HARMONY,
     HERMES,
     HUNYUAN,
+    HUNYUAN_3,
+    INTERNLM_2,
     JAMBA,
     JSON,
     KIMI_K2,
     KIMI_K3,
     LFM2,
     LLAMA_3,
+    LONGCAT,
     MIMO,
     MINIMAX_M1,
     MINIMAX_M2,
@@ -61,6 +81,8 @@ _ALL = (
     PYTHONIC,
     QWEN3_CODER,
     SEED_OSS,
+    SOLAR_OPEN,
+    STEP_3,
 )
 _FORMATS = {fmt.name: fmt for fmt in _ALL}
 
@@ -92,7 +114,8 @@ def format_for_template(jinja_text: str) -> str:
     # Inside a Jinja string the quotes of the JSON are escaped.
     text = jinja_text.replace('\\"', '"')
     for fmt in _FORMATS.values():
-        has_all = all(mark in text for mark in fmt.template_has)
-        if fmt.template_has and has_all and not any(mark in text for mark in fmt.template_lacks):
+        known = bool(fmt.template_has) and all(mark in text for mark in fmt.template_has)
+        known = known or any(mark in text for mark in fmt.template_or)
+        if known and not any(mark in text for mark in fmt.template_lacks):
             return fmt.name
     return GENERIC.name

@@ -4,7 +4,7 @@ Keys come in the schema's order, required ones first, spelled as `json.dumps` sp
 not name are written only where `additionalProperties` asks for them, as in llama.cpp. What GBNF can't say (patterns,
 formats, wide ranges, conditions) is left out, and a schema that can't be read at all means any value: the grammar
 helps a model, the upstream still judges. Every length has a bound. Schemas come from outside: depth and work have one
-too. Below: `gbnf`. Above: `format`. Source: JSON Schema 2020-12, and draft 7 where MCP servers still write it.
+too. Below: `gbnf`, `kinds`. Above: `format`. Source: JSON Schema 2020-12, and draft 7 where MCP servers still write it.
 """
 
 import json
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from gateway.toolcalls.gbnf import MAX_REPEAT, Grammar
+from gateway.toolcalls.kinds import followed, hinted_kind, mapping_of, options_of, resolve
 from gateway.toolcalls.schema_rules import any_object, any_value, key_other_than, shared
 
 MAX_STRING = 512
@@ -65,25 +66,17 @@ class _Rules:
         return self._value(schema) or any_value(self._g)
 
     def _arguments(self, schema: Schema, depth: int) -> str:
-        schema = self._follow(schema)
+        schema = followed(schema, self._root)
         if "properties" in schema or schema.get("type") == "object":
             return self._object(schema)
-        options = _options(schema)
+        options = options_of(schema)
         if not options or depth == 0:
             return any_object(self._g)
-        return self._g.either(self._arguments(_as_schema(option) or {}, depth - 1) for option in options)
-
-    def _follow(self, schema: Schema) -> Schema:
-        """Give what a chain of references at the root leads to; a chain that leads nowhere says nothing."""
-        seen: set[str] = set()
-        while isinstance(reference := schema.get("$ref"), str) and reference not in seen:
-            seen.add(reference)
-            schema = _as_schema(self._resolve(reference)) or {}
-        return schema
+        return self._g.either(self._arguments(mapping_of(option), depth - 1) for option in options)
 
     def _value(self, schema: object) -> str:
         self._visits += 1
-        known = _as_schema(schema)
+        known = mapping_of(schema)
         if not known or self._visits > _MAX_VISITS or self._depth >= _MAX_DEPTH:
             return any_value(self._g)
         self._depth += 1
@@ -100,12 +93,12 @@ class _Rules:
             return g.literal(_spell(schema["const"]))
         if isinstance(values := schema.get("enum"), list) and values:
             return g.either(g.literal(_spell(value)) for value in cast(list[object], values))
-        if "properties" not in schema and (options := _options(schema)):
+        if "properties" not in schema and (options := options_of(schema)):
             return g.either(filter(None, map(self._value, options)))
         return self._typed(schema)
 
     def _typed(self, schema: Schema) -> str:
-        kind: object = schema.get("type", "object" if "properties" in schema else None)
+        kind: object = schema.get("type", hinted_kind(schema))
         if isinstance(kind, list):
             kinds = cast(list[object], kind)
             values = [self._value({**schema, "type": one}) for one in kinds]
@@ -133,7 +126,7 @@ class _Rules:
 
         Beyond the last level there is no value: what can be left out is, and a schema that can't end means any value.
         """
-        target = self._resolve(reference)
+        target = resolve(reference, self._root)
         if target is None:
             return any_value(self._g)
         if self._level == MAX_LEVELS:
@@ -146,19 +139,9 @@ class _Rules:
             self._references[key] = self._g.rule(f"{self._name}-ref", value) if value else ""
         return self._references[key] or ("" if self._level else any_value(self._g))
 
-    def _resolve(self, reference: str) -> object:
-        """Give what a JSON pointer into this schema names (RFC 6901); None for any other: nothing is fetched."""
-        if not reference.startswith("#"):
-            return None
-        found: object = self._root
-        for step in reference[1:].split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            found = (_as_schema(found) or {}).get(key)
-        return found
-
     def _object(self, schema: Schema) -> str:
         g = self._g
-        properties = _as_schema(schema.get("properties")) or {}
+        properties = mapping_of(schema.get("properties"))
         names = schema.get("required")
         required = (
             [name for name in cast(list[object], names) if isinstance(name, str)] if isinstance(names, list) else []
@@ -203,8 +186,7 @@ class _Rules:
         if isinstance(fixed := schema.get("prefixItems"), list) and fixed:
             items = [self._value(item) for item in cast(list[object], fixed)]
             return f'("[" {_COMMA.join(items)} "]")' if all(items) else ""
-        least = _count(schema.get("minItems"), 0)
-        most = max(least, _count(schema.get("maxItems"), MAX_ITEMS))
+        least, most = length_bounds(schema)
         item = self._value(schema.get("items")) if most else ""
         if not item:
             return "" if least else '"[]"'
@@ -228,17 +210,10 @@ class _Rules:
         return shared(self._g, "integer")
 
 
-def _as_schema(schema: object) -> Schema | None:
-    return cast(Schema, schema) if isinstance(schema, Mapping) else None
-
-
-def _options(schema: Schema) -> list[object]:
-    """Give the schemas of which one is enough; of `allOf` only a single one, since GBNF has no conjunction."""
-    for key in ("anyOf", "oneOf", "allOf"):
-        options = schema.get(key)
-        if isinstance(options, list) and options and (key != "allOf" or len(cast(list[object], options)) == 1):
-            return cast(list[object], options)
-    return []
+def length_bounds(schema: Schema) -> tuple[int, int]:
+    """Give how few and how many items an array may have."""
+    least = _count(schema.get("minItems"), 0)
+    return least, max(least, _count(schema.get("maxItems"), MAX_ITEMS))
 
 
 def _count(value: object, default: int) -> int:

@@ -43,7 +43,7 @@ class Series(Node):
 
     def grammar(self, g: Grammar) -> str:
         """Give one call, or up to `MAX_CALLS`."""
-        return g.repeat(self.node.grammar(g), g.literal(self.between), 1, MAX_CALLS if g.parallel else 1)
+        return g.repeat(self.node.grammar(g), g.markup(self.between), 1, MAX_CALLS if g.parallel else 1)
 
     def children(self) -> tuple[Node, ...]:
         """Give the call."""
@@ -82,7 +82,7 @@ class Array(Node):
     def grammar(self, g: Grammar) -> str:
         """Give the array."""
         calls = Series(self.node, self.between).grammar(g)
-        return f"{g.literal(self.opener)} {calls} {g.literal(self.closer)}"
+        return f"{g.markup(self.opener)} {calls} {g.markup(self.closer)}"
 
     def children(self) -> tuple[Node, ...]:
         """Give the call."""
@@ -118,7 +118,7 @@ class Loose(Marker):
 
     def grammar(self, g: Grammar) -> str:
         """Give the marker after its lead."""
-        return g.literal(self.lead + self.text)
+        return g.markup(self.lead + self.text)
 
 
 @dataclass(frozen=True, slots=True, init=False)

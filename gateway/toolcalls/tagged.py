@@ -18,7 +18,7 @@ from gateway.toolcalls.kinds import ALL, STRING, Kinds, kinds_of, mapping_of
 from gateway.toolcalls.nodes import MAX_WORD, First, Lit, Node, Space, Steps
 from gateway.toolcalls.raw_gbnf import arguments_in_order, raw_value
 from gateway.toolcalls.spelling import Spelling
-from gateway.toolcalls.typed import Ending, read_value, unbroken
+from gateway.toolcalls.typed import Ending, as_json, read_text, read_value, unbroken
 
 QUOTED = r"""(?P<quote>["']?)(?P<key>.*)(?P=quote)"""
 """A name in a tag; models quote it with either quotation mark, or not at all."""
@@ -46,7 +46,7 @@ class TagName(Node):
 
     def grammar(self, g: Grammar) -> str:
         """Give the tool's name and the tag's end."""
-        return g.literal(self.written.format(name=g.current.name))
+        return g.markup(self.written, name=g.current.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,8 @@ class Parameters(Node):
     `opener` begins a tag, `head` is what stands there up to `head_end`: its group `key` names the argument, `string`
     (true or false) or `type` its type, if the format gives one. `bridge` stands between the head and the value. `ends`
     are what follows the last argument, `strays` closing tags that models write once too often. `written` is what the
-    grammar writes around a value. A key that no schema knows is of the types `unknown`.
+    grammar writes around a value. A key that no schema knows is of the types `unknown`; one of `wrappers` that the tool
+    does not have holds the whole object instead.
     """
 
     opener: str
@@ -68,6 +69,7 @@ class Parameters(Node):
     bridge: str = ""
     strays: tuple[str, ...] = ()
     unknown: Kinds = STRING
+    wrappers: tuple[str, ...] = ()
 
     @property
     def nullable(self) -> bool:
@@ -81,7 +83,6 @@ class Parameters(Node):
     def run(self, at: Cursor) -> Steps:
         """Read arguments for as long as they come."""
         opener, strays = Lit(self.opener), tuple(map(Lit, self.strays))
-        count = 0
         while True:
             yield from Space().run(at)
             found = yield from pick(at, (opener, *strays))
@@ -91,16 +92,15 @@ class Parameters(Node):
             if found is opener:
                 if not at.calls.started:
                     at.start_call()
-                if not (yield from self._read(at, first=not count)):
+                if not (yield from self._read(at)):
                     return False
-                count += 1
         ended = yield from pick(at, tuple(map(Lit, self.ends)))
         cut_off = not ended and at.ended and self._may_go_on(at)
         if not at.calls.started:
             if not (ended or cut_off):
                 return False
             at.start_call()
-        if count and not cut_off:
+        if at.calls.has_arguments and not cut_off:
             at.calls.argue("}")
         return not cut_off
 
@@ -109,7 +109,7 @@ class Parameters(Node):
         rest = unbroken(at.buffer[at.position :], ended=at.ended)
         return any(at.spelling.spell(text).startswith(rest) for text in (self.opener, *self.ends))
 
-    def _read(self, at: Cursor, *, first: bool) -> Steps:
+    def _read(self, at: Cursor) -> Steps:
         found = yield from read_head(at, self.head_end, self.head)
         if found is None:
             return False
@@ -117,20 +117,37 @@ class Parameters(Node):
             yield from Space().run(at)
             if not (yield from Lit(self.bridge).run(at)):
                 return False
-        key = found["key"]
+        key, properties = found["key"], _properties(at)
+        if key in self.wrappers and properties and key not in properties:
+            return (yield from self._read_wrapped(at, key))
         # A key goes out with its value's beginning: until then it may be cut off.
-        at.calls.argue(f"{'{' if first else ', '}{json.dumps(key, ensure_ascii=False)}: ")
+        at.calls.argue(f"{_glue(at)}{json.dumps(key, ensure_ascii=False)}: ")
         return (yield from read_value(at, self._kinds(at, key, found.groupdict()), self.ending))
 
+    def _read_wrapped(self, at: Cursor, key: str) -> Steps:
+        """Read a value that holds all arguments as one object; it is an argument like any other if it is none."""
+        held: list[str] = []
+        if not (yield from read_text(at, self.ending, False, held.append)):
+            return False
+        value = as_json("".join(held), ALL)
+        members = value[1:-1].strip(WHITESPACE) if value.startswith("{") else f"{json.dumps(key)}: {value}"
+        if members:
+            at.calls.argue(_glue(at) + members)
+        return True
+
     def _kinds(self, at: Cursor, key: str, head: Mapping[str, str | None]) -> Kinds:
-        """Give the types of an argument: as the tag says, else as the schema does."""
+        """Give the types of an argument: as the tag says, else as the schema does.
+
+        A schema overrules a tag that says what the schema can't be: the model wrote the value for the schema.
+        """
+        tool, properties = at.tools.get(at.calls.name), _properties(at)
+        known = kinds_of(properties[key], tool.parameters) if tool and key in properties else None
         if string := head.get("string"):
-            return STRING if string == "true" else ALL - STRING
+            said = STRING if string == "true" else ALL - STRING
+            return said if known is None else (said & known or known)
         if kind := head.get("type"):
             return (frozenset({kind}) & ALL) or ALL
-        tool = at.tools.get(at.calls.name)
-        properties = mapping_of(tool.parameters.get("properties") if tool else None)
-        return kinds_of(properties[key], tool.parameters) if tool and key in properties else self.unknown
+        return self.unknown if known is None else known
 
     def grammar(self, g: Grammar) -> str:
         """Give the required arguments in the schema's order, then those that may be missing."""
@@ -141,9 +158,20 @@ class Parameters(Node):
         before, after = self.written
         kinds = kinds_of(schema, root)
         typed = sorted(kinds)[0] if len(kinds) == 1 else "string" if "string" in kinds else sorted(kinds)[0]
-        head = before.format(key=key, string="true" if "string" in kinds else "false", type=typed)
+        head = g.markup(before, key=key, string="true" if "string" in kinds else "false", type=typed)
         value = raw_value(g, schema, root, self.ending.closer, paired=self.ending.newline == "pair")
-        return f"{g.literal(head)} {value} {g.literal(after)}"
+        return f"{head} {value} {g.markup(after)}"
+
+
+def _properties(at: Cursor) -> Mapping[str, Any]:
+    """Give the schemas of the arguments of the tool that is called, none if it is not known."""
+    tool = at.tools.get(at.calls.name)
+    return mapping_of(tool.parameters.get("properties") if tool else None)
+
+
+def _glue(at: Cursor) -> str:
+    """Give what stands before the next member of the object."""
+    return ", " if at.calls.has_arguments else "{"
 
 
 def read_head(at: Cursor, end: str, pattern: str) -> Generator[None, None, re.Match[str] | None]:

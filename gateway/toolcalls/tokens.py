@@ -32,24 +32,23 @@ def stand_ins(vocabulary: Vocabulary, markers: Iterable[str]) -> dict[str, tuple
     found: dict[str, tuple[int, str]] = {}
     for number, marker in enumerate(markers):
         token_id = vocabulary.special_tokens.get(marker)
-        if token_id is not None and bytes_of(vocabulary, token_id) == marker.encode():
+        if token_id is not None and _spells(vocabulary, token_id, marker):
             found[marker] = token_id, chr(_FIRST_STAND_IN + number)
     return found
 
 
-def bytes_of(vocabulary: Vocabulary, token_id: int) -> bytes:
-    """Give one token's bytes, U+FFFD's for an id that the vocabulary does not have: a stream must not fail on one."""
+def _spells(vocabulary: Vocabulary, token_id: int, marker: str) -> bool:
     try:
-        return vocabulary.token_bytes(token_id)
+        return vocabulary.token_bytes(token_id) == marker.encode()
     except KeyError:
-        return _REPLACEMENT
+        return False
 
 
 class TokenReader:
     """Decodes one stream of ids. Offsets count characters of the text that it gave, a stand-in as one."""
 
     def __init__(self, vocabulary: Vocabulary, guards: Mapping[int, str]) -> None:
-        self._vocabulary = vocabulary
+        self._bytes_of = vocabulary.token_bytes
         self._guards = guards
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._between = True
@@ -89,22 +88,30 @@ class TokenReader:
         return tuple(taken)
 
     def _read(self, token_id: int) -> str:
-        guard = self._guards.get(token_id)
-        if guard is None:
-            broken, text = "", self._decode(bytes_of(self._vocabulary, token_id))
-        else:
-            # A character that a special token interrupts was never finished.
-            broken, text = self._decoder.decode(b"", final=True), guard
-            self._between = True
-        start = self._offset + len(broken)
+        if token_id in self._guards:
+            return self._read_guard(token_id)
+        try:
+            data = self._bytes_of(token_id)
+        except KeyError:
+            # A stream must not fail on an id that the vocabulary does not have.
+            data = _REPLACEMENT
+        # Most tokens are ASCII: the incremental decoder would take several times as long to give the same.
+        text = data.decode("ascii") if self._between and data.isascii() else self._decode(data)
+        start = self._offset
         self._offset = start + len(text)
         self._pieces.append((token_id, start, self._offset))
-        return broken + text
+        return text
+
+    def _read_guard(self, token_id: int) -> str:
+        # A character that a special token interrupts was never finished.
+        broken = self._decoder.decode(b"", final=True)
+        self._between = True
+        start = self._offset + len(broken)
+        self._offset = start + 1
+        self._pieces.append((token_id, start, self._offset))
+        return broken + self._guards[token_id]
 
     def _decode(self, data: bytes) -> str:
-        if self._between and data.isascii():
-            # Most tokens: the incremental decoder would take several times as long to give the same.
-            return data.decode("ascii")
         text = self._decoder.decode(data)
         self._between = not self._decoder.getstate()[0]
         return text

@@ -5,7 +5,7 @@ too, converted from Python's spelling where needed. Everything else waits for it
 may be a string or something else. Below: `literal`, `kinds`, `cursor`. Above: `tagged`.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +13,7 @@ from gateway.toolcalls.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.jsonscan import Scan
 from gateway.toolcalls.kinds import STRING, Kinds
 from gateway.toolcalls.literal import PYTHON, Dialect, LiteralScanner, converted, json_string
-from gateway.toolcalls.nodes import MAX_WORD, Steps
+from gateway.toolcalls.nodes import MAX_WORD, Steps, read_space
 
 _JSON_STARTS = {
     "object": "{",
@@ -31,6 +31,8 @@ _KINDS_BY_START = {
     "f": ("boolean",),
     "n": ("null",),
 }
+_WORDS = {"true": "true", "false": "false", "null": "null", "1": "true", "0": "false"}
+"""What models write for a truth value or for nothing, where the type allows nothing else that it could be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,14 @@ def read_value(at: Cursor, kinds: Kinds, ending: Ending) -> Steps:
         paired = True
     if kinds == STRING:
         return (yield from _read_string(at, ending, paired, ""))
-    lead = yield from _read_lead(at)
+    lead = yield from read_space(at)
     start = at.buffer[at.position : at.position + 1]
     if "string" in kinds and not any(start in _JSON_STARTS.get(kind, "") for kind in kinds if start):
         return (yield from _read_string(at, ending, paired, lead))
     if "string" not in kinds and start and start in "{[" and kinds & set(_KINDS_BY_START[start]):
         return (yield from _read_container(at, ending))
     held = [lead]
-    if not (yield from _read_text(at, ending, paired, held.append)):
+    if not (yield from read_text(at, ending, paired, held.append)):
         return False
     at.calls.argue(as_json("".join(held), kinds))
     return True
@@ -74,8 +76,9 @@ def as_json(text: str, kinds: Kinds) -> str:
     """Give a whole raw value as JSON: of one of the types if it can be read so, else as a string."""
     value = converted(text.strip(WHITESPACE))
     if "string" not in kinds:
-        if value is None and "boolean" in kinds and text.strip(WHITESPACE).lower() in ("true", "false"):
-            return text.strip(WHITESPACE).lower()
+        word = _WORDS.get(text.strip(WHITESPACE).lower(), "")
+        if word and not (value and kinds & set(_kinds_of_json(value))) and kinds & set(_kinds_of_json(word)):
+            return word
         return value or f'"{json_string(text.strip(WHITESPACE))}"'
     # Where it may be a string, only what JSON itself spells so is something else.
     if value and (value == text.strip(WHITESPACE) or value[0] in "{[") and kinds & set(_kinds_of_json(value)):
@@ -88,20 +91,9 @@ def _kinds_of_json(value: str) -> tuple[str, ...]:
     return () if found == ("string",) else found
 
 
-def _read_lead(at: Cursor) -> Generator[None, None, str]:
-    lead = ""
-    while True:
-        start = at.position
-        over = at.skip_whitespace()
-        lead += at.buffer[start : at.position]
-        if over:
-            return lead
-        yield
-
-
 def _read_string(at: Cursor, ending: Ending, paired: bool, lead: str) -> Steps:
     at.calls.argue(f'"{json_string(lead)}')
-    whole = yield from _read_text(at, ending, paired, lambda text: at.calls.argue(json_string(text)))
+    whole = yield from read_text(at, ending, paired, lambda text: at.calls.argue(json_string(text)))
     if whole:
         at.calls.argue('"')
     return whole
@@ -111,7 +103,7 @@ def _read_container(at: Cursor, ending: Ending) -> Steps:
     if not (yield from read_literal(at, PYTHON)):
         return False
     rest: list[str] = []
-    whole = yield from _read_text(at, ending, True, rest.append)
+    whole = yield from read_text(at, ending, True, rest.append)
     return whole and not "".join(rest).strip(WHITESPACE)
 
 
@@ -128,7 +120,7 @@ def read_literal(at: Cursor, dialect: Dialect) -> Steps:
         yield
 
 
-def _read_text(at: Cursor, ending: Ending, paired: bool, tell: Callable[[str], None]) -> Steps:
+def read_text(at: Cursor, ending: Ending, paired: bool, tell: Callable[[str], None]) -> Steps:
     """Hand text on up to the value's end, and read that. What may be the beginning of the end waits."""
     loose = ending.newline == "always" or (ending.newline == "pair" and paired)
     closers = (f"\n{ending.closer}", ending.closer) if loose else (ending.closer,)

@@ -10,10 +10,10 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.toolcalls.cursor import Cursor
+from gateway.toolcalls.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.gbnf import Grammar
 from gateway.toolcalls.jsonscan import JsonScanner, Scan
-from gateway.toolcalls.nodes import MAX_WORD, First, Node, Steps
+from gateway.toolcalls.nodes import MAX_WORD, First, Node, Steps, read_space
 from gateway.toolcalls.spelling import Spelling
 
 _STRING_BODY = r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+'
@@ -52,8 +52,8 @@ class Json(Node):
 
     def run(self, at: Cursor) -> Steps:
         """Read to the value's end; where the stream ends inside it, what is held is told too."""
-        scanner = JsonScanner()
-        if self.starts and at.calls.has_name and not at.calls.started:
+        scanner, calls = JsonScanner(), at.calls
+        if self.starts and calls.has_name and not calls.started:
             at.start_call()
         while True:
             at.scanned += at.unread
@@ -61,8 +61,8 @@ class Json(Node):
             if at.ended and scanner.state is not Scan.WHOLE:
                 end = len(at.buffer)
             fragment = at.take(end)
-            if self.argues:
-                at.calls.argue(fragment)
+            if self.argues and fragment:
+                calls.argue(fragment)
             if scanner.state is not Scan.MORE or at.ended:
                 return scanner.state is Scan.WHOLE
             yield
@@ -82,8 +82,13 @@ class JsonObject(Json):
         return ("{",)
 
     def run(self, at: Cursor) -> Steps:
-        """Read the object; another value is not even begun. Whoever runs this has seen that something has come."""
-        return at.buffer.startswith("{", at.position) and (yield from Json.run(self, at))
+        """Read the object; another value is not even begun, nor a brace that no key and no other brace follows."""
+        while (rest := at.buffer[at.position : at.position + MAX_WORD]).startswith("{"):
+            inside = rest[1:].lstrip(WHITESPACE)
+            if inside or at.ended or len(rest) == MAX_WORD:
+                return (not inside or inside[0] in '"}') and (yield from Json.run(self, at))
+            yield
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +103,13 @@ class KeyedCall(Node):
         """Read the name, tell the call, read the arguments."""
         if not (yield from _read_char(at, "{")):
             return False
-        yield from _skip_whitespace(at)
+        yield from read_space(at)
         name = yield from read_word(at)
         if not name or not (yield from _read_char(at, ":")):
             return False
         at.calls.named(name)
         at.start_call()
-        yield from _skip_whitespace(at)
+        yield from read_space(at)
         return (yield from Json().run(at)) and bool((yield from _read_char(at, "}")))
 
     def grammar(self, g: Grammar) -> str:
@@ -206,7 +211,7 @@ class Record(Node):
         if char and (yield from _read_char(at, "}")):
             return not missing
         while char and char != "}":
-            yield from _skip_whitespace(at)
+            yield from read_space(at)
             key = yield from read_word(at)
             field = next((field for field in self.fields if key in field.keys), None)
             if key is None or field in seen or (self.strict and not field) or not (yield from _read_value(at, field)):
@@ -230,14 +235,9 @@ class Record(Node):
         return tuple(field.node for field in self.fields)
 
 
-def _skip_whitespace(at: Cursor) -> Generator[None, None, None]:
-    while not at.skip_whitespace():
-        yield
-
-
 def _read_char(at: Cursor, wanted: str) -> Generator[None, None, str]:
     """Read whitespace and one of the wanted characters; "" if something else is here."""
-    yield from _skip_whitespace(at)
+    yield from read_space(at)
     if not at.unread or at.buffer[at.position] not in wanted:
         return ""
     return at.take(at.position + 1)
@@ -247,5 +247,5 @@ def _read_value(at: Cursor, field: Field | None) -> Steps:
     """Read the colon and the value of a field, or of a key that no field has."""
     if not (yield from _read_char(at, ":")):
         return False
-    yield from _skip_whitespace(at)
+    yield from read_space(at)
     return (yield from (field.node if field else Json(argues=False)).run(at))

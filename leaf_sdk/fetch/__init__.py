@@ -2,18 +2,24 @@
 
 Files are read as they are, a GGUF model as a memory map, so that only its head is touched. Addresses are https, or
 http on this machine; a redirect may not leave the origin that was asked for. The hash's shape is looked at before
-anything is fetched, its value right after. Size and time have caps. Knows nothing of tools. Below: `vocab`. Above:
-`leaf`.
+anything is fetched, its value right after. Size and time have caps. A map that is named by its hash is fetched once
+and then read from the disk (`cache`). Knows nothing of tools. Below: `vocab`. Above: `leaf`.
 """
 
 import json
 import mmap
+import re
 import stat
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, cast
 
 from leaf_sdk.errors import MapHashMismatch, MapUnreachable
 from leaf_sdk.vocab import TokenMap, build_map, load_map, map_digest, normalise_hash
+from leaf_sdk.vocab.build import is_source
+from leaf_sdk.vocab.fields import as_object
+from leaf_sdk.vocab.pre_tokenizers import PreTokenizer
+
+from .cache import MapCache, default_cache
 
 MAX_BYTES = 64 * 2**20
 """The largest published maps are near 20 MB."""
@@ -21,24 +27,69 @@ TIMEOUT = 30.0
 """Seconds for a whole download."""
 
 _GGUF = b"GGUF"
+_ID_FIRST = re.compile(rb'\s*\{\s*"id"\s*:')
 
 
-def open_map(source: str | Path, expected_hash: str | None = None) -> TokenMap:
-    """Open a map: a Codec map file or address, or a GGUF file or tokenizer.json on this machine, of which one is built.
+def open_map(source: str | Path, expected_hash: str | None = None, *, cache: MapCache | None = None) -> TokenMap:
+    """Open a map: a Codec map file or address, or a tokenizer's file on this machine, of which one is built.
 
     Args:
         source: a path, an https address, or http on loopback.
-        expected_hash: of the Codec map; for a GGUF file or tokenizer.json, of the map that is built from it.
+        expected_hash: of the Codec map; for another kind of file, of the map that is built from it. A map at an address
+            that is named by its hash is kept in this user's cache, and read from there the next time.
+        cache: keep the map here, and its compiled form, which starts faster; see `cache.MapCache`.
 
     Raises:
         MapError: see the tree in `errors`.
     """
     expected = None if expected_hash is None else normalise_hash(expected_hash)
-    return load_map(map_bytes(source), expected)
+    if expected is None or not (cache or _is_url(source)):
+        return load_map(map_bytes(source), expected)
+    kept = cache or default_cache()
+    if _is_url(source):
+        data = kept.fetched(expected, lambda: read_source(source, expected_hash=expected))
+        return kept.open(expected, lambda: data) if cache else load_map(data, expected)
+    return kept.open(expected, lambda: kept.fetched(expected, lambda: _pinned(source, expected)))
+
+
+def open_published(
+    origin: str,
+    name: str,
+    expected_hash: str | None = None,
+    *,
+    allow: Collection[str] = (),
+    cache: MapCache | None = None,
+    max_bytes: int | None = None,
+    timeout: float | None = None,
+) -> TokenMap:
+    """Open a map that an origin publishes under `/.well-known/codec/`; see `discovery.discover`.
+
+    Raises:
+        MapError: see the tree in `errors`.
+    """
+    from .discovery import discover
+
+    data = discover(
+        origin,
+        name,
+        cache=cache or default_cache(),
+        expected_hash=expected_hash,
+        allow=allow,
+        max_bytes=max_bytes or MAX_BYTES,
+        timeout=timeout or TIMEOUT,
+    )
+    return load_map(data)
+
+
+def _pinned(source: str | Path, expected: str) -> bytes:
+    data = map_bytes(source)
+    if (actual := map_digest(data)) != expected:
+        raise MapHashMismatch(expected, actual)
+    return data
 
 
 def map_bytes(source: str | Path) -> bytes:
-    """Give the bytes of a Codec map, built first where the source is a GGUF file or a tokenizer.json.
+    """Give the bytes of a Codec map, built first where the source is a tokenizer's file.
 
     Raises:
         MapError: see the tree in `errors`.
@@ -49,17 +100,23 @@ def map_bytes(source: str | Path) -> bytes:
     if _first_bytes(path) == _GGUF:
         return build_from(path)
     data = read_source(path)
-    return build_map(data) if _is_tokenizer_json(data) else data
+    return data if _is_map(data) else build_map(data)
 
 
-def build_from(path: Path, *, id: str | None = None) -> bytes:  # noqa: A002 - the map's own field name
-    """Build a Codec map from a GGUF file or a tokenizer.json on this machine; `id` as in `vocab.build_map`.
+def build_from(
+    path: Path,
+    *,
+    id: str | None = None,  # noqa: A002 - the map's own field name
+    cut: PreTokenizer | None = None,
+    special_tokens: Mapping[str, int] | None = None,
+) -> bytes:
+    """Build a Codec map from a tokenizer's file on this machine; the rest as in `vocab.build_map`.
 
     Raises:
         MapError: see the tree in `errors`.
     """
     if _first_bytes(_regular_file(path)) != _GGUF:
-        return build_map(read_source(path), id=id)
+        return build_map(read_source(path), id=id, cut=cut, special_tokens=special_tokens)
     with (
         path.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages,
@@ -97,7 +154,7 @@ def _regular_file(path: Path) -> Path:
     except (OSError, ValueError) as error:
         raise _unreachable(str(path), f"can't be read: {error}") from error
     if not stat.S_ISREG(mode):
-        raise _unreachable(str(path), "is no regular file, expected a Codec map, a GGUF file or a tokenizer.json")
+        raise _unreachable(str(path), "is no regular file, expected a Codec map or a tokenizer's file")
     return path
 
 
@@ -118,12 +175,15 @@ def _first_bytes(path: Path) -> bytes:
         raise _unreachable(str(path), f"can't be read: {error}") from error
 
 
-def _is_tokenizer_json(data: bytes) -> bool:
+def _is_map(data: bytes) -> bool:
+    # Written maps begin with their id; only what begins otherwise is parsed a second time to tell.
+    if _ID_FIRST.match(data):
+        return True
     try:
         document: object = json.loads(data)
     except (ValueError, RecursionError):
         return False
-    return isinstance(document, dict) and "model" in document and "vocab" not in cast("dict[str, Any]", document)
+    return not is_source(as_object(document))
 
 
 def _download(url: str, max_bytes: int, timeout: float) -> bytes:

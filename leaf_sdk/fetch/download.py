@@ -1,27 +1,76 @@
-"""An address to bytes, within a size and a time: https, or http on this machine, and never where a redirect leads away.
+"""An address to bytes, within a size and a time: https, or http on this machine, and never where a redirect leads
+away.
 
-Uses urllib: it is there, and a map is fetched once. Compares no hashes and knows nothing of maps. Above: `fetch`.
+Uses urllib: it is there, and a map is fetched once. The time is a limit on the whole exchange: when it is over the
+connection is shut down, whatever the other side still drips. An answer compressed with gzip is unpacked under the same
+size cap. Compares no hashes and knows nothing of maps. Above: `fetch`.
 """
 
+import functools
+import http.client
 import ipaddress
-import time
+import socket
+import ssl
 import urllib.error
 import urllib.request
+import zlib
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from http.client import HTTPException, HTTPMessage
-from typing import IO, Protocol
+from threading import Timer
+from typing import IO, Protocol, cast
 from urllib.parse import SplitResult, urlsplit
 
-from leaf_sdk.errors import MapUnreachable
+from leaf_sdk.errors import MapNotPublished, MapUnreachable
 
 _CHUNK = 2**16
+_GZIP = 16 + zlib.MAX_WBITS
 
 
 class _Body(Protocol):
     """As much of an HTTP answer as is read here."""
 
+    headers: HTTPMessage
+
     def read1(self, amount: int, /) -> bytes:
         """Give what has arrived, up to that many bytes; none at the end."""
         ...
+
+
+class _Unpacker(Protocol):
+    """As much of zlib's decompressor as is used here."""
+
+    @property
+    def unconsumed_tail(self) -> bytes:
+        """What was given and not unpacked for want of room."""
+        ...
+
+    def decompress(self, data: bytes, room: int, /) -> bytes:
+        """Give what the data unpacks to, up to that many bytes."""
+        ...
+
+
+class _Watch:
+    """Shuts the connection down when the time is over."""
+
+    def __init__(self) -> None:
+        self._sockets: list[socket.socket] = []
+        self.is_over = False
+
+    def add(self, connected: socket.socket) -> None:
+        """Watch one more connection."""
+        self._sockets.append(connected)
+        if self.is_over:
+            self.end()
+
+    def end(self) -> None:
+        """Shut everything down: whoever reads is woken."""
+        self.is_over = True
+        for each in self._sockets:
+            try:
+                each.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # closed by the other side, or by us
 
 
 class _SameOrigin(urllib.request.HTTPRedirectHandler):
@@ -31,13 +80,45 @@ class _SameOrigin(urllib.request.HTTPRedirectHandler):
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> urllib.request.Request | None:
         """Give the request that follows a redirect, or raise MapUnreachable when it leaves the origin."""
-        if _origin(urlsplit(newurl)) != _origin(urlsplit(req.full_url)):
+        if origin_of(newurl) != origin_of(req.full_url):
             raise _unreachable(req.full_url, f"redirects to {newurl!r:.200}; give that address if you trust it")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _origin(url: SplitResult) -> tuple[str, str | None, int]:
-    return url.scheme, url.hostname, url.port or {"https": 443}.get(url.scheme, 80)
+class _WatchedHttp(urllib.request.HTTPHandler):
+    def __init__(self, watch: _Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Open a connection that the watch can end."""
+        return self.do_open(_watched(http.client.HTTPConnection, self._watch), req)
+
+
+class _WatchedHttps(urllib.request.HTTPSHandler):
+    def __init__(self, watch: _Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Open a connection that the watch can end."""
+        connect = _watched(http.client.HTTPSConnection, self._watch)
+        return self.do_open(functools.partial(connect, context=ssl.create_default_context()), req)
+
+
+def _watched(kind: type[http.client.HTTPConnection], watch: _Watch) -> Callable[..., http.client.HTTPConnection]:
+    class Watched(kind):
+        def connect(self) -> None:
+            super().connect()
+            watch.add(cast("socket.socket", self.sock))
+
+    return Watched
+
+
+def origin_of(url: str) -> tuple[str, str | None, int]:
+    """Give scheme, host and port of an address."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"https": 443}.get(parts.scheme, 80)
 
 
 def download(url: str, *, max_bytes: int, timeout: float) -> bytes:
@@ -45,31 +126,60 @@ def download(url: str, *, max_bytes: int, timeout: float) -> bytes:
 
     Raises:
         MapUnreachable: no https (or http on loopback), no answer, a redirect to another origin, or too slow.
+        MapNotPublished: the address is served, and has nothing there (404, 410).
     """
     local = _check_address(url)
     # A proxy of the environment is for the world outside, never for an address on this machine.
     proxies = [urllib.request.ProxyHandler({})] if local else []
-    opener = urllib.request.build_opener(_SameOrigin, *proxies)
-    deadline = time.monotonic() + timeout
+    request = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})  # noqa: S310 - the scheme is checked
+    with _time_limit(timeout) as watch:
+        opener = urllib.request.build_opener(_SameOrigin, _WatchedHttp(watch), _WatchedHttps(watch), *proxies)
+        try:
+            with opener.open(request, timeout=timeout) as answer:
+                data = _read_body(answer, url, max_bytes)
+        except urllib.error.HTTPError as error:
+            error.close()
+            kind = MapNotPublished if error.code in (404, 410) else MapUnreachable
+            raise kind(f"map source {url!r} answered {error.code}", source=url) from error
+        except (OSError, HTTPException, ValueError) as error:
+            why = "sends too slowly" if watch.is_over else f"can't be fetched: {error}"
+            raise _unreachable(url, why) from error
+    if watch.is_over:
+        raise _unreachable(url, "sends too slowly")  # a body without a length ends when its connection does
+    return data
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Generator[_Watch]:
+    watch = _Watch()
+    timer = Timer(seconds, watch.end)
+    timer.daemon = True
+    timer.start()
     try:
-        with opener.open(url, timeout=timeout) as answer:
-            return _read_body(answer, url, max_bytes, deadline)
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise _unreachable(url, f"answered {error.code}") from error
-    except (OSError, HTTPException, ValueError) as error:
-        raise _unreachable(url, f"can't be fetched: {error}") from error
+        yield watch
+    finally:
+        timer.cancel()
 
 
-def _read_body(answer: _Body, url: str, max_bytes: int, deadline: float) -> bytes:
+def _read_body(answer: _Body, url: str, max_bytes: int) -> bytes:
+    encoding = answer.headers.get("Content-Encoding", "identity").lower()
+    if encoding not in ("identity", "gzip"):
+        raise _unreachable(url, f"is compressed with {encoding!r:.40}, expected gzip or nothing")
+    unpacker = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
     data = bytearray()
-    while chunk := answer.read1(_CHUNK):
-        data += chunk
-        if len(data) > max_bytes:
-            break
-        if time.monotonic() > deadline:
-            raise _unreachable(url, "sends too slowly")
+    while len(data) <= max_bytes and (chunk := answer.read1(_CHUNK)):
+        data += _unpack(unpacker, chunk, url, max_bytes + 1 - len(data)) if unpacker else chunk
+    if unpacker and len(data) <= max_bytes and not unpacker.eof:
+        raise _unreachable(url, "breaks off inside its gzip stream")
     return bytes(data[: max_bytes + 1])
+
+
+def _unpack(unpacker: _Unpacker, chunk: bytes, url: str, room: int) -> bytes:
+    """Give what a chunk unpacks to, up to `room` bytes: a small answer can unpack to gigabytes."""
+    try:
+        return unpacker.decompress(unpacker.unconsumed_tail + chunk, room)
+    except zlib.error as error:
+        raise _unreachable(url, f"is no gzip stream though it says so ({error})") from error
 
 
 def _check_address(url: str) -> bool:
@@ -79,17 +189,32 @@ def _check_address(url: str) -> bool:
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
         raise _unreachable(url, f"is no address: {error}") from error
-    local = host == "localhost" or _is_loopback(host)
+    local = _is_local(parts)
     if not host or not (parts.scheme == "https" or (parts.scheme == "http" and local)):
         raise _unreachable(url, "is not fetched, expected https://, or http:// on this machine")
     return local
 
 
-def _is_loopback(host: str) -> bool:
+def _is_local(parts: SplitResult) -> bool:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return parts.hostname == "localhost" or ipaddress.ip_address(parts.hostname or "").is_loopback
     except ValueError:
         return False
+
+
+def check_public(url: str) -> None:
+    """Refuse an address that somebody else chose if any of its host's addresses is not a public one.
+
+    Raises:
+        MapUnreachable: the host is on this machine, on a private network, or not known.
+    """
+    host = urlsplit(url).hostname or ""
+    try:
+        found = {str(entry[4][0]).partition("%")[0] for entry in socket.getaddrinfo(host, None)}
+    except (OSError, UnicodeError) as error:
+        raise _unreachable(url, f"can't be fetched: {error}") from error
+    if private := sorted(address for address in found if not ipaddress.ip_address(address).is_global):
+        raise _unreachable(url, f"is at {private[0]}, which is no public address; name it yourself if you trust it")
 
 
 def _unreachable(source: str, why: str) -> MapUnreachable:

@@ -10,12 +10,18 @@ from typing import Final, TypedDict
 CODEC_META_KEY: Final = "ai.codec/leaf-tokenization"
 """The key inside a text block's `_meta`."""
 
+MORE_KEY: Final = "x_more"
+"""In a payload: a list of payloads of the same text under further maps, where a tool serves several models."""
+
+MAP_META_KEY: Final = "ai.codec/map"
+"""The key in a request's `_meta` by which a client names the map that it wants ids of."""
+
 LEGACY_BLOCK_TYPE: Final = "_codec_meta"
 """Up to 0.3.1 the payload was a block of its own behind the text; read, never written (MCP refuses the type)."""
 
 
 class LeafPayload(TypedDict):
-    """What stands under the key: exactly these two fields."""
+    """What stands under the key: exactly these two fields, and our additive `x_` ones where they are asked for."""
 
     map_id: str
     """`sha256:<64 lower-case hex>` of the map."""

@@ -12,7 +12,7 @@ from leaf_sdk.errors import CodecMetaMapMismatchError
 from leaf_sdk.vocab import normalise_hash
 
 from .contract import CODEC_META_KEY, LEGACY_BLOCK_TYPE, LeafPayload
-from .payload import payload_of
+from .payload import chosen, payload_of, payloads_of
 from .shapes import ResultT, blocks_of, field, meta_of, text_of, with_blocks, with_meta
 
 
@@ -39,7 +39,8 @@ def read_codec_meta(result: object, expected_map_id: str | None = None) -> list[
 
     Args:
         result: a dict, or mcp's `CallToolResult`.
-        expected_map_id: the caller's map; any payload of another one is an error.
+        expected_map_id: the caller's map. Of payloads under several maps its own is taken; a block that has only those
+            of others is an error.
 
     Raises:
         CodecMetaMapMismatchError: a payload of another map than the expected one.
@@ -53,7 +54,7 @@ def read_codec_meta(result: object, expected_map_id: str | None = None) -> list[
         text = text_of(block)
         if text is None:
             continue
-        leaf = _read(index, text, block, _sibling(blocks, index))
+        leaf = _read(index, text, block, _sibling(blocks, index), expected)
         if expected is not None and leaf.map_id is not None and leaf.map_id != expected:
             raise CodecMetaMapMismatchError(expected, leaf.map_id, index)
         leaves.append(leaf)
@@ -77,8 +78,9 @@ def strip_codec_meta(result: ResultT) -> ResultT:
     return result if unchanged else with_blocks(result, kept)
 
 
-def _read(index: int, text: str, block: object, sibling: LeafPayload | None) -> LeafText:
-    payload = payload_of(meta_of(block).get(CODEC_META_KEY))
+def _read(index: int, text: str, block: object, sibling: LeafPayload | None, expected: str | None) -> LeafText:
+    shipped = payloads_of(meta_of(block).get(CODEC_META_KEY))
+    payload = chosen(shipped, () if expected is None else (expected,))
     if payload is not None:
         return LeafText(index, text, payload["ids"], payload["map_id"], "meta")
     if sibling is not None:

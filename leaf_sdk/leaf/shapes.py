@@ -1,10 +1,11 @@
-"""One view of a tool result, whether it is a plain dict or a model object such as mcp's `CallToolResult`.
+"""One view of a tool result: a plain dict, a model such as mcp's `CallToolResult`, or an object with such attributes.
 
 The base install has no mcp, so nothing is imported and nothing is checked by class: a dict has keys, a model has
 attributes and `model_copy`. What is taken apart here is put together as the kind that it was; originals are never
 touched. Knows nothing of ids and maps. Above: `writer` and `reader`.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
@@ -83,6 +84,11 @@ def replace(thing: ResultT, name: str, value: object) -> ResultT:
         return cast("ResultT", {**cast("Mapping[str, object]", thing), name: value})
     if isinstance(thing, Model):
         return cast("ResultT", thing.model_copy(update={name: value}))
+    if name in getattr(cast("object", thing), "__dict__", {}):
+        changed = copy.copy(thing)  # a class of its own, such as fastmcp 2's ToolResult
+        vars(changed)[name] = value
+        return changed
     raise LeafResultInvalid(
-        f"a {type(thing).__name__} can't be copied with other content, expected a dict or mcp's CallToolResult"
+        f"a {type(thing).__name__} can't be copied with other content, "
+        "expected a dict, mcp's CallToolResult or fastmcp's ToolResult"
     )

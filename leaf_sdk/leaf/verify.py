@@ -6,12 +6,19 @@ filter rely on; policy `trust` skips only that one. Pure: raises nothing and cou
 proxy.
 """
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from sys import byteorder
 from typing import Literal, cast
 
 from leaf_sdk.errors import TextNotUnicode
 from leaf_sdk.vocab import TokenMap
+
+# Bytes to 1 or 0: whether a byte is at most 1, or is 0.
+_TO_ONE = bytes([1, 1, *[0] * 254])
+_TO_ZERO = bytes([1, *[0] * 255])
 
 Reason = Literal["shape", "range", "special", "text"]
 
@@ -35,6 +42,48 @@ def check_ids(
         ids: as they came, of any type.
         level: `verify` compares the ids with the text; `trust` does not.
     """
+    if not _may_pass(token_map, ids) and (rejection := _rejection(token_map, ids)) is not None:
+        return rejection
+    whole = cast("Sequence[int]", ids)
+    if level == "verify" and not _says(token_map, whole, text):
+        return Rejection("text", f"{len(whole)} ids do not say what the text of {len(text)} characters says")
+    return None
+
+
+def _may_pass(token_map: TokenMap, ids: Sequence[object]) -> bool:
+    """Say at once that all are ids of ordinary tokens; False only means that a closer look is needed.
+
+    This look is what `trust` costs, so it makes no Python object for an id: an array refuses what is no whole number.
+    It takes true and false for 1 and 0, and only where one of these stands the types are looked at one by one.
+    """
+    try:
+        numbers = array("I", cast("Sequence[int]", ids))
+    except (TypeError, OverflowError):
+        return False
+    ordinary, small = _ordinary_ids(token_map)
+    if not ordinary.issuperset(ids):
+        return False
+    return not (small and _hold_zero_or_one(numbers.tobytes(), numbers.itemsize) and set(map(type, ids)) - {int})
+
+
+def _hold_zero_or_one(numbers: bytes, size: int) -> bool:
+    """Say whether one of the numbers is 0 or 1: every byte of it is 0, but for the lowest, which may be 1."""
+    lowest = 0 if byteorder == "little" else size - 1
+    fit = -1
+    for place in range(size):
+        allowed = _TO_ONE if place == lowest else _TO_ZERO
+        fit &= int.from_bytes(numbers[place::size].translate(allowed))
+    return fit != 0
+
+
+@lru_cache(maxsize=32)
+def _ordinary_ids(token_map: TokenMap) -> tuple[frozenset[object], bool]:
+    """Give the ids that text may have, and whether 0 or 1, which true and false pass for, is among them."""
+    ordinary = frozenset(token_map.vocab.values()) - token_map.special_ids
+    return ordinary, not ordinary.isdisjoint((0, 1))
+
+
+def _rejection(token_map: TokenMap, ids: Sequence[object]) -> Rejection | None:
     if set(map(type, ids)) - {int}:
         index, stray = next((at, each) for at, each in enumerate(ids) if type(each) is not int)
         return Rejection("shape", f"ids[{index}] is a {type(stray).__name__}, expected a whole number")
@@ -44,8 +93,6 @@ def check_ids(
         return Rejection("special", f"id {min(special)} is a special token of map {token_map.map_id!r}")
     if unknown := [token_id for token_id in distinct if not token_map.has_id(token_id)]:
         return Rejection("range", f"id {min(unknown)!r:.40} is not in map {token_map.map_id!r}")
-    if level == "verify" and not _says(token_map, whole, text):
-        return Rejection("text", f"{len(whole)} ids do not say what the text of {len(text)} characters says")
     return None
 
 

@@ -7,84 +7,122 @@ Above: `serve`.
 Rules (Codec's reference writer, 0.3.2): the input is not touched; blocks that are not text, other `_meta` keys and all
 other fields stay as they are; error results are wrapped like any other; an empty text gets no ids; a block that
 already carries ids of this map is left alone, ids of another map are replaced; the legacy sibling block is never
-written.
+written. Two additions: payloads of further maps stand within the first, and a reader may ask for packed ids.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from leaf_sdk.errors import MapUnreachable
 from leaf_sdk.fetch import open_map
 from leaf_sdk.vocab import TokenMap, normalise_hash
 
-from .contract import CODEC_META_KEY, LeafPayload
-from .payload import payload_of
+from .contract import CODEC_META_KEY
+from .payload import payload_under, payloads_of
 from .shapes import ResultT, blocks_of, meta_of, text_of, with_blocks, with_meta
 
 
 @dataclass(frozen=True, slots=True)
+class MapPin:
+    """One map of several: a path or an address, and the hash that it must have."""
+
+    hash: str
+    path: str | Path | None = None
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MetaTokenizer:
-    """What turns a text into a payload: a map's name and its encoder."""
+    """What turns a text into a payload: a map's name and its encoder, and the same for further maps."""
 
     map_id: str
     token_map: TokenMap
     encode: Callable[[str], list[int]]
     """Ids of ordinary text; `token_map.encode` unless you bring a faster one that gives the same ids."""
+    others: tuple["MetaTokenizer", ...] = ()
+    """Further maps, where a tool serves several models."""
 
-    def payload(self, text: str) -> LeafPayload:
-        """Give the payload for one text.
+    def payload(self, text: str, *, packed: bool = False) -> dict[str, Any]:
+        """Give the payload for one text, payloads of further maps within it.
+
+        Args:
+            text: the block's text.
+            packed: write the ids as packed text, for a reader that announced that it takes them so.
 
         Raises:
             TextNotUnicode: the text holds a lone surrogate.
         """
-        return {"map_id": self.map_id, "ids": self.encode(text)}
+        return payload_under([(each.map_id, each.encode(text)) for each in (self, *self.others)], packed=packed)
+
+    def for_map(self, map_id: str) -> "MetaTokenizer":
+        """Give the one of a map that a reader asked for, alone; all of them where it asked for none of these."""
+        alone = (replace(each, others=()) for each in (self, *self.others) if each.map_id == map_id)
+        return next(alone, self)
 
 
 def make_meta_tokenizer(
-    *, map_path: str | Path | None = None, map_url: str | None = None, map_hash: str
+    *,
+    map_path: str | Path | None = None,
+    map_url: str | None = None,
+    map_hash: str | None = None,
+    maps: Sequence[MapPin] = (),
 ) -> MetaTokenizer:
-    """Open the map that results will be tokenized with; give exactly one of `map_path` and `map_url`.
+    """Open the map that results will be tokenized with; give exactly one of `map_path` and `map_url`, or `maps`.
 
     Args:
         map_path: a Codec map, a GGUF file or a tokenizer.json on this machine.
         map_url: an https address (or http on loopback) of a Codec map.
         map_hash: `sha256:<hex>` of the map, or bare hex; checked for its shape before anything is read.
+        maps: several maps, where a tool serves several models. Readers that know one payload alone see the first.
 
     Raises:
-        MapError: the hash is malformed or does not match, or the map can't be had or used.
+        MapError: a hash is malformed or does not match, or a map can't be had or used.
     """
-    expected = normalise_hash(map_hash)
-    source = map_path if map_path is not None else map_url
-    if source is None or (map_path is not None and map_url is not None):
-        raise MapUnreachable("give exactly one of map_path and map_url", source=f"{map_path!r}, {map_url!r}")
+    if maps and (map_path, map_url, map_hash) == (None, None, None):
+        first, *others = [_open(pin) for pin in maps]
+        return replace(first, others=tuple(others))
+    if maps or map_hash is None:
+        raise MapUnreachable(
+            "give map_hash with map_path or map_url, or maps alone", source=f"{map_path!r}, {map_url!r}"
+        )
+    return _open(MapPin(map_hash, map_path, map_url))
+
+
+def _open(pin: MapPin) -> MetaTokenizer:
+    expected = normalise_hash(pin.hash)
+    source = pin.path if pin.path is not None else pin.url
+    if source is None or (pin.path is not None and pin.url is not None):
+        raise MapUnreachable("give exactly one of map_path and map_url", source=f"{pin.path!r}, {pin.url!r}")
     token_map = open_map(source, expected)
     return MetaTokenizer(token_map.map_id, token_map, token_map.encode)
 
 
-def wrap_tool_call(result: ResultT, meta: MetaTokenizer, *, min_text_length: int = 0) -> ResultT:
+def wrap_tool_call(result: ResultT, meta: MetaTokenizer, *, min_text_length: int = 0, packed: bool = False) -> ResultT:
     """Give the result with ids beside every text; dicts come back as dicts, models as their own class.
 
     Args:
-        result: a tool result: a dict, or mcp's `CallToolResult`.
+        result: a tool result: a dict, mcp's `CallToolResult` (1.x or 2.x), or fastmcp's `ToolResult`.
         meta: from `make_meta_tokenizer`.
         min_text_length: texts shorter than this, in UTF-16 units as the reference counts, are left alone.
+        packed: write ids as packed text: only for a reader that announced it (`packing.takes_packed`).
 
     Raises:
         LeafResultInvalid: the result has no list of content blocks.
         TextNotUnicode: a text holds a lone surrogate.
     """
-    return with_blocks(result, [_wrap(block, meta, min_text_length) for block in blocks_of(result)])
+    return with_blocks(result, [_wrap(block, meta, min_text_length, packed) for block in blocks_of(result)])
 
 
-def _wrap(block: object, meta: MetaTokenizer, min_text_length: int) -> object:
+def _wrap(block: object, meta: MetaTokenizer, min_text_length: int, packed: bool) -> object:
     text = text_of(block)
     if text is None or (min_text_length and _utf16_length(text) < min_text_length):
         return block
-    present = payload_of(meta_of(block).get(CODEC_META_KEY))
-    if present is not None and present["map_id"] == meta.map_id:
+    present = {payload["map_id"] for payload in payloads_of(meta_of(block).get(CODEC_META_KEY))}
+    if present.issuperset(each.map_id for each in (meta, *meta.others)):
         return block
-    return with_meta(block, {**meta_of(block), CODEC_META_KEY: meta.payload(text)})
+    return with_meta(block, {**meta_of(block), CODEC_META_KEY: meta.payload(text, packed=packed)})
 
 
 def _utf16_length(text: str) -> int:

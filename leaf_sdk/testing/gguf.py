@@ -1,20 +1,60 @@
 """Key-value pairs to the head of a GGUF file: what readers of model files are tested against, without a model.
 
-Written from the GGUF specification and not from the reader, so that both can be wrong only independently. Whole numbers
-become uint32 (int32 inside a list), floats float64. Knows nothing of tokenizers.
+Written from the GGUF specification and not from the reader, so that both can be wrong only independently. Whole
+numbers become uint32 (int32 inside a list), floats float64 (float32 inside a list, or as `Float32`). `gguf_model` adds
+the tensors of a model with no layers' worth of sense, which llama.cpp loads, so that its tokenizer can be asked. Knows
+nothing of tokenizers.
 """
 
+import math
 import struct
 from collections.abc import Mapping
 from typing import cast
 
-_UINT32, _INT32, _BOOL, _STRING, _ARRAY, _FLOAT64 = 4, 5, 7, 8, 9, 12
+_UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY, _FLOAT64 = 4, 5, 6, 7, 8, 9, 12
+_ALIGNMENT = 32
+_WIDTH = 32
+
+
+class Float32(float):
+    """A number that is written in single precision."""
 
 
 def gguf_head(pairs: Mapping[str, object], *, version: int = 3) -> bytes:
     """Give the bytes of a file with these pairs and no tensors; lists hold strings, whole numbers or lists."""
+    return _head(pairs, version, tensors=0)
+
+
+def gguf_model(pairs: Mapping[str, object]) -> bytes:
+    """Give the bytes of a model with this tokenizer, one layer and weights of zero: as small as llama.cpp loads."""
+    vocabulary = len(cast("list[str]", pairs["tokenizer.ggml.tokens"]))
+    sizes = {"token_embd.weight": (_WIDTH, vocabulary), "output_norm.weight": (_WIDTH,)}
+    sizes |= {f"blk.0.{name}_norm.weight": (_WIDTH,) for name in ("attn", "ffn")}
+    square = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+    sizes |= {f"blk.0.{name}.weight": (_WIDTH, _WIDTH) for name in square}
+    infos, offset = b"", 0
+    for name, dimensions in sizes.items():
+        infos += gguf_string(name) + struct.pack(f"<I{len(dimensions)}Q", len(dimensions), *dimensions)
+        infos += struct.pack("<IQ", 0, offset)
+        offset += 4 * math.prod(dimensions)
+    head = _head({**_ARCHITECTURE, "llama.vocab_size": vocabulary, **pairs}, 3, tensors=len(sizes)) + infos
+    return head + bytes(-len(head) % _ALIGNMENT + offset)
+
+
+_ARCHITECTURE: Mapping[str, object] = {
+    "general.architecture": "llama",
+    "llama.context_length": 512,
+    "llama.embedding_length": _WIDTH,
+    "llama.block_count": 1,
+    "llama.feed_forward_length": _WIDTH,
+    "llama.attention.head_count": 1,
+    "llama.attention.layer_norm_rms_epsilon": Float32(1e-5),
+}
+
+
+def _head(pairs: Mapping[str, object], version: int, *, tensors: int) -> bytes:
     body = b"".join(gguf_string(key) + _value(item) for key, item in pairs.items())
-    return b"GGUF" + struct.pack("<IQQ", version, 0, len(pairs)) + body
+    return b"GGUF" + struct.pack("<IQQ", version, tensors, len(pairs)) + body
 
 
 def gguf_string(text: str) -> bytes:
@@ -29,6 +69,8 @@ def _value(item: object) -> bytes:
             return struct.pack("<I?", _BOOL, item)
         case int():
             return struct.pack("<II", _UINT32, item)
+        case Float32():
+            return struct.pack("<If", _FLOAT32, item)
         case float():
             return struct.pack("<Id", _FLOAT64, item)
         case str():
@@ -44,4 +86,6 @@ def _array(items: list[object]) -> bytes:
         return struct.pack("<IQ", _ARRAY, len(items)) + b"".join(_array(cast("list[object]", each)) for each in items)
     if items and isinstance(items[0], int):
         return struct.pack(f"<IQ{len(items)}i", _INT32, len(items), *items)
+    if items and isinstance(items[0], float):
+        return struct.pack(f"<IQ{len(items)}f", _FLOAT32, len(items), *items)
     return struct.pack("<IQ", _STRING, len(items)) + b"".join(gguf_string(str(each)) for each in items)

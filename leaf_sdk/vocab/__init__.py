@@ -5,19 +5,24 @@
 and `leaf` (where ids go).
 """
 
+from .blocks import ToolCalling, ZstdDictionary
 from .build import build_map
+from .compiled import compile_map, load_compiled
 from .detokenizer import Detokenizer
 from .digest import map_digest, normalise_hash
 from .gguf import GgufTokenizer, read_gguf_tokenizer
 from .read import load_map
-from .token_map import TokenMap, ToolCalling
+from .token_map import TokenMap
 
 __all__ = [
     "Detokenizer",
     "GgufTokenizer",
     "TokenMap",
     "ToolCalling",
+    "ZstdDictionary",
     "build_map",
+    "compile_map",
+    "load_compiled",
     "load_map",
     "map_digest",
     "normalise_hash",

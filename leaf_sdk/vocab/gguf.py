@@ -9,7 +9,7 @@ Source: the GGUF specification, versions 2 and 3 (little-endian).
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from leaf_sdk.errors import MapTruncated, MapUnsupported, NotAMap
@@ -45,6 +45,9 @@ class GgufTokenizer:
     bos_id: int | None
     eos_id: int | None
     add_bos: bool | None
+    scores: list[float] = field(default_factory=list[float])
+    """One a token in a SentencePiece vocabulary; empty where the file has none."""
+    add_space_prefix: bool | None = None
 
 
 def read_gguf_tokenizer(data: bytes | memoryview) -> GgufTokenizer:
@@ -81,6 +84,8 @@ def read_gguf_tokenizer(data: bytes | memoryview) -> GgufTokenizer:
         bos_id=_whole(pairs, "tokenizer.ggml.bos_token_id"),
         eos_id=_whole(pairs, "tokenizer.ggml.eos_token_id"),
         add_bos=_flag(pairs, "tokenizer.ggml.add_bos_token"),
+        scores=_floats(pairs, "tokenizer.ggml.scores"),
+        add_space_prefix=_flag(pairs, "tokenizer.ggml.add_space_prefix"),
     )
 
 
@@ -182,6 +187,13 @@ def _strings(pairs: dict[str, Value], key: str) -> list[str]:
     if not isinstance(value, list) or (value and not isinstance(value[0], str)):
         raise NotAMap(f"{key} is {type(value).__name__}, expected a list of strings: the file is damaged")
     return cast("list[str]", value)
+
+
+def _floats(pairs: dict[str, Value], key: str) -> list[float]:
+    value = pairs.get(key, [])
+    if not isinstance(value, list) or not {*map(type, value)} <= {float, int}:
+        raise NotAMap(f"{key} is {type(value).__name__}, expected a list of numbers: the file is damaged")
+    return cast("list[float]", value)
 
 
 def _types(pairs: dict[str, Value], count: int) -> list[int]:

@@ -1,177 +1,221 @@
 """The bytes of a Codec map to a `TokenMap`, checked before anything is believed.
 
-Reads version 2 maps of byte-level tokenizers. Unknown keys are ignored, as every Codec reader must; two additive ones
-are ours: `x_ignore_merges` (true: a piece that is a token as a whole skips the merges, Llama 3) and `x_normalizer`
-("NFC": text is normalized first, Qwen 2). What can't be reproduced exactly is refused by name: metaspace and
-vocabulary-only maps, version 1 maps, placeholder maps marked `_synthetic`. Below: `token_map`, `pre_tokenizers`,
-`digest`. Above: `fetch`.
+Reads maps of versions 1 and 2. Unknown keys are ignored, as every Codec reader must; those that begin with `x_` and
+are listed in docs/maps.md are ours, and say what the format has no field for. What can't be reproduced exactly is
+refused by name. Maps that only decode (version 1, plain text, metaspace without `x_metaspace`) are read when that is
+all that is asked for. Below: `token_map`, `blocks`, `fields`, `pre_tokenizers`, `digest`. Above: `fetch`.
 
 Source: Codec specification 0.5, "Tokenizer map"; the checks are the reference validator's, and stricter where it lets
 a map pass that could only fail later.
 """
 
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from leaf_sdk.errors import MapHashMismatch, MapUnsupported, NotAMap
+from leaf_sdk.errors import MapHashMismatch, NotAMap
 
+from .added import is_ordinary
+from .blocks import read_dictionaries, read_metaspace, read_tool_calling
 from .byte_level import ALPHABET
+from .collector import collector_held
 from .digest import map_digest, normalise_hash
+from .fields import MAX_ID, ids_of, json_object, refused, text_of
+from .metaspace_json import missing_byte
 from .pre_tokenizers import from_map
-from .token_map import TokenMap, ToolCalling
+from .token_map import CANNOT_ENCODE, TokenMap
+from .tokenizer import Algorithm, Normalizer
 
-CONVENTIONS = ("custom", "deepseek_r1", "deepseek_v3", "llama3", "mistral_nemo", "phi4", "qwen25")
-"""The tool-call conventions that a map may declare."""
+_NORMALIZERS: tuple[Normalizer, ...] = ("NFC", "NFD", "NFKC", "NFKD")
+_ALGORITHMS: tuple[Algorithm, ...] = ("bpe", "unigram", "unigram32")
+_PLACEHOLDER_KEYS = ("_synthetic", "synthetic", "_placeholder", "placeholder")
 
-_MAX_ID = 2**32 - 1
 
-
-def load_map(data: bytes, expected_hash: str | None = None) -> TokenMap:
+def load_map(data: bytes, expected_hash: str | None = None, *, decode_only: bool = False) -> TokenMap:
     """Read a map from its exact bytes.
 
     Args:
         data: the file's bytes, unchanged: their sha256 is the map's name.
         expected_hash: `sha256:<hex>` or bare hex; without it the bytes are taken as they are.
+        decode_only: take also maps that say too little to encode exactly; `TokenMap.can_encode` tells.
 
     Raises:
         MapHashMalformed: `expected_hash` is not a sha256.
         MapHashMismatch: the bytes are not the ones that it names.
         NotAMap: not JSON, or a field is missing or of the wrong kind.
-        MapUnsupported: a map that can't be reproduced exactly.
+        MapUnsupported: a placeholder, or a map that can't be reproduced exactly.
     """
     map_id = map_digest(data)
     if expected_hash is not None and (expected := normalise_hash(expected_hash)) != map_id:
         raise MapHashMismatch(expected, map_id)
-    fields = _object(data)
-    _refuse_what_we_cannot_do(fields)
-    vocab = _ids(fields, "vocab")
-    special_tokens = _ids(fields, "special_tokens") if fields.get("special_tokens") is not None else {}
-    _check_vocab(vocab, special_tokens)
-    return TokenMap(
-        id=_text(fields, "id"),
-        version=_text(fields, "version"),
-        map_id=map_id,
-        vocab=MappingProxyType(vocab),
-        special_tokens=MappingProxyType(special_tokens),
-        merges=_merges(fields, vocab),
-        pre_tokenizer=from_map(fields),
-        tool_calling=_tool_calling(fields, special_tokens),
-        normalizer=_normalizer(fields),
-        ignore_merges=fields.get("x_ignore_merges") is True,
-    )
+    with collector_held():
+        fields = json_object(data, "a Codec map")
+        token_map = _read(fields, map_id)
+    if not token_map.can_encode and not decode_only:
+        raise refused(_kind(fields), CANNOT_ENCODE)
+    return token_map
 
 
-def _object(data: bytes) -> dict[str, Any]:
-    try:
-        parsed: object = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise NotAMap(f"the bytes are not JSON ({error}), expected a Codec map; is this the right file?") from error
-    if not isinstance(parsed, dict):
-        raise NotAMap(f"the JSON is a {type(parsed).__name__}, expected a Codec map (an object)")
-    fields = cast("dict[str, Any]", parsed)
-    _text(fields, "id")
-    _text(fields, "version")
+def _read(fields: Mapping[str, Any], map_id: str) -> TokenMap:
+    name, version = text_of(fields, "id"), text_of(fields, "version")
     size = fields.get("vocab_size")
     if type(size) is not int or size < 1:
         raise NotAMap(f"vocab_size is {size!r}, expected a positive whole number")
-    return fields
+    if marks := [key for key in _PLACEHOLDER_KEYS if fields.get(key)]:
+        raise refused(f"map {name!r}, marked {marks[0]}", "it is a placeholder, its ids mean nothing")
+    _check_shape(fields)
+    vocab = ids_of(fields, "vocab") if "vocab" in fields else _version_1(fields)
+    special_tokens = ids_of(fields, "special_tokens") if fields.get("special_tokens") is not None else {}
+    _check_vocab(fields, vocab, special_tokens)
+    plain = TokenMap(
+        id=name,
+        version=version,
+        map_id=map_id,
+        vocab=MappingProxyType(vocab),
+        special_tokens=MappingProxyType(special_tokens),
+        merges=(),
+        pre_tokenizer=None,
+        encoder=fields.get("encoder"),
+        tool_calling=read_tool_calling(fields, special_tokens),
+        algorithm=None,
+        byte_fallback=_byte_fallback(fields, vocab),
+        zstd_dictionaries=read_dictionaries(fields),
+        published_at=text_of(fields, "published_at") if fields.get("published_at") is not None else None,
+    )
+    return _encoding(plain, fields) if plain.encoder else plain
 
 
-def _refuse_what_we_cannot_do(fields: Mapping[str, Any]) -> None:
+def _encoding(plain: TokenMap, fields: Mapping[str, Any]) -> TokenMap:
+    """Add what encoding needs, where the map says it."""
+    metaspace = read_metaspace(fields)
+    if plain.encoder == "metaspace" and (metaspace is None or plain.byte_fallback is None):
+        return plain
+    algorithm = fields.get("x_algorithm", "bpe")
+    if algorithm not in _ALGORITHMS or (algorithm != "bpe" and plain.encoder != "metaspace"):
+        raise refused(f"x_algorithm {algorithm!r:.80}", "it is not known here; upgrade codec-leaf")
+    return replace(
+        plain,
+        algorithm=algorithm,
+        merges=_merges(fields, plain.vocab) if algorithm == "bpe" else (),
+        scores=_scores(fields, len(plain.vocab)) if algorithm != "bpe" else (),
+        pre_tokenizer=from_map(fields) if plain.encoder == "byte_level" else None,
+        metaspace=metaspace if plain.encoder == "metaspace" else None,
+        normalizer=_normalizer(fields),
+        ignore_merges=fields.get("x_ignore_merges") is True,
+        added_tokens=_added_tokens(fields, plain),
+    )
+
+
+def _check_shape(fields: Mapping[str, Any]) -> None:
     encoder = fields.get("encoder")
-    if fields.get("_synthetic"):
-        raise _refused("a map marked _synthetic", "it is a placeholder, its ids mean nothing")
-    if "vocab" not in fields and "tokens" in fields:
-        raise _refused("a version 1 map (`tokens`)", "it can't encode; make another with `codec-leaf map build`")
-    if "vocab" not in fields:
+    if "vocab" not in fields and "tokens" not in fields:
         raise NotAMap("vocab is missing, expected {token: id}")
     if encoder not in (None, "byte_level", "metaspace"):
         raise NotAMap(f"encoder is {encoder!r}, expected 'byte_level' or 'metaspace'")
     if (fields.get("byte_fallback_start") is None) != (fields.get("byte_fallback_end") is None):
         raise NotAMap("byte_fallback_start and byte_fallback_end must both be set or both left out")
-    if encoder is None:
-        raise _refused("a map without an encoder", "longest-match ids differ from the model's own tokenizer")
-    if encoder == "metaspace":
-        raise _refused("encoder 'metaspace'", "its Codec form loses spaces and newlines; use a byte_level model")
 
 
-def _text(fields: Mapping[str, Any], key: str) -> str:
-    value = fields.get(key)
-    if not isinstance(value, str) or not value:
-        raise NotAMap(f"{key} is {value!r}, expected text that is not empty")
-    return value
+def _kind(fields: Mapping[str, Any]) -> str:
+    if "vocab" not in fields:
+        return "a version 1 map (`tokens`)"
+    encoder = fields.get("encoder")
+    return f"a map with encoder {encoder!r} and no x_metaspace" if encoder else "a map without an encoder"
 
 
-def _ids(fields: Mapping[str, Any], key: str) -> dict[str, int]:
-    value = fields[key]
-    if not isinstance(value, dict):
-        raise NotAMap(f"{key} is a {type(value).__name__}, expected {{token: id}}")
-    table = cast("dict[str, Any]", value)
-    for token, token_id in table.items():
-        if type(token_id) is not int or not 0 <= token_id <= _MAX_ID:
-            raise NotAMap(f"{key}[{token!r}] is {token_id!r}, expected an id from 0 to {_MAX_ID}")
-        if not token:
-            raise NotAMap(f"{key} holds an empty token with id {token_id}, expected every token to have text")
-    return table
+def _version_1(fields: Mapping[str, Any]) -> dict[str, int]:
+    """Give the vocabulary of a version 1 map, `{"7": "text"}`; where a text has several ids, the first is kept."""
+    table = fields["tokens"]
+    if not isinstance(table, dict):
+        raise NotAMap(f"tokens is a {type(table).__name__}, expected {{id: text}}")
+    vocab: dict[str, int] = {}
+    for number, text in cast("dict[str, object]", table).items():
+        if not (number.isascii() and number.isdigit() and int(number) <= MAX_ID):
+            raise NotAMap(f"tokens has the key {number!r:.40}, expected an id from 0 to {MAX_ID}")
+        if not isinstance(text, str):
+            raise NotAMap(f"tokens[{number!r}] is a {type(text).__name__}, expected text")
+        if text in vocab:
+            raise refused(f"tokens {vocab[text]} and {number} with one text", "a version 2 map has one id for a token")
+        vocab[text] = int(number)
+    return vocab
 
 
-def _check_vocab(vocab: Mapping[str, int], special_tokens: Mapping[str, int]) -> None:
+def _check_vocab(fields: Mapping[str, Any], vocab: Mapping[str, int], special_tokens: Mapping[str, int]) -> None:
     if len(set(vocab.values())) != len(vocab):
         raise NotAMap("two tokens of vocab share one id, expected one token for an id")
-    one_byte = [token for token in ALPHABET if token in vocab and vocab[token] in set(special_tokens.values())]
+    try:
+        "".join((*vocab, *special_tokens)).encode()
+    except UnicodeEncodeError as error:
+        at = error.object[max(0, error.start - 10) : error.end]
+        raise NotAMap(f"a token around {at!r} holds a lone surrogate, expected Unicode text") from error
+    if len(vocab) < 2:
+        raise refused(f"map {fields['id']!r} of {len(vocab)} tokens", "it is a placeholder, its ids mean nothing")
+    special = {*special_tokens.values()}
+    one_byte = [token for token in ALPHABET if vocab.get(token) in special] if fields.get("encoder") else []
     if one_byte:
-        raise _refused(f"special token {one_byte[0]!r}", "ordinary text could not be spelled without it")
-    for token in (*vocab, *special_tokens):
-        if not token.isascii() and any("\ud800" <= character <= "\udfff" for character in token):
-            raise NotAMap(f"token {token!r} holds a lone surrogate, expected Unicode text")
+        raise refused(f"special token {one_byte[0]!r}", "ordinary text could not be spelled without it")
+
+
+def _byte_fallback(fields: Mapping[str, Any], vocab: Mapping[str, int]) -> tuple[int, int] | None:
+    first, last = fields.get("byte_fallback_start"), fields.get("byte_fallback_end")
+    if first is None:
+        return None
+    if type(first) is not int or type(last) is not int or last - first != 255:
+        raise NotAMap(f"byte_fallback_start {first!r} and byte_fallback_end {last!r} must be 256 ids, one a byte")
+    missing = missing_byte(vocab, first)
+    if missing is not None:
+        raise NotAMap(
+            f"vocab has {vocab.get(f'<0x{missing:02X}>')!r} for <0x{missing:02X}>, expected {first + missing}"
+        )
+    return first, last
 
 
 def _merges(fields: Mapping[str, Any], vocab: Mapping[str, int]) -> Sequence[tuple[str, str]]:
     value = fields.get("merges")
     if not isinstance(value, list):
-        raise NotAMap(f"merges is a {type(value).__name__}, expected a list of 'left right' for a byte_level map")
-    merges: list[tuple[str, str]] = []
-    for index, line in enumerate(cast("list[object]", value)):
-        pair = line.split(" ") if isinstance(line, str) else []
-        if len(pair) != 2:
-            raise NotAMap(f"merges[{index}] is {line!r}, expected 'left right'")
-        left, right = pair
+        raise NotAMap(f"merges is a {type(value).__name__}, expected a list of 'left right'")
+    lines = cast("list[object]", value)
+    if set(map(type, lines)) - {str}:
+        index, line = next((at, each) for at, each in enumerate(lines) if not isinstance(each, str))
+        raise NotAMap(f"merges[{index}] is {line!r:.80}, expected 'left right'")
+    merges = tuple([tuple(line.split(" ")) for line in cast("list[str]", lines)])
+    for pair in merges:
+        if len(pair) != 2 or pair[0] not in vocab or pair[1] not in vocab or pair[0] + pair[1] not in vocab:
+            _name_the_wrong_merge(cast("list[str]", lines), vocab)
+    return cast("Sequence[tuple[str, str]]", merges)
+
+
+def _name_the_wrong_merge(lines: Sequence[str], vocab: Mapping[str, int]) -> None:
+    for index, line in enumerate(lines):
+        left, space, right = line.partition(" ")
+        if not space or " " in right:
+            raise NotAMap(f"merges[{index}] is {line!r:.80}, expected 'left right'")
         if left not in vocab or right not in vocab or left + right not in vocab:
-            raise NotAMap(f"merges[{index}] is {line!r}, expected both sides and their joint token in vocab")
-        merges.append((left, right))
-    return tuple(merges)
+            raise NotAMap(f"merges[{index}] is {line!r:.80}, expected both sides and what they join to in vocab")
 
 
-def _normalizer(fields: Mapping[str, Any]) -> Literal["NFC"] | None:
+def _scores(fields: Mapping[str, Any], count: int) -> Sequence[float]:
+    value: object = fields.get("x_scores")
+    numbers = cast("list[object]", value) if isinstance(value, list) else []
+    if len(numbers) != count or set(map(type, numbers)) - {int, float}:
+        raise NotAMap(f"x_scores holds {len(numbers)} entries, expected a number for each of {count} tokens")
+    return tuple(map(float, cast("list[float]", numbers)))
+
+
+def _normalizer(fields: Mapping[str, Any]) -> Normalizer | None:
     value = fields.get("x_normalizer")
-    if value is None or value == "NFC":
+    if value is None or value in _NORMALIZERS:
         return value
-    raise _refused(f"x_normalizer {value!r}", "only NFC is known here; upgrade codec-leaf")
+    raise refused(f"x_normalizer {value!r:.80}", f"only {', '.join(_NORMALIZERS)} are known here; upgrade codec-leaf")
 
 
-def _tool_calling(fields: Mapping[str, Any], special_tokens: Mapping[str, int]) -> ToolCalling | None:
-    block = fields.get("tool_calling")
-    if block is None:
-        return None
-    if not isinstance(block, dict) or not isinstance(cast("dict[str, Any]", block).get("markers"), dict):
-        raise NotAMap("tool_calling is no object with markers, expected {convention, markers: {start, end}, ...}")
-    part = cast("dict[str, Any]", block)
-    markers = cast("dict[str, Any]", part["markers"])
-    start, end = str(markers.get("start")), str(markers.get("end"))
-    _one_of(part, "convention", CONVENTIONS)
-    _one_of(part, "args_format", ("json", "python_args"))
-    _one_of(part, "result_format", ("text", "json"))
-    if start not in special_tokens or end not in special_tokens:
-        raise NotAMap(f"tool_calling.markers {start!r} and {end!r} must both be keys of special_tokens")
-    return ToolCalling(part["convention"], start, end, part["args_format"], part["result_format"])
-
-
-def _one_of(part: Mapping[str, Any], key: str, known: Sequence[str]) -> None:
-    if part.get(key) not in known:
-        raise NotAMap(f"tool_calling.{key} is {part.get(key)!r}, expected one of {list(known)}")
-
-
-def _refused(what: str, why: str) -> MapUnsupported:
-    return MapUnsupported(f"{what} is refused: {why}", what=what)
+def _added_tokens(fields: Mapping[str, Any], plain: TokenMap) -> Sequence[str]:
+    value: object = fields.get("x_added_tokens", [])
+    tokens = cast("list[object]", value) if isinstance(value, list) else [value]
+    for token in tokens:
+        if not isinstance(token, str) or token not in plain.vocab or plain.vocab[token] in plain.special_ids:
+            raise NotAMap(f"x_added_tokens holds {token!r:.80}, expected tokens of vocab that are not special")
+        if not is_ordinary(token, special=False):
+            raise refused(f"x_added_tokens entry {token!r:.80}", "ordinary text may spell blanks and HTML tags alone")
+    return tuple(cast("list[str]", tokens))

@@ -1,39 +1,42 @@
 """A tokenizer as data: text to ids and back, for one vocabulary that is named by the hash of its bytes.
 
 `encode` treats its text as ordinary text: no spelling of `<|im_end|>` in it can become the control token. The special
-ids are kept out of the merge table that encodes, so this holds by construction, not by a check. Only a chat template,
-which is ours, is encoded with `specials=True`. The work of merging is done by `tokenizers`, loaded with the first text.
+ids are kept out of the tables that encode, so this holds by construction, not by a check. Only a chat template, which
+is ours, is encoded with `specials=True`. Objects that encode are built with the first text.
 
-Below: `byte_level`, `pre_tokenizers`. Above: `read` makes maps, `detokenizer` streams them, `leaf.verify` checks ids.
+Below: `encoding`, `decode_table`, `byte_level`. Above: `read` makes maps, `compiled` keeps them, `detokenizer` streams
+them, `leaf.verify` checks ids.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
 
 from leaf_sdk.errors import MapUnsupported, TextNotUnicode, UnknownTokenId
 
+from .blocks import ToolCalling, ZstdDictionary
 from .byte_level import token_bytes
-from .pre_tokenizers import PreTokenizer, to_tokenizers
+from .decode_table import DecodeTable
+from .encoding import SPACE, Encode, byte_level_encoder, metaspace_encoder, spaced
+from .pre_tokenizers import PreTokenizer
+from .tokenizer import Algorithm, Encoder, Metaspace, Normalizer
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+__all__ = ["TokenMap", "ToolCalling"]
 
-_UNKNOWN = "\ufffd".encode()
 _MARKER = re.compile(r"<\|[A-Za-z0-9_-]+\|>")
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCalling:
-    """How the model writes a tool call: the convention's name and the two marker tokens around it."""
+_COMPARED = (
+    *("encoder", "algorithm", "normalizer", "ignore_merges", "metaspace", "byte_fallback", "added_tokens"),
+    *("pre_tokenizer", "special_texts", "vocab"),
+)
 
-    convention: str
-    start: str
-    end: str
-    args_format: str
-    result_format: str
+CANNOT_ENCODE = (
+    "it says how to decode only, and ids made by guessing would lie to the model; "
+    "build a map from the model's own tokenizer with `codec-leaf map build`"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,15 +49,27 @@ class TokenMap:
     map_id: str
     """`sha256:<hex>` of the bytes that it was read from."""
     vocab: Mapping[str, int]
-    """Raw tokens in the byte-level alphabet, special tokens among them."""
+    """Raw tokens as `encoder` spells them, special tokens among them."""
     special_tokens: Mapping[str, int]
     merges: Sequence[tuple[str, str]]
-    pre_tokenizer: PreTokenizer
-    encoder: Literal["byte_level"] = "byte_level"
+    pre_tokenizer: PreTokenizer | None
+    encoder: Encoder | None = "byte_level"
+    """How raw tokens spell bytes; None in a map whose tokens are plain text."""
     tool_calling: ToolCalling | None = None
-    normalizer: Literal["NFC"] | None = None
+    normalizer: Normalizer | None = None
     ignore_merges: bool = False
     """A piece that is a token as a whole is taken as it is (Llama 3)."""
+    algorithm: Algorithm | None = "bpe"
+    """None in a map that can be decoded by, and not encoded by: see `can_encode`."""
+    metaspace: Metaspace | None = None
+    scores: Sequence[float] = ()
+    """Unigram: the score of each token, in the order of `vocab`."""
+    byte_fallback: tuple[int, int] | None = None
+    """The ids of the bytes 0x00 and 0xFF, with those of all others between them."""
+    added_tokens: Sequence[str] = ()
+    """Added tokens that ordinary text may spell: runs of blanks, HTML tags."""
+    zstd_dictionaries: Sequence[ZstdDictionary] = ()
+    published_at: str | None = None
 
     def __repr__(self) -> str:
         """Show the name and the hash; the vocabulary would fill pages."""
@@ -62,7 +77,7 @@ class TokenMap:
 
     def __len__(self) -> int:
         """Count the ids, special ones included."""
-        return len(self._bytes_by_id)
+        return len(self.table)
 
     def encode(self, text: str, *, specials: bool = False) -> list[int]:
         """Give the ids of a text, without BOS or EOS.
@@ -72,6 +87,7 @@ class TokenMap:
 
         Raises:
             TextNotUnicode: the text holds a lone surrogate.
+            MapUnsupported: the map can only decode (see `can_encode`), or its merges can't be built.
         """
         if specials and self.special_texts:
             return [token_id for part in self._split_specials(text) for token_id in part]
@@ -83,8 +99,7 @@ class TokenMap:
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         """Give the bytes of ids, which need not be whole characters; an unknown id gives the bytes of U+FFFD."""
-        table = self._bytes_by_id
-        return b"".join([table.get(token_id, _UNKNOWN) for token_id in ids])
+        return self.table.join(ids)
 
     def token_bytes(self, token_id: int) -> bytes:
         """Give the bytes of one token; a special token's are the UTF-8 of its text.
@@ -92,19 +107,31 @@ class TokenMap:
         Raises:
             UnknownTokenId: the map has no such id (a KeyError too).
         """
-        try:
-            return self._bytes_by_id[token_id]
-        except KeyError:
-            raise UnknownTokenId(token_id, self.map_id) from None
+        found = self.table.get(token_id)
+        if found is None:
+            raise UnknownTokenId(token_id, self.map_id)
+        return found
 
     def has_id(self, token_id: int) -> bool:
         """Say whether the map has this id. (`vocab_size` would not tell: ids may have gaps.)"""
-        return token_id in self._bytes_by_id
+        return self.table.get(token_id) is not None
 
     @property
     def exact_decode(self) -> bool:
-        """Whether decoding the ids of a text gives that text back; a normalizer rewrites it first."""
-        return self.normalizer is None
+        """Whether decoding the ids of a text gives that text back: not after a normalizer or a space put before it."""
+        exact_spaces = self.metaspace is None or (self.metaspace.prefix == "never" and not self.metaspace.collapse)
+        return self.normalizer is None and exact_spaces
+
+    @property
+    def can_encode(self) -> bool:
+        """Whether the map says enough to encode exactly. Version 1 maps and maps of plain text only decode."""
+        return self.algorithm is not None
+
+    def is_same_tokenizer(self, other: "TokenMap") -> bool:
+        """Whether two maps are one tokenizer whatever the text: all that encoding and decoding read is equal."""
+        return all(getattr(self, name) == getattr(other, name) for name in _COMPARED) and (
+            list(self.merges) == list(other.merges) and list(self.scores) == list(other.scores)
+        )
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
@@ -112,16 +139,8 @@ class TokenMap:
 
         A vocabulary entry of the form `<|name|>` counts as one even where the map does not list it.
         """
-        shaped = (token_id for token, token_id in self.vocab.items() if _MARKER.fullmatch(token))
-        return frozenset([*self.special_tokens.values(), *shaped])
-
-    @cached_property
-    def _bytes_by_id(self) -> dict[int, bytes]:
-        table = {token_id: name.encode() for name, token_id in self.special_tokens.items()}
-        special = self.special_ids
-        for token, token_id in self.vocab.items():
-            table[token_id] = token.encode() if token_id in special else token_bytes(token)
-        return table
+        shaped = [token for token in self.vocab if token[:2] == "<|" and _MARKER.fullmatch(token)]
+        return frozenset([*self.special_tokens.values(), *map(self.vocab.__getitem__, shaped)])
 
     @cached_property
     def special_texts(self) -> dict[str, int]:
@@ -131,6 +150,20 @@ class TokenMap:
         return spelled | {name: i for name, i in self.special_tokens.items() if i not in known}
 
     @cached_property
+    def table(self) -> DecodeTable:
+        """The bytes of every id."""
+        table = {token_id: name.encode() for name, token_id in self.special_tokens.items()}
+        special = self.special_ids
+        bytes_of = {"byte_level": token_bytes, "metaspace": self._metaspace_bytes, None: str.encode}[self.encoder]
+        for token, token_id in self.vocab.items():
+            table[token_id] = token.encode() if token_id in special else bytes_of(token)
+        return DecodeTable(table)
+
+    def _metaspace_bytes(self, token: str) -> bytes:
+        byte = _BYTE.fullmatch(token) if self.byte_fallback and token.startswith("<0x") else None
+        return bytes.fromhex(byte[1]) if byte else token.replace(SPACE, " ").encode()
+
+    @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
         longest_first = sorted(self.special_texts, key=lambda text: (-len(text), text))
         return re.compile("|".join(map(re.escape, longest_first)))
@@ -138,38 +171,49 @@ class TokenMap:
     def _split_specials(self, text: str) -> Iterator[list[int]]:
         at = 0
         for match in self._special_pattern.finditer(text):
-            yield self._encode_ordinary(text[at : match.start()])
+            yield self._encode_ordinary(text[at : match.start()], first=at == 0)
             yield [self.special_texts[match.group()]]
             at = match.end()
-        yield self._encode_ordinary(text[at:])
+        yield self._encode_ordinary(text[at:], first=at == 0)
 
-    def _encode_ordinary(self, text: str) -> list[int]:
+    def _encode_ordinary(self, text: str, *, first: bool = True) -> list[int]:
         if not text:
             return []
         try:
-            return self._merger.encode(text, add_special_tokens=False).ids
-        except TypeError:
+            if self.metaspace is not None:
+                text = spaced(text, self.metaspace, first=first, keep_spaces=bool(self.added_tokens))
+            return self._encode(text)
+        except (TypeError, UnicodeEncodeError):
             raise TextNotUnicode(
                 f"text of {len(text)} characters holds a lone surrogate, expected Unicode text; "
                 "decode it from UTF-8 or UTF-16 before it is tokenized"
             ) from None
 
     @cached_property
-    def _merger(self) -> "Tokenizer":
-        from tokenizers import Tokenizer, normalizers
-        from tokenizers.models import BPE
-
-        ordinary = {token: i for token, i in self.vocab.items() if i not in self.special_ids}
-        # A merge through a special token would let ordinary text reach it; without its vocabulary entry it can't stand.
-        merges = [(a, b) for a, b in self.merges if a in ordinary and b in ordinary and a + b in ordinary]
-        try:
-            merger = Tokenizer(BPE(vocab=ordinary, merges=merges, ignore_merges=self.ignore_merges))
-        except Exception as error:  # the library raises a bare Exception for a vocabulary that it refuses
-            raise MapUnsupported(
-                f"the merges of map {self.id!r} can't be built ({error}); get the map from its maker anew",
-                what="merges",
-            ) from error
-        merger.pre_tokenizer = to_tokenizers(self.pre_tokenizer)
-        if self.normalizer is not None:
-            merger.normalizer = normalizers.NFC()
-        return merger
+    def _encode(self) -> Encode:
+        ordinary = dict(self.vocab)
+        for token in self.special_texts:
+            if ordinary.get(token) in self.special_ids:
+                del ordinary[token]
+        if self.encoder == "byte_level" and self.pre_tokenizer is not None:
+            return byte_level_encoder(
+                ordinary,
+                self.merges,
+                self.pre_tokenizer,
+                normalizer=self.normalizer,
+                ignore_merges=self.ignore_merges,
+                added=self.added_tokens,
+            )
+        if self.algorithm is None or self.metaspace is None or self.byte_fallback is None:
+            what = f"encoding with map {self.id!r}"
+            raise MapUnsupported(f"{what} is refused: {CANNOT_ENCODE}", what=what)
+        return metaspace_encoder(
+            ordinary,
+            self.merges,
+            self.metaspace,
+            algorithm=self.algorithm,
+            scores=dict(zip(self.vocab, self.scores, strict=False)),
+            byte_ids=range(self.byte_fallback[0], self.byte_fallback[1] + 1),
+            added=self.added_tokens,
+            ignore_merges=self.ignore_merges,
+        )

@@ -5,14 +5,15 @@ import json
 import socket
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leaf_sdk import TokenMap, load_map, open_map
+from leaf_sdk.fetch.engine import EngineTokenizer
 
 VECTORS = Path(__file__).parent / "vectors"
 
@@ -25,6 +26,11 @@ server = xllamacpp.Server(params)
 print("ready", flush=True)
 sys.stdin.read()
 """
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(scope="session")
@@ -55,27 +61,30 @@ def smollm(smollm_path: Path) -> TokenMap:
     return open_map(smollm_path)
 
 
-@pytest.fixture(scope="session")
-def engine_tokenize(smollm_path: Path) -> Iterator[Callable[[str], list[int]]]:
-    """The llama.cpp server's own /tokenize, special tokens not parsed."""
+@contextmanager
+def _engine(model: Path) -> Iterator[Callable[[str], list[int]]]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    command = [sys.executable, "-c", _ENGINE, str(smollm_path), str(port)]
+    command = [sys.executable, "-c", _ENGINE, str(model), str(port)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as child:
         try:
             assert child.stdout is not None
             assert any(line == "ready\n" for line in child.stdout)
-            yield lambda text: _tokenize(port, text)
+            with EngineTokenizer(f"http://127.0.0.1:{port}") as engine:
+                yield engine.ordinary
         finally:
             child.kill()
 
 
-def _tokenize(port: int, text: str) -> list[int]:
-    body = json.dumps({"content": text, "add_special": False, "parse_special": False}).encode()
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/tokenize", data=body, headers={"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)["tokens"]
+@pytest.fixture(scope="session")
+def engine_of() -> Callable[[Path], AbstractContextManager[Callable[[str], list[int]]]]:
+    """A llama.cpp server with the model at a path: its own /tokenize, special tokens not parsed."""
+    return _engine
+
+
+@pytest.fixture(scope="session")
+def engine_tokenize(smollm_path: Path) -> Iterator[Callable[[str], list[int]]]:
+    with _engine(smollm_path) as tokenize:
+        yield tokenize

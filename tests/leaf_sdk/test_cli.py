@@ -56,7 +56,7 @@ def test_a_source_that_is_not_there_is_one_line_and_exit_code_3(tmp_path):
 def test_a_file_of_another_kind_builds_nothing(map_path, tmp_path):
     done = run("map", "build", map_path, "-o", tmp_path / "out.json")
     assert done.returncode == 3
-    assert "expected a Hugging Face tokenizer.json" in done.stderr
+    assert "tokenizer.json" in done.stderr
     assert not (tmp_path / "out.json").exists()
 
 
@@ -70,7 +70,8 @@ def test_an_output_that_can_not_be_written_is_named(smollm_path, tmp_path):
 def test_help_shows_every_verb():
     done = run("map", "--help")
     assert done.returncode == 0
-    assert all(verb in done.stdout for verb in ("build", "hash", "show"))
+    verbs = ("build", "convert", "diff", "fetch", "hash", "publish", "show", "verify")
+    assert all(verb in done.stdout for verb in verbs)
 
 
 def test_without_its_extra_the_command_says_what_to_install():

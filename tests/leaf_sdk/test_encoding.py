@@ -15,7 +15,8 @@ from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence, Split
 
 from leaf_sdk.testing import texts
 from leaf_sdk.vocab import build_map, load_map, read_gguf_tokenizer
-from leaf_sdk.vocab.pre_tokenizers import GPT2, LLAMA3, QWEN2, SMOLLM, to_tokenizers
+from leaf_sdk.vocab.gguf_names import LLAMA3, QWEN2
+from leaf_sdk.vocab.pre_tokenizers import GPT2, SMOLLM, to_tokenizers
 
 CORPUS = [
     "",

@@ -163,6 +163,22 @@ def test_a_result_that_can_not_be_copied_is_refused(meta):
         wrap_tool_call(Odd(), meta)
 
 
+def test_an_object_with_content_of_its_own_comes_back_as_a_changed_copy(meta):
+    class ToolResult:
+        def __init__(self, content):
+            self.content = content
+            self.structured_content = {"a": 1}
+
+    blocks = [t.TextContent(type="text", text="hello")]
+    given_result = ToolResult(blocks)
+    wrapped = wrap_tool_call(given_result, meta)
+    assert isinstance(wrapped, ToolResult)
+    assert take_ids(wrapped) == [[259]]
+    assert wrapped.structured_content == {"a": 1}
+    assert given_result.content is blocks
+    assert take_ids(given_result) == [None]
+
+
 def test_an_mcp_result_comes_back_as_one_with_everything_else_kept(meta):
     result = t.CallToolResult(
         content=[

@@ -35,7 +35,7 @@ NEMOTRON_NANO = Format(
 APRIEL = Format(
     name="apriel",
     body=Seq(
-        Thought("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", ends=(_OPENER,)),
+        Thought("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", (_OPENER,)),
         Thought("<thinking>", "</thinking>"),
         Prose(_LIST, mutes=("[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]")),
     ),
@@ -46,10 +46,11 @@ APRIEL = Format(
 
 HUNYUAN = Format(
     name="hunyuan",
-    body=Seq(_THINK, Prose(_LIST, mutes=("<answer>", "</answer>"))),
+    body=Seq(Thought("<think>", "</think>", (_OPENER,)), Prose(_LIST, mutes=("<answer>", "</answer>"))),
     calls=_LIST,
     shape=_SHAPE,
     template_has=("<tool_calls>", "<answer>"),
+    template_or=('<tool_calls>[{"name": "func_name1"',),
 )
 
 JAMBA = Format(

@@ -1,53 +1,70 @@
 """DeepSeek V3.2, V4 and V4.1: calls in DSML tags; each argument says whether it is a string.
 
-The sections' names differ and are misspelled (`tool_calls`, `toolcalls`, `tool`); all are read by both. What is no
-string is JSON. Two newlines before a section are no content. The prompt opens reasoning, or closes it; a section ends
-it too.
+The sections' names differ and are misspelled (`tool_calls`, `toolcalls`, `tool`); all are read by both. V4.1 writes a
+space before the tags' names; some write a call's arguments as one object, or a tag that closes itself. What is no
+string is JSON; where the tool's schema says otherwise, the schema is right. An argument `arguments` or `input` that the
+tool does not have holds them all. Two newlines before a section are no content. The prompt opens reasoning, or closes
+it; a call ends it too.
 """
 
 from gateway.toolcalls.combinators import Choice, Seq
 from gateway.toolcalls.format import Format
 from gateway.toolcalls.kinds import ALL
-from gateway.toolcalls.nodes import Marker, Space
+from gateway.toolcalls.nodes import Marker, Space, Start
 from gateway.toolcalls.passages import Prose, Thought
 from gateway.toolcalls.regions import Bare, Call, Calls, Region
-from gateway.toolcalls.series import Loose
+from gateway.toolcalls.series import Loose, Spelled
 from gateway.toolcalls.tagged import Parameters, TagName
 from gateway.toolcalls.typed import Ending
+from gateway.toolcalls.values import JsonObject
 
 _SECTIONS = ("function_calls", "tool_calls", "toolcalls", "calls", " calls", "tool")
-_END = "</｜DSML｜invoke>"
+_NAME = r"""(?P<quote>["']?)(?P<key>.*?)(?P=quote)(?P<closed>\s*/)?"""
 _HEAD = r"""(?P<quote>["']?)(?P<key>.*?)(?P=quote)(?:\s+string=["']?(?P<string>true|false)["']?)?"""
+
+
+def _call(gap: str, closers: tuple[str, ...]) -> tuple[str, Call]:
+    """Give how a call's tag begins, and the call, whose tags have a `gap` before their names."""
+    invoke, parameter = f"｜DSML｜{gap}invoke", f"｜DSML｜{gap}parameter"
+    parameters = Parameters(
+        opener=f"<{parameter} name=",
+        head=_HEAD,
+        ending=Ending(
+            f"</{parameter}>",
+            followers=(f"<{parameter}", f"</{parameter}>", f"</{invoke}>", *closers),
+            stops=(f"\n<{parameter} name=",),
+        ),
+        ends=(f"</{invoke}>", f"<{invoke} name=", *closers),
+        written=(f'<{parameter} name="{{key}}" string="{{string}}">', f"</{parameter}>\n"),
+        strays=(f"</{parameter}>",),
+        unknown=ALL,
+        wrappers=("arguments", "input"),
+    )
+    head = f"<{invoke} name="
+    # Some write the arguments as one object, and a call without any as a tag that closes itself.
+    body = Spelled(Seq(Start(), JsonObject()), parameters, writes=parameters)
+    name = TagName(written='"{name}">', head=_NAME)
+    return head, Call(Seq(head, name, Space("\n"), body, Loose(f"</{invoke}>")))
 
 
 def _family(name: str, section: str, lacks: tuple[str, ...] = ()) -> Format:
     sections = (section, *(other for other in _SECTIONS if other != section))
     openers, closers = zip(*((f"<｜DSML｜{name}>", f"</｜DSML｜{name}>") for name in sections), strict=True)
-    parameters = Parameters(
-        opener="<｜DSML｜parameter name=",
-        head=_HEAD,
-        ending=Ending(
-            "</｜DSML｜parameter>",
-            followers=("<｜DSML｜parameter", "</｜DSML｜parameter>", _END, *closers),
-            stops=("\n<｜DSML｜parameter name=",),
-        ),
-        ends=(_END, *closers),
-        written=('<｜DSML｜parameter name="{key}" string="{string}">', "</｜DSML｜parameter>\n"),
-        strays=("</｜DSML｜parameter>",),
-        unknown=ALL,
-    )
-    call = Call(Seq("<｜DSML｜invoke name=", TagName(written='"{name}">'), Space("\n"), parameters, Loose(_END)))
-    regions = [
-        Region(opener, Space("\n"), Calls(Seq(call, Space("\n"))), Choice(Marker(closer), *map(Marker, others)))
-        for opener, closer, others in ((opener, closers[0], closers[1:]) for opener in openers)
+    (head, plain), (spaced_head, spaced) = (_call(gap, closers) for gap in ("", " "))
+    any_call = Spelled(plain, spaced, writes=plain)
+    ending = Choice(*map(Marker, closers))
+    regions = [Region(opener, Space("\n"), Calls(Seq(any_call, Space("\n"))), ending) for opener in openers]
+    # The section's opening goes missing; its end is markup even so.
+    bare = [
+        Bare(head, Calls(Seq(call, Space())), *map(Loose, closers))
+        for head, call in ((head, plain), (spaced_head, spaced))
     ]
-    bare = Bare("<｜DSML｜invoke name=", call)
     return Format(
         name=name,
-        body=Seq(Thought("<think>", "</think>", openers), Prose(*regions, bare, lead="\n\n")),
+        body=Seq(Thought("<think>", "</think>", openers), Prose(*regions, *bare, lead="\n\n")),
         calls=regions[0],
         shape=f'{openers[0]}\n<｜DSML｜invoke name="TOOL">\n'
-        f'<｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter>\n{_END}\n{closers[0]}',
+        f'<｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter>\n</｜DSML｜invoke>\n{closers[0]}',
         template_has=("｜DSML｜", section),
         template_lacks=lacks,
     )

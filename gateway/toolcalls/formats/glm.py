@@ -2,7 +2,7 @@
 
 Versions differ in their newlines only (4.7 and Spark write none), and a call without arguments is a name alone. Values
 are raw text, typed by the tool's schema; what no schema knows is JSON if it can be read so. Templates open reasoning in
-the prompt, or close it there.
+the prompt, or close it there. Ling spells out the end of its turn.
 """
 
 from gateway.toolcalls.combinators import Seq
@@ -31,7 +31,7 @@ def _family(name: str, gap: str, has: tuple[str, ...] = (), lacks: tuple[str, ..
     region = Region("<tool_call>", call, Marker("</tool_call>"))
     return Format(
         name=name,
-        body=Seq(Thought("<think>", "</think>", ("<tool_call>",)), Prose(region)),
+        body=Seq(Thought("<think>", "</think>", ("<tool_call>",)), Prose(region, mutes=("<|role_end|>",))),
         calls=Calls(region, Space(gap)),
         shape=f"<tool_call>TOOL{gap}<arg_key>KEY</arg_key>{gap}<arg_value>VALUE</arg_value>{gap}</tool_call>",
         template_has=("<tool_call>", "<arg_key>", *has),

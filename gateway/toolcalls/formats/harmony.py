@@ -2,6 +2,8 @@
 
 Both spellings of the header are read, the recipient before the channel and behind it, and damaged headers by what they
 mention. A preamble in the commentary channel is content; several calls follow one another as messages of their own.
+Messages to the tools that the model was trained with (`python`, `container.exec`) are no calls and no content, unless
+the request offers such a tool or an object is sent.
 """
 
 from gateway.toolcalls.format import Format

@@ -27,7 +27,7 @@ _REGIONS = (
 
 KIMI_K2 = Format(
     name="kimi_k2",
-    body=Seq(Thought("<think>", "</think>", regions=_REGIONS), Prose(*_REGIONS)),
+    body=Seq(Thought("<think>", "</think>", regions=_REGIONS, goes_on=True), Prose(*_REGIONS)),
     calls=_SECTION,
     shape=f'{_OPENER}{_BEGIN.text}functions.TOOL:0{_ARGUMENTS.text}{{"KEY": "VALUE"}}{_END.text}{_CLOSER.text}',
     template_has=("<|tool_calls_section_begin|>",),

@@ -1,30 +1,42 @@
 """Llama 3.1 to 3.3, and models that answer in plain JSON: a call is a bare object, or several.
 
 No marker tells a call from any JSON: an object counts with a name, arguments and no other keys; amid prose only where
-the name is a tool's of the request. Everything else stays content.
+the name is a tool's of the request. Everything else stays content. Llama calls its built-in tools as Python does,
+behind a marker: `brave_search.call(query="...")`. xLAM writes its list behind text, in a code fence or in markers of
+others.
 """
 
 from gateway.toolcalls.combinators import Seq
 from gateway.toolcalls.format import Format
+from gateway.toolcalls.nodes import Lit
 from gateway.toolcalls.objects import bare_object
 from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Bare, Beginning, Region
-from gateway.toolcalls.series import Array, Series
+from gateway.toolcalls.pythonic import PythonCall
+from gateway.toolcalls.regions import Bare, Beginning, Call, Region
+from gateway.toolcalls.series import Array, Loose, Series, Spelled, unwritten
 
 _ANY, _KNOWN = (bare_object(known=known) for known in (False, True))
 _OBJECTS, _AMID = (Bare("{", Series(call, "; ")) for call in (_ANY, _KNOWN))
+_TAGGED = Series(Spelled(_ANY, Call(PythonCall(suffix=".call")), writes=_ANY), "; ")
 
 LLAMA_3 = Format(
     name="llama_3",
-    body=Seq(Beginning(_OBJECTS), Prose(_AMID, Region("<|python_tag|>", Series(_ANY, "; ")), lead="")),
+    body=Seq(Beginning(_OBJECTS), Prose(_AMID, Region("<|python_tag|>", _TAGGED), lead="")),
     calls=_OBJECTS,
     shape='{"name": "TOOL", "parameters": {"KEY": "VALUE"}}',
     template_has=("<|start_header_id|>", '"parameters":'),
-    template_lacks=("<tool_call>", "<TOOLCALL>", ">>>", "<function="),
+    template_or=("<|header_start|>",),
+    template_lacks=("<tool_call>", "<TOOLCALL>", ">>>", "<function=", "<|python_start|>", "[func_name1(", "functools["),
 )
 
-_CALL = bare_object(known=False, arguments="arguments")
+_CALL, _KNOWN_CALL = (bare_object(known=known, arguments="arguments") for known in (False, True))
 _ARRAY = Bare("[", Array(_CALL))
+_FENCE = "```json"
+_AMID_ARRAYS = (
+    Bare("[", unwritten(Lit("[TOOL_CALLS]")), Array(_KNOWN_CALL)),
+    Bare(_FENCE, _FENCE, Array(_KNOWN_CALL), Loose("```")),
+    Region("<tool_call>", Array(_CALL), Loose("</tool_call>")),
+)
 
 JSON = Format(
     name="json",
@@ -32,8 +44,9 @@ JSON = Format(
         Thought("<think>", "</think>"),
         Beginning(_ARRAY),
         Beginning(Bare("{", Series(_CALL, ","))),
-        Prose(_AMID, lead=""),
+        Prose(_AMID, *_AMID_ARRAYS, lead=""),
     ),
     calls=_ARRAY,
     shape='[{"name": "TOOL", "arguments": {"KEY": "VALUE"}}]',
+    template_or=('[{"name": "tool_call_name"',),
 )

@@ -1,15 +1,16 @@
 """Mistral: an array of objects with ids (Nemo and before), a name and an id (Small 3.2), a name alone (v11 and later).
 
 All three begin with `[TOOL_CALLS]`, and the parser of each takes what the others write, for one tokenizer serves many
-templates. Ids are nine letters or digits, and the templates refuse a history without them.
+templates. Ids are nine letters or digits, and the templates refuse a history without them. Early models leave the
+marker out: an array counts without it where it calls a tool of the request.
 """
 
 from gateway.toolcalls.combinators import Seq
 from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Capture, Marker, Node, Space, Start
-from gateway.toolcalls.objects import call_object
+from gateway.toolcalls.nodes import Capture, Lit, Marker, Node, Space, Start
+from gateway.toolcalls.objects import bare_object, call_object
 from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Call, Calls, Region
+from gateway.toolcalls.regions import Bare, Call, Calls, Region
 from gateway.toolcalls.series import Array, Loose, Spelled, unwritten
 from gateway.toolcalls.values import Json
 
@@ -20,18 +21,23 @@ _TAIL = Seq(Start(), Loose(_ARGS), Space(), Json())
 _ARRAY = Array(call_object(id_last="id", id_shape=_NINE))
 _NAMED = Call(Seq(Capture("name", _ARGS, also=(_ID.text, "{")), unwritten(_GIVEN_ID), _TAIL))
 _NAMED_WITH_ID = Call(Seq(Capture("name", _ID.text), _GIVEN_ID, _TAIL))
+_ALONE = Bare("[{", Array(bare_object(known=True, arguments="arguments")))
 _THOUGHTS = Seq(Thought("[THINK]", "[/THINK]"), Thought("<think>", "</think>"))
 
 
 def _region(writes: Node) -> Region:
-    return Region(_OPENER, Space(), Spelled(_ARRAY, _NAMED, writes=writes))
+    return Region(_OPENER, Space(), Spelled(_ARRAY, _NAMED, writes=writes), unwritten(Lit("[/TOOL_CALLS]")))
+
+
+def _body(region: Region) -> Seq:
+    return Seq(_THOUGHTS, Prose(region, _ALONE))
 
 
 _ARRAYS, _WITH_IDS, _NAMES = map(_region, (_ARRAY, _NAMED_WITH_ID, _NAMED))
 
 MISTRAL_NEMO = Format(
     name="mistral_nemo",
-    body=Seq(_THOUGHTS, Prose(_ARRAYS)),
+    body=_body(_ARRAYS),
     calls=_ARRAYS,
     shape='[TOOL_CALLS][{"name": "TOOL", "arguments": {"KEY": "VALUE"}, "id": "call00000"}]',
     template_has=(_OPENER,),
@@ -40,7 +46,7 @@ MISTRAL_NEMO = Format(
 
 MISTRAL_SMALL = Format(
     name="mistral_small",
-    body=Seq(_THOUGHTS, Prose(_WITH_IDS)),
+    body=_body(_WITH_IDS),
     calls=Calls(_WITH_IDS),
     shape='[TOOL_CALLS]TOOL[CALL_ID]call00000[ARGS]{"KEY": "VALUE"}',
     template_has=(_OPENER, _ARGS, _ID.text),
@@ -48,7 +54,7 @@ MISTRAL_SMALL = Format(
 
 MISTRAL = Format(
     name="mistral",
-    body=Seq(_THOUGHTS, Prose(_NAMES)),
+    body=_body(_NAMES),
     calls=Calls(_NAMES),
     shape='[TOOL_CALLS]TOOL[ARGS]{"KEY": "VALUE"}',
     template_has=(_OPENER, _ARGS),

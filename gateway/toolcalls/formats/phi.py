@@ -4,10 +4,12 @@ from gateway.toolcalls.format import Format
 from gateway.toolcalls.objects import call_object
 from gateway.toolcalls.passages import Prose
 from gateway.toolcalls.regions import Bare, Region
-from gateway.toolcalls.series import Array, Loose
+from gateway.toolcalls.series import Array, Loose, Spelled
 
 _ARRAY = Array(call_object())
-_FUNCTOOLS = Bare("functools[", "functools", _ARRAY)
+# The word alone is a module of Python.
+_LIST = Spelled(_ARRAY, writes=_ARRAY)
+_FUNCTOOLS = Bare("functools", "functools", _LIST)
 
 PHI_4_MINI = Format(
     name="phi_4_mini",
@@ -15,4 +17,5 @@ PHI_4_MINI = Format(
     calls=_FUNCTOOLS,
     shape='functools[{"name": "TOOL", "arguments": {"KEY": "VALUE"}}]',
     template_has=("<|/tool|>",),
+    template_or=("functools[",),
 )

@@ -18,12 +18,13 @@ _CALLS = Series(Call(PythonCall()), ", ")
 _OBJECTS = Series(call_object(), ", ")
 _ANY = Seq("[", _CALLS, "]")
 _KNOWN = Seq("[", Series(Call(PythonCall(known=True)), ", "), "]")
+_PYTHON_END, _LFM2_END = Loose("<|python_end|>"), Loose("<|tool_call_end|>")
 
 PYTHONIC = Format(
     name="pythonic",
     body=Seq(
-        Beginning(Bare("[", _ANY)),
-        Prose(Region("<|python_start|>", Space(), _ANY, Loose("<|python_end|>")), Bare("[", _KNOWN)),
+        Beginning(Bare("[", _ANY, _PYTHON_END)),
+        Prose(Region("<|python_start|>", Space(), _ANY, _PYTHON_END), Bare("[", _KNOWN, _PYTHON_END)),
     ),
     calls=_ANY,
     shape="[TOOL(KEY='VALUE')]",
@@ -31,10 +32,10 @@ PYTHONIC = Format(
 )
 
 _LFM2_LIST = Seq(Space(), "[", Space(), Spelled(_CALLS, _OBJECTS, writes=_CALLS), "]")
-_LFM2 = Region("<|tool_call_start|>", _LFM2_LIST, Loose("<|tool_call_end|>"))
+_LFM2 = Region("<|tool_call_start|>", _LFM2_LIST, _LFM2_END)
 LFM2 = Format(
     name="lfm2",
-    body=Seq(Thought("<think>", "</think>", ("<|tool_call_start|>",)), Prose(_LFM2, Bare("[", _KNOWN))),
+    body=Seq(Thought("<think>", "</think>"), Prose(_LFM2, Bare("[", _KNOWN, _LFM2_END))),
     calls=_LFM2,
     shape='<|tool_call_start|>[TOOL(KEY="VALUE")]<|tool_call_end|>',
     template_has=("List of tools: ",),

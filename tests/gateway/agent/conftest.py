@@ -108,14 +108,20 @@ async def call_runner(
 
 @asynccontextmanager
 async def stage(
-    *generations: str, says: str = "It is 42.", context: int = 4000, breaks: bool = False, **limits: Any
+    *generations: str,
+    says: str = "It is 42.",
+    context: int = 4000,
+    breaks: bool = False,
+    hold_calls: bool = False,
+    **limits: Any,
 ) -> AsyncGenerator[Stage]:
     """An agent whose model writes `generations`, one after the other."""
     bounds = LimitsConfig(**limits)
     engine = ScriptedEngine(*generations, breaks=breaks)
     route = ScriptedRoute(engine, context)
     async with call_runner(bounds, says) as (runner, metrics):
-        yield Stage(Agent(route, runner, bounds, metrics), engine, route, metrics)  # pyright: ignore[reportArgumentType]
+        agent = Agent(route, runner, bounds, metrics, hold_calls=hold_calls)  # pyright: ignore[reportArgumentType]
+        yield Stage(agent, engine, route, metrics)
 
 
 @pytest.fixture

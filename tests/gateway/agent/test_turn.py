@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.agent import AnswerOptions
+from gateway.agent.choice import hold_for
 from gateway.agent.events import Finished, GenerationFinished, ToolFinished
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, ToolSpec
@@ -159,6 +160,24 @@ async def test_only_the_first_generation_is_held_to_the_choice(open_stage, choic
     first, second = stage.engine.asked
     assert (first.grammar is not None) == constrained
     assert second.grammar is None
+
+
+@pytest.mark.parametrize(("choice", "waits"), [("auto", [True, True]), ("required", [False, True])])
+async def test_calls_that_the_model_decides_on_are_held_from_their_token_where_that_is_wished(
+    open_stage, choice, waits
+):
+    async with open_stage(SAY, "Done.", hold_calls=True) as stage:
+        conversation = await stage.agent.open(QUESTION, choice=choice)
+        await stage.agent.answer(conversation, AnswerOptions(choice=choice), stage.listen)
+        free = await stage.agent.open(QUESTION, choice="none")
+
+    token = TINY.special_tokens["<tool_call>"]
+    for request, waiting in zip(stage.engine.asked, waits, strict=True):
+        assert [trigger.token_id for trigger in request.triggers] == [token] * waiting
+        assert (f"<[{token}]>" in request.grammar) == waiting
+        assert "up__say" in request.grammar
+    assert stage.of(ToolFinished)[0].name == "up__say"
+    assert hold_for(free, "none", parallel=False, always=True) is None
 
 
 async def test_stop_string_ends_the_answer_without_being_shown(open_stage):

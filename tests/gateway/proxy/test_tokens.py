@@ -368,3 +368,17 @@ def test_each_kind_of_notice_is_said_once_for_a_tool(caplog):
     assert len(events) == 3
     assert [event.split("]")[1].strip("[") for event in events] == ["leaf", "shim", "leaf"]
     assert caplog.records[2].msg["reason"] == "special"
+
+
+def test_of_ids_under_several_maps_the_askers_own_are_taken():
+    own = [FIELDS["vocab"]["h"], FIELDS["vocab"]["i"]]
+    payload = {
+        "map_id": "sha256:" + "d" * 64,
+        "ids": [1],
+        "x_more": [{"map_id": TWIN.map_id, "ids": [2]}, {"map_id": ENGINE.map_id, "ids": own}],
+    }
+    shipped = {"type": "text", "text": "hi", "_meta": {CODEC_META_KEY: payload}}
+    bench = Bench(ENGINE, TWIN)
+    assert bench.engine(shipped).pieces == (IdPiece(tuple(own), "leaf"),)
+    assert ids_of(bench.client(shipped)[0]) == own
+    assert bench.counted["mismatches"] == 0

@@ -38,6 +38,26 @@ def _cohere(call: Written) -> str:
     return f'{{"tool_call_id": "{call.id}", "tool_name": {quoted(call.name)}, "parameters": {call.given}}}'
 
 
+def _solar(call: Written) -> str:
+    return f"<|tool_call:begin|>{call.id}<|tool_call:name|>{call.name}<|tool_call:args|>{call.given}<|tool_call:end|>"
+
+
+def _command_r_plus(call: Written) -> str:
+    return an_object(call, "tool_name", "parameters")
+
+
+def _longcat(call: Written) -> str:
+    return f"<longcat_tool_call>\n{an_object(call)}\n</longcat_tool_call>"
+
+
+def _gigachat(call: Written) -> str:
+    return f"<|message_sep|>\n\nfunction call<|role_sep|>\n{an_object(call)}"
+
+
+def _internlm2(call: Written) -> str:
+    return an_object(call, arguments="parameters")
+
+
 _DEEPSEEK = ("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁calls▁end｜>", *_THINK)
 _OTHER_OPENERS = ("<｜tool_calls_begin｜>", "<｜tool calls begin｜>", "<｜tool\\_calls\\_begin｜>", "<｜tool▁calls｜>")
 _KIMI = ("<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_calls_section_end|>", *_THINK)
@@ -138,5 +158,28 @@ JSON_FAMILIES = (
         Family(name, listed("", "\n", "", lambda call: f"<tool_call>\n{an_object(call)}\n</tool_call>"),
                ("<tool_call>", "</tool_call>", *_THINK), _THINK)
         for name in ("hermes", "generic")
+    ),
+    Family("command_r_plus", listed("Action:\n```json\n[\n    ", ",\n    ", "\n]\n```", _command_r_plus),
+           ("Action:", "<|END_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>")),
+    Family("ernie45", listed("<tool_call>\n", "\n</tool_call>\n<tool_call>\n", "\n</tool_call>"),
+           ("<tool_call>", "<response>", "</response>", *_THINK), _THINK, answer="<response>\n"),
+    Family("gigachat3", listed("", "", "", _gigachat), ("<|message_sep|>", "<|function_call|>", "</s>")),
+    Family("gigachat31", listed("", "", "", lambda call: f"<|function_call|>{an_object(call)}"),
+           ("<|message_sep|>", "<|function_call|>", "</s>")),
+    Family("granite_20b", listed("", "\n", "", lambda call: f"<function_call> {an_object(call)}"),
+           ("<function_call>",)),
+    Family("internlm2", listed("<|action_start|><|plugin|>\n", "<|action_end|><|action_start|><|plugin|>\n",
+                               "<|action_end|>", _internlm2), ("<|action_start|>", *_THINK), _THINK),
+    Family("longcat", listed("", "\n", "", _longcat),
+           ("<longcat_tool_call>", "<longcat_think>", "</longcat_think>"), ("<longcat_think>", "</longcat_think>")),
+    Family(
+        "solar_open",
+        listed("<|tool_calls|>", "", "<|calls|>", _solar),
+        ("<|tool_calls|>", "<|tool_call:begin|>", "<|begin|>assistant", "<|content|>", "<|end|>", "<|flush|>",
+         "<|think|>"),
+        ("<|think|>", "<|end|>"),
+        names=words,
+        answer="<|begin|>assistant<|content|>",
+        id_of=_own_id,
     ),
 )  # fmt: skip

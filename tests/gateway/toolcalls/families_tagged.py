@@ -96,6 +96,20 @@ _DSML = _tags(
 )
 
 
+_HUNYUAN = _tags(
+    "<arg_key:opensource>{key}</arg_key:opensource>\n<arg_value:opensource>",
+    "</arg_value:opensource>\n",
+    "<tool_call:opensource>{name}<tool_sep:opensource>\n",
+    "</tool_call:opensource>\n",
+)
+_STEP3 = _tags(
+    '<steptml:parameter name="{key}">',
+    "</steptml:parameter>",
+    '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="{name}">',
+    "</steptml:invoke><｜tool_call_end｜>",
+)
+
+
 _K3_TYPES = {
     "str": "string",
     "bool": "boolean",
@@ -132,10 +146,10 @@ TAGGED_FAMILIES = (
         listed("", "", "", _gemma),
         ("<|tool_call>", "<tool_call|>", "<|tool_response>", "<turn|>"),
         st.dictionaries(words, _keyed, max_size=3),
-        ("<|channel>thought", "<channel|>"),
+        ("<|channel>", "<channel|>"),
     ),
-    _tagged("glm45", listed("", "\n", "", _GLM45), _TOOL_CALL, _unlike_json),
-    _tagged("glm47", listed("", "", "", _GLM47), _TOOL_CALL, _unlike_json),
+    _tagged("glm45", listed("", "\n", "", _GLM45), (*_TOOL_CALL, "<|role_end|>"), _unlike_json),
+    _tagged("glm47", listed("", "", "", _GLM47), (*_TOOL_CALL, "<|role_end|>"), _unlike_json),
     Family(
         "harmony",
         listed("", "<|start|>assistant", "", _harmony),
@@ -182,4 +196,12 @@ TAGGED_FAMILIES = (
         ("<seed:tool_call>", "</seed:tool_call>", "<function="),
         think=("<seed:think>", "</seed:think>"),
     ),
+    _tagged(
+        "hy_v3",
+        listed("<tool_calls:opensource>\n", "", "</tool_calls:opensource>", _HUNYUAN),
+        ("<tool_calls:opensource>", "<tool_calls>", *_THINK),
+        _unlike_json,
+        ("<think:opensource>", "</think:opensource>"),
+    ),
+    _tagged("step3", listed("<｜tool_calls_begin｜>", "", "<｜tool_calls_end｜>", _STEP3), ("<｜tool_calls_begin｜>",)),
 )

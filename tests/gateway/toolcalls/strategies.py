@@ -78,8 +78,9 @@ def messages(draw: st.DrawFn) -> Told:
         )
         after = _prose(draw(tricky_text))
         text += spelled + after
-        # One newline before a marker is the template's, and so is all whitespace after one.
+        # One newline before a marker is the template's. Whitespace after one counts where it parts text from text.
         content = content.removesuffix("\n") if content.rpartition(_GAP)[2] else content
         calls.append((name, given))
-        content += _GAP + after.lstrip(" \t\r\n")
+        text_after = after.lstrip(" \t\r\n")
+        content += _GAP + (after if text_after and content.replace(_GAP, "") else text_after)
     return Told(text, content.replace(_GAP, ""), tuple(calls))

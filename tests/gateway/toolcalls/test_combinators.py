@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.toolcalls import CallStarted, Content, Diagnostic, Format, Reasoning, ToolSpec, call_grammar, parser_for
+from gateway.toolcalls import (
+    CallStarted,
+    Content,
+    Diagnostic,
+    Event,
+    Format,
+    Reasoning,
+    ToolSpec,
+    call_grammar,
+    parser_for,
+)
 from gateway.toolcalls.combinators import Choice, Many, Seq, maybe
 from gateway.toolcalls.format import Format as FormatType
 from gateway.toolcalls.gbnf import Grammar
@@ -83,7 +93,7 @@ def test_another_family_is_one_declaration(name: str) -> None:
         ids = vocabulary.spell(f"Hi {text} end", specials=True)
         events = run(ids, vocabulary=vocabulary, fmt=fmt)
         assert [(call.name, call.arguments) for call in closed(events)] == [("get_weather", ONE), ("get_time", TWO)]
-        assert texts(events) == "Hi end"
+        assert texts(events) == "Hi  end"
         assert diagnostics(events) == []
         assert joined(run(ids, [], vocabulary=vocabulary, fmt=fmt)) == joined(events)
 
@@ -131,6 +141,18 @@ def test_a_call_of_a_section_stays_whole_when_the_next_one_breaks() -> None:
     assert texts(events) == '{"nam": 1}]</TOOLCALL>.'
 
 
+def test_an_id_that_comes_after_its_call_was_told_is_too_late() -> None:
+    node = Region("[", Call(Seq(Capture("name", "#"), "#", Start(), Capture("id", "]"), "]")))
+    assert [event.id for event in started(reads(node, "[f#abc]"))] == ["call_0"]
+
+
+def test_a_region_that_grows_too_long_ends_a_message_that_is_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.toolcalls.machine.MAX_REGION", 20)
+    told = reads(Region("[", Call(Seq(Capture("name", "]"), "]"))), "[" + "x" * 30 + "]")
+    assert texts(told) == "[" + "x" * 30 + "]"
+    assert ["longer than 20 characters" in problem.message for problem in diagnostics(told)] == [True]
+
+
 def test_a_name_without_a_delimiter_is_not_waited_for_without_end() -> None:
     events = run(PLAIN.spell("[TOOL_CALLS]" + "x" * 300), fmt=MINISTRAL)
     assert [problem.kind for problem in diagnostics(events)] == ["malformed"]
@@ -139,12 +161,12 @@ def test_a_name_without_a_delimiter_is_not_waited_for_without_end() -> None:
     assert [d.kind for d in diagnostics(run(PLAIN.spell("[TOOL_CALLS][ARGS]{}"), fmt=MINISTRAL))] == ["malformed"]
 
 
-def reads(node: Node, text: str, vocabulary: TinyVocabulary = PLAIN) -> list[object]:
+def reads(node: Node, text: str, vocabulary: TinyVocabulary = PLAIN) -> list[Event]:
     """Give what a body says of a text; what it leaves is content."""
     fmt = FormatType(name="", body=node, calls=node, shape="")
     stream = parser_for(fmt, vocabulary, (), new_id=Numbered())
     events = [event for byte in text.encode() for event in stream.feed([byte])] + stream.close()
-    return list(joined(events))
+    return joined(events)
 
 
 def expression(node: Node, tools: tuple[ToolSpec, ...] = ()) -> Gbnf:

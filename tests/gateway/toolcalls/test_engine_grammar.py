@@ -1,17 +1,21 @@
 """The grammars on a real llama.cpp server with a real, small model: what comes out is always a call.
 
-One child process serves all tests of this module.
+One child process serves all tests of this module, on one thread; its slots generate side by side. Every generation ends
+of itself: the grammars of `TOOL_SETS` bound all lengths, so that a text is at most some hundred characters long and the
+token limit is never met. With a single seed each format takes the next of the tool sets; `TOOLCALL_SEEDS=20` (`make
+grammar-seeds`) takes all of them, with so many seeds each, for half an hour.
 """
 
 import json
-import mmap
 import os
+import random
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import anyio
 import httpx2
 import jsonschema
 import pytest
@@ -28,195 +32,165 @@ from gateway.toolcalls import (
     format_named,
     format_names,
     parser_for,
-    system_preamble,
 )
-from leaf_sdk.vocab import TokenMap, build_map, load_map
+from leaf_sdk.vocab import TokenMap
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+from .gbnf_oracle import Gbnf
+from .tool_sets import ANYTHING, MAP, TOOL_SETS
 
-FORMAT = format_named("generic")
+pytestmark = [pytest.mark.anyio, pytest.mark.engine, pytest.mark.timeout(3600)]
 
-TOOL_SETS: dict[str, tuple[ToolSpec, ...]] = {
-    "weather": (
-        ToolSpec(
-            "get_weather",
-            "Weather of a city.",
-            {
-                "type": "object",
-                "properties": {
-                    "city": {"type": "string", "minLength": 1, "maxLength": 30},
-                    "days": {"type": "integer", "minimum": 1, "maximum": 14},
-                    "unit": {"enum": ["°C", "°F", 'say "K"', "a\\b"]},
-                },
-                "required": ["city"],
-            },
-        ),
-        ToolSpec("now", "The time.", {"type": "object", "properties": {}, "additionalProperties": False}),
-    ),
-    "tree": (
-        ToolSpec(
-            "plant",
-            "Plants a tree.",
-            {
-                "type": "object",
-                "properties": {"root": {"$ref": "#/$defs/Node"}, "note": {"type": ["string", "null"], "maxLength": 20}},
-                "required": ["root", "note"],
-                "$defs": {
-                    "Node": {
-                        "type": "object",
-                        "properties": {
-                            "value": {"anyOf": [{"type": "boolean"}, {"type": "number"}, {"const": None}]},
-                            "children": {"type": "array", "items": {"$ref": "#/$defs/Node"}, "maxItems": 2},
-                        },
-                        "required": ["value"],
-                    }
-                },
-            },
-        ),
-    ),
-    "loose": (
-        ToolSpec(
-            "set-options",
-            "Sets options.",
-            {
-                "type": "object",
-                "properties": {
-                    "mode": {"const": "fast"},
-                    "point": {"prefixItems": [{"type": "integer"}, {"type": "null"}]},
-                },
-                "required": ["mode"],
-                "additionalProperties": {"type": "boolean"},
-            },
-        ),
-        ToolSpec(
-            'größe.setzen/é"x',
-            "",
-            {
-                "type": "object",
-                "properties": {
-                    'größe "x"': {
-                        "type": "array",
-                        "items": {"type": "integer", "minimum": 0},
-                        "minItems": 1,
-                        "maxItems": 3,
-                    }
-                },
-                "required": ['größe "x"'],
-            },
-        ),
-    ),
-    "anything": (ToolSpec("note", "Takes anything.", {"type": "object", "properties": {"x": {}}, "required": ["x"]}),),
-}
+SEEDS = range(1, 1 + int(os.environ.get("TOOLCALL_SEEDS", "1")))
+SLOTS = len(TOOL_SETS)
+LIMIT = 900
+"""More tokens than any text of the bounded grammars has."""
+
+ASK = "<|im_start|>user\nUse a tool.<|im_end|>\n<|im_start|>assistant\n"
+GENERIC = format_named("generic")
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[httpx2.Client]:
-    settings = {"model": str(packaged_model()), "context": 2048, "slots": 1, "threads": 1}
+def address() -> Iterator[str]:
+    settings = {"model": str(packaged_model()), "context": 2048 * SLOTS, "slots": SLOTS, "threads": 1}
     command = [sys.executable, "-m", "gateway.engine.embedded_server", json.dumps(settings)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
-        address = child.stdout.readline().decode().strip()
-        with httpx2.Client(base_url=address, timeout=300) as client:
-            yield client
+        yield child.stdout.readline().decode().strip()
         child.kill()
 
 
-@pytest.fixture(scope="module")
-def smollm() -> TokenMap:
-    with Path(packaged_model()).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return load_map(build_map(memoryview(data)[:]))
+def prompt_for(grammar: str) -> str:
+    """Two short calls as examples: where the model writes a token that the grammar lacks, all others are looked at."""
+    texts = Gbnf(grammar)
+    samples = sorted((texts.sample(random.Random(seed)) for seed in range(12)), key=len)
+    return "".join(f"{ASK}{sample}<|im_end|>\n" for sample in samples[3:5]) + ASK
 
 
-def generate(
-    engine: httpx2.Client,
-    smollm: TokenMap,
-    tools: tuple[ToolSpec, ...],
-    seed: int,
-    fmt: Format = FORMAT,
-    **grammar: Any,
-) -> list[int]:
-    prompt = (
-        f"<|im_start|>system\n{system_preamble(fmt, tools)}<|im_end|>\n"
-        "<|im_start|>user\nUse a tool.<|im_end|>\n<|im_start|>assistant\n"
-    )
-    request = {
-        "prompt": smollm.encode(prompt, specials=True),
-        "n_predict": 1200,
-        "grammar": call_grammar(fmt, tools, **grammar),
-        "return_tokens": True,
-        "temperature": 1.0,
-        "seed": seed,
-        "cache_prompt": True,
-    }
-    answer = engine.post("/completion", json=request)
-    assert answer.status_code == 200, answer.text
-    ids: list[int] = answer.json()["tokens"]
-    return [token_id for token_id in ids if token_id not in smollm.special_ids]
+@dataclass(frozen=True)
+class Writer:
+    """The model under a grammar."""
+
+    client: httpx2.AsyncClient
+    token_map: TokenMap
+
+    async def write(
+        self,
+        fmt: Format,
+        tools: Sequence[ToolSpec],
+        seed: int,
+        *,
+        slot: int = 0,
+        choice: str = "required",
+        parallel: bool = False,
+    ) -> list[int]:
+        """The ids of one generation, which has come to the grammar's end."""
+        grammar = call_grammar(fmt, tools, choice=choice, parallel=parallel)
+        request = {
+            "prompt": self.token_map.encode(prompt_for(grammar), specials=True),
+            "id_slot": slot,
+            "n_predict": LIMIT,
+            "grammar": grammar,
+            "return_tokens": True,
+            "temperature": 1.0,
+            "seed": seed,
+            "cache_prompt": True,
+        }
+        answer = await self.client.post("/completion", json=request)
+        assert answer.status_code == 200, answer.text
+        told = answer.json()
+        assert told["stop_type"] == "eos", f"{fmt.name} goes on after {LIMIT} tokens: {told['content'][-200:]!r}"
+        return [token_id for token_id in told["tokens"] if token_id not in self.token_map.special_ids]
+
+    def read(self, fmt: Format, tools: Sequence[ToolSpec], ids: Sequence[int]) -> list[Event]:
+        """What the parser tells of it, id by id, as in a stream."""
+        parser = parser_for(fmt, self.token_map, tools)
+        return [event for token_id in ids for event in parser.feed([token_id])] + parser.close()
 
 
-def events_of(smollm: TokenMap, ids: list[int], tools: tuple[ToolSpec, ...], fmt: Format = FORMAT) -> list[Event]:
-    parser = parser_for(fmt, smollm, tools)
-    return [event for token_id in ids for event in parser.feed([token_id])] + parser.close()
+@pytest.fixture
+async def writer(address: str, model_map: TokenMap) -> AsyncIterator[Writer]:
+    async with httpx2.AsyncClient(base_url=address, timeout=600) as client:
+        yield Writer(client, model_map)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("tool_set", TOOL_SETS)
-def test_a_required_call_is_one_whole_call_that_fits_its_schema(
-    engine: httpx2.Client, smollm: TokenMap, tool_set: str, seed: int
-) -> None:
-    tools = TOOL_SETS[tool_set]
-    ids = generate(engine, smollm, tools, seed, choice="required")
-    events = events_of(smollm, ids, tools)
+def fault_of(events: Sequence[Event], tools: Sequence[ToolSpec]) -> str | None:
+    """What is wrong with the one call that was to be made; None: nothing."""
+    wrong = [event.message for event in events if isinstance(event, Diagnostic)]
+    prose = "".join(event.text for event in events if isinstance(event, Content)).strip()
     calls = [event for event in events if isinstance(event, CallClosed)]
-    assert [event for event in events if isinstance(event, Diagnostic)] == []
-    assert len(calls) == 1
-    schemas = {tool.name: tool.parameters for tool in tools}
-    jsonschema.validate(json.loads(calls[0].arguments), dict(schemas[calls[0].name]))
-    assert calls[0].ids == tuple(ids)
+    if wrong or prose or len(calls) != 1:
+        return f"{wrong}, {len(calls)} calls and {prose!r}"
+    schemas = {tool.name: dict[str, Any](tool.parameters) for tool in tools}
+    try:
+        jsonschema.validate(json.loads(calls[0].arguments), schemas[calls[0].name])
+    except (jsonschema.ValidationError, ValueError, KeyError) as error:
+        return f"{calls[0].name}({calls[0].arguments}): {error!r}"
+    return None
 
 
-SEEDS = range(1, 1 + int(os.environ.get("TOOLCALL_SEEDS", "1")))
-"""Generations of each format's grammar; more of them (`TOOLCALL_SEEDS=20`) take minutes."""
-
-
-@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", format_names())
-def test_the_engine_takes_every_formats_grammar_and_what_it_writes_is_whole(
-    engine: httpx2.Client, smollm: TokenMap, name: str, seed: int
+async def test_the_engine_takes_every_formats_grammar_and_what_it_writes_is_a_call_that_fits(
+    writer: Writer, name: str
 ) -> None:
-    tools, fmt = TOOL_SETS["weather"], format_named(name)
-    ids = generate(engine, smollm, tools, seed, fmt, choice="required")
-    events = events_of(smollm, ids, tools, fmt)
-    assert [event for event in events if isinstance(event, Diagnostic)] == []
-    assert "".join(event.text for event in events if isinstance(event, Content)).strip() == ""
-    (call,) = [event for event in events if isinstance(event, CallClosed)]
-    schemas = {tool.name: tool.parameters for tool in tools}
-    jsonschema.validate(json.loads(call.arguments), dict(schemas[call.name]))
+    fmt = format_named(name)
+    faults: list[str] = []
+
+    async def check(slot: int, tool_set: str) -> None:
+        tools = TOOL_SETS[tool_set]
+        for seed in SEEDS:
+            ids = await writer.write(fmt, tools, seed, slot=slot)
+            if fault := fault_of(writer.read(fmt, tools, ids), tools):
+                faults.append(f"{tool_set}, seed {seed}: {writer.token_map.decode(ids)!r}: {fault}")
+
+    turn = format_names().index(name) % SLOTS
+    async with anyio.create_task_group() as tasks:
+        for slot, tool_set in enumerate(TOOL_SETS):
+            if len(SEEDS) > 1 or slot == turn:
+                tasks.start_soon(check, slot, tool_set)
+    assert faults == []
 
 
-def test_a_named_choice_calls_that_tool(engine: httpx2.Client, smollm: TokenMap) -> None:
-    tools = TOOL_SETS["weather"]
-    calls = [
-        e
-        for e in events_of(smollm, generate(engine, smollm, tools, 5, choice="now"), tools)
-        if isinstance(e, CallClosed)
-    ]
+@pytest.mark.parametrize("tools", [ANYTHING, MAP], ids=["anything", "map"])
+async def test_a_schema_that_bounds_nothing_is_written_within_our_own_bounds(
+    writer: Writer, tools: tuple[ToolSpec, ...]
+) -> None:
+    # Ours are wide, so a model may take its time: of several beginnings, one comes to its end within the limit.
+    for seed in range(1, 20):
+        try:
+            ids = await writer.write(GENERIC, tools, seed)
+        except AssertionError:
+            continue
+        assert fault_of(writer.read(GENERIC, tools, ids), tools) is None
+        break
+    else:
+        pytest.fail("no generation ended")
+
+
+async def test_a_call_s_ids_are_all_that_was_generated(writer: Writer) -> None:
+    ids = await writer.write(GENERIC, TOOL_SETS["flat"], 1)
+    (call,) = [event for event in writer.read(GENERIC, TOOL_SETS["flat"], ids) if isinstance(event, CallClosed)]
+    assert call.ids == tuple(ids)
+
+
+async def test_a_named_choice_calls_that_tool(writer: Writer) -> None:
+    ids = await writer.write(GENERIC, TOOL_SETS["flat"], 5, choice="now")
+    calls = [event for event in writer.read(GENERIC, TOOL_SETS["flat"], ids) if isinstance(event, CallClosed)]
     assert [(call.name, call.arguments) for call in calls] == [("now", "{}")]
 
 
-def test_parallel_calls_are_whole_and_counted(engine: httpx2.Client, smollm: TokenMap) -> None:
-    tools = TOOL_SETS["weather"]
-    ids = generate(engine, smollm, tools, 3, choice="required", parallel=True)
-    events = events_of(smollm, ids, tools)
+async def test_parallel_calls_are_whole_and_counted(writer: Writer) -> None:
+    ids = await writer.write(GENERIC, TOOL_SETS["flat"], 3, parallel=True)
+    events = writer.read(GENERIC, TOOL_SETS["flat"], ids)
     calls = [event for event in events if isinstance(event, CallClosed)]
     assert [event for event in events if isinstance(event, Diagnostic)] == []
     assert 1 <= len(calls) <= 16
     assert [call.index for call in calls] == list(range(len(calls)))
 
 
-def test_markers_begin_and_end_inside_the_model_s_own_tokens(smollm: TokenMap) -> None:
-    ids = smollm.encode('Sure. <tool_call>\n{"name": "now"}\n</tool_call>" is how.')
-    events = events_of(smollm, ids, TOOL_SETS["weather"])
+def test_markers_begin_and_end_inside_the_model_s_own_tokens(model_map: TokenMap) -> None:
+    ids = model_map.encode('Sure. <tool_call>\n{"name": "now"}\n</tool_call>" is how.')
+    parser = parser_for(GENERIC, model_map, TOOL_SETS["flat"])
+    events = [event for token_id in ids for event in parser.feed([token_id])] + parser.close()
     (call,) = [event for event in events if isinstance(event, CallClosed)]
-    assert smollm.decode(call.ids) == ' <tool_call>\n{"name": "now"}\n</tool_call>"'
+    assert model_map.decode(call.ids) == ' <tool_call>\n{"name": "now"}\n</tool_call>"'
     assert "".join(event.text for event in events if isinstance(event, Content)) == 'Sure. " is how.'

@@ -16,7 +16,7 @@ from gateway.toolcalls import (
 from gateway.toolcalls.spelling import Spelling
 from leaf_sdk.vocab import TokenMap
 
-from .fakes import GUARDED, MARKERS, PLAIN, TOOLS, Numbered, TinyVocabulary, closed, diagnostics, joined, run, texts
+from .fakes import GUARDED, MARKERS, PLAIN, TOOLS, Numbered, TinyVocabulary, closed, joined, run, texts
 
 OPEN, CLOSE = GUARDED.special_tokens["<tool_call>"], GUARDED.special_tokens["</tool_call>"]
 BODY = PLAIN.spell('\n{"name": "f", "arguments": {"a": 1}}\n')
@@ -41,7 +41,7 @@ def test_a_guarded_marker_holds_no_text_back() -> None:
 
 def test_a_spelled_closing_marker_does_not_close_a_guarded_region() -> None:
     events = run([OPEN, *BODY, *PLAIN.spell("</tool_call>"), *PLAIN.spell("!")], vocabulary=GUARDED)
-    assert [(problem.kind, problem.index) for problem in diagnostics(events)] == [("malformed", 0)]
+    assert [call.ids for call in closed(events)] == [(OPEN, *BODY)]
     assert texts(events) == "</tool_call>!"
 
 
@@ -75,6 +75,17 @@ def test_a_name_of_a_special_token_that_is_not_its_text_guards_nothing() -> None
             return b"<call>" if token_id == OPEN else super().token_bytes(token_id)
 
     events = run([*PLAIN.spell("<tool_call>"), *BODY, CLOSE], vocabulary=Roles(MARKERS))
+    assert [call.name for call in closed(events)] == ["f"]
+
+
+def test_a_special_token_that_the_vocabulary_has_no_bytes_for_guards_nothing() -> None:
+    class Forgetful(TinyVocabulary):
+        def token_bytes(self, token_id: int) -> bytes:
+            if token_id >= 1000:
+                raise KeyError(token_id)
+            return super().token_bytes(token_id)
+
+    events = run([*PLAIN.spell("<tool_call>"), *BODY, *PLAIN.spell("</tool_call>")], vocabulary=Forgetful(MARKERS))
     assert [call.name for call in closed(events)] == ["f"]
 
 

@@ -68,7 +68,7 @@ def test_a_call_streams_name_first_then_arguments_as_they_come() -> None:
 def test_text_before_between_and_after_calls_is_content() -> None:
     text = "Let me look.\n" + ONE + "\n\nAnd the time: " + ONE.replace("get_weather", "get_time") + " Done.\n"
     message = told(text)
-    assert message.content == "Let me look.And the time: Done.\n"
+    assert message.content == "Let me look.\n\nAnd the time:  Done.\n"
     assert [call.name for call in message.tool_calls] == ["get_weather", "get_time"]
 
 
@@ -162,7 +162,6 @@ def test_a_call_cut_off_before_its_name_is_content_and_reported(text: str) -> No
         ('<tool_call>{"name": "f", "arguments": {"a": 12', '{"a": 12'),
         ('<tool_call>{"name": "f", "arguments": {"a": "x\\u00', '{"a": "x\\u00'),
         ('<tool_call>{"name": "f", "arguments": {"a": 1}', '{"a": 1}'),
-        ('<tool_call>{"name": "f", "arguments": {"a": 1}}\n</tool_ca', '{"a": 1}'),
     ],
 )
 def test_a_call_cut_off_after_its_name_stays_unclosed_with_all_its_arguments(text: str, arguments: str) -> None:
@@ -173,11 +172,17 @@ def test_a_call_cut_off_after_its_name_stays_unclosed_with_all_its_arguments(tex
     assert texts(events) == ""
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\n</tool_ca"])
+def test_a_whole_call_that_only_its_closing_marker_is_missing_from_is_a_call(end: str) -> None:
+    events = run(PLAIN.spell('<tool_call>{"name": "f", "arguments": {"a": 1}}' + end))
+    assert [call.arguments for call in closed(events)] == ['{"a": 1}']
+    assert (texts(events), diagnostics(events)) == ("", [])
+
+
 @pytest.mark.parametrize(
     "region",
     [
         "<tool_call>hello</tool_call>",
-        "<tool_call>[]</tool_call>",
         "<tool_call>{}</tool_call>",
         '<tool_call>{"name": 1}</tool_call>',
         '<tool_call>{"name": ""}</tool_call>',
@@ -216,11 +221,18 @@ def test_a_call_that_breaks_after_its_name_stays_unclosed_and_the_rest_is_conten
     assert [call.index for call in closed(events)] == [1]
 
 
-def test_a_call_without_its_closing_marker_is_malformed_where_the_next_one_opens() -> None:
-    events = run(PLAIN.spell('<tool_call>{"name": "f"}<tool_call>{"name": "g"}</tool_call>'))
-    assert [(problem.kind, problem.index) for problem in diagnostics(events)] == [("malformed", 0)]
-    assert [call.name for call in closed(events)] == ["g"]
-    assert texts(events) == ""
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"name": "f"}<tool_call>{"name": "g"}</tool_call>',
+        '<tool_call>{"name": "f"}\n{"name": "g"}</tool_call>',
+        '<tool_call>[{"name": "f"}, {"name": "g"}]</tool_call>',
+    ],
+)
+def test_calls_that_share_markers_or_forget_the_closing_one_are_calls_of_their_own(text: str) -> None:
+    events = run(PLAIN.spell(text))
+    assert [call.name for call in closed(events)] == ["f", "g"]
+    assert (texts(events), diagnostics(events)) == ("", [])
 
 
 def test_a_region_beyond_its_bound_is_content(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ SLOPPY: list[tuple[str, str, str, str | None, str | None, tuple[tuple[str, str],
     ("llama_3", "", '{"name": "get_weather", "parameters": 3}', '{"name": "get_weather", "parameters": 3}', None, ()),
     ("llama_3", "", "\n {", "\n {", None, ()),
     ("json", "", f"[{CALL}]", None, None, ONE),
-    ("json", "", f"```json\n{CALL}\n```", "```json\n```", None, ONE),
+    ("json", "", f"```json\n{CALL}\n```", None, None, ONE),
     ("json", "", "[1, 2]", "[1, 2]", None, ()),
 ]  # fmt: skip
 
@@ -208,7 +208,27 @@ TEMPLATES = {
     "mistral_small": "[TOOL_CALLS] name [CALL_ID] id [ARGS]",
     "nemotron_nano": "{{- '<TOOLCALL>[' -}} <|start_header_id|> \"parameters\": ",
     "phi_4_mini": "<|tool|>{{ tools }}<|/tool|>",
+    "command_r_plus": "Action:```json [{'\"tool_name\": ' + name}]```",
+    "ernie45": "{{ '<tool_call>' + call + '</tool_call>' }}{{ '<response>' + content + '</response>' }} \"arguments\"",
+    "gigachat3": "{{ 'function call' + '<|role_sep|>' }}",
+    "gigachat31": "{{ '<|function_call|>' + call }} `function call` {{ '<|role_sep|>' }}",
+    "granite_20b": "<|function_call_library|>{{ '<function_call> ' + call }}",
+    "internlm2": "{{ '<|action_start|><|plugin|>' + call }}",
+    "json": '[{"name": "tool_call_name", "arguments": {"arg1": "value1"}}]',
+    "longcat": "<longcat_tool_call>{{ call }}</longcat_tool_call>",
+    "solar_open": "{{ '<|tool_call:begin|>' + id }}",
 }
+
+OTHER_TEMPLATES = {
+    "hunyuan": '<tool_calls>[{"name": "func_name1", "arguments": {}}]</tool_calls>',
+    "llama_3": "<|header_start|>{{ '\"parameters\": ' }}",
+    "phi_4_mini": "functools[{{ call }}]",
+}
+
+
+@pytest.mark.parametrize("name", OTHER_TEMPLATES)
+def test_a_template_that_others_wrote_for_a_family_names_it_too(name: str) -> None:
+    assert format_for_template(OTHER_TEMPLATES[name]) == name
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -217,7 +237,7 @@ def test_a_familys_template_names_it(name: str) -> None:
 
 
 def test_every_family_but_those_without_a_template_is_known_by_one() -> None:
-    assert {family.format for family in JSON_FAMILIES} - set(TEMPLATES) == {"generic", "json"}
+    assert {family.format for family in JSON_FAMILIES} - set(TEMPLATES) == {"generic"}
 
 
 def reads(node: Any, text: str) -> tuple[bool, str]:

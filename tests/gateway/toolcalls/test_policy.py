@@ -92,6 +92,13 @@ def test_a_malformed_region_without_its_closing_marker_is_dropped_up_to_the_next
     assert told("a<tool_call>nonsense <tool", MALFORMED_IS_DROPPED).content == "a"
 
 
+def test_a_malformed_region_of_a_family_without_closing_markers_is_dropped_up_to_the_next_region() -> None:
+    message = told('a[TOOL_CALLS]f[ARGS]{"a" 1} and more[TOOL_CALLS]g[ARGS]{}', MALFORMED_IS_DROPPED, "mistral")
+    assert [call.name for call in message.tool_calls] == ["f", "g"]
+    assert message.content == "a"
+    assert kinds(message) == [("malformed", 0)]
+
+
 def test_where_the_stream_ends_in_a_dropped_region_nothing_of_it_is_told() -> None:
     text = "a<tool_call>nonsense</tool_call>"
     for end in range(len("a<tool_call>n"), len(text) + 1):
@@ -100,7 +107,8 @@ def test_where_the_stream_ends_in_a_dropped_region_nothing_of_it_is_told() -> No
 
 def test_a_truncated_call_is_left_out_and_reported() -> None:
     whole = KNOWN + "\n" + KNOWN
-    for end in range(len(KNOWN), len(whole)):
+    # From its last brace on, nothing of the second call is missing but its closing marker.
+    for end in range(len(KNOWN), whole.rindex("}}") + 1):
         message = told(whole[:end], TRUNCATED_IS_DROPPED)
         assert [call.arguments for call in message.tool_calls] == ['{"tz": "CET"}']
     cut = told(whole[:-20], TRUNCATED_IS_DROPPED)

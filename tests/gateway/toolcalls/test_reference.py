@@ -1,13 +1,14 @@
 """The page of the formats: what the code writes, complete, and with an example that works."""
 
 import re
+import runpy
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.toolcalls import Format, ToolSpec, call_grammar, format_named, format_names, parser_for
+from gateway.toolcalls import Format, ToolSpec, call_grammar, format_named, format_names, parser_for, reference
 from gateway.toolcalls.events import CallClosed, Content, Reasoning
 from gateway.toolcalls.reference import render_page
 
@@ -21,6 +22,12 @@ def test_page_of_the_formats_is_what_the_code_writes() -> None:
     command = "python -m gateway.toolcalls.reference > docs/tool-formats.md"
 
     assert PAGE.read_text(encoding="utf-8") == render_page(), f"docs/tool-formats.md is stale: run {command}"
+
+
+def test_the_command_that_the_page_names_writes_it(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(Path(reference.__file__)), run_name="__main__")
+
+    assert capsys.readouterr().out == render_page()
 
 
 @pytest.mark.parametrize("name", format_names())

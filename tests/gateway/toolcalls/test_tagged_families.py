@@ -267,12 +267,36 @@ def test_headers_of_harmony_are_read_by_what_they_mention() -> None:
         f"{start}<|channel|>analysis to=browser.search code<|message|>c<|call|>"
         f"{start} to=user<|channel|>final<|message|>d<|return|>"
     )
-    assert told("harmony", text) == ("bd", "ac", [], [])
+    assert told("harmony", text) == ("b\nd", "ac", [], [])
     assert told("harmony", "Hello", FINAL)[0] == "Hello"
     assert told("harmony", "final<|message|>Hello", "<|start|>assistant<|channel|>")[0] == "Hello"
     assert told("harmony", "<|channel|>comm") == ("", "", [], [])
     assert told("harmony", "<|channel|>commentary to=functions.f") == ("", "", [], ["truncated"])
     assert told("harmony", f"<|channel|>{'x' * 300}<|message|>y")[0] == f"{'x' * 300}y"
+
+
+def test_a_message_to_a_tool_that_nobody_offered_is_a_call_where_it_brings_nothing() -> None:
+    head = "<|channel|>commentary to=python <|message|>"
+    assert told("harmony", f"{head} <|end|>") == ("", "", [("python", "{}")], [])
+    assert told("harmony", f"{head} import os<|end|>") == ("", "", [], ["malformed"])
+
+
+def test_a_value_that_breaks_off_is_no_argument_of_its_call() -> None:
+    text = '<tool_call>typed\n<arg_key>map</arg_key>\n<arg_value>{"a" 1}</arg_value>\n</tool_call>'
+    assert told("glm45", text)[2:] == ([("typed", '{"map": {"a" ')], ["malformed"])
+    opened = (
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="typed">\n<｜DSML｜parameter name="arguments" string="false">'
+    )
+    assert told("deepseek_v32", f'{opened}{{"text": "x"}}')[2:] == ([("typed", "")], ["truncated"])
+
+
+def test_whitespace_behind_a_call_amid_reasoning_parts_the_reasoning_where_that_goes_on() -> None:
+    call = "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+    section = f"<|tool_calls_section_begin|>{call}<|tool_calls_section_end|>"
+    message = parse("kimi_k2", f"<think>first{section}\n\nsecond</think>said", ())
+    assert message.reasoning_content == "first\n\nsecond"
+    assert message.content == "said"
+    assert [call.name for call in message.tool_calls] == ["f"]
 
 
 @pytest.mark.parametrize(

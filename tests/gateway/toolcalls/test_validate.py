@@ -127,6 +127,13 @@ def test_a_schema_deeper_than_can_be_read_allows_everything() -> None:
     assert validate_call(tool(schema), {}) == []
 
 
+def test_a_schema_nested_beyond_reason_allows_everything() -> None:
+    schema: dict[str, Any] = {"type": "integer"}
+    for _ in range(40):
+        schema = {"anyOf": [schema]}
+    assert validate_call(tool(schema), "x") == []
+
+
 @pytest.mark.parametrize("frames", [0, 300, 600])
 def test_a_schema_that_names_itself_ends_the_check_and_not_the_process(frames: int) -> None:
     def deep(left: int) -> list[str]:

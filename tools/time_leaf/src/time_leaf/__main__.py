@@ -1,4 +1,4 @@
-"""The command `codec-time-leaf`: the environment to a running server, on stdio or over HTTP.
+"""The command `codec-time-leaf`: the environment to a running server, on stdio or over HTTP, or to bolt-on tools.
 
 A map that was asked for and can't be had stops the start (exit code 3): a leaf that silently serves plain text would be
 found out much later, as a cost. Log lines go to stderr; stdout belongs to MCP.
@@ -22,6 +22,7 @@ An MCP server that tells the time. With a token map it ships token ids beside ea
   CODEC_MAP_PATH   a Codec map, GGUF file or tokenizer.json, or
   CODEC_MAP_URL    an https address of a Codec map
   CODEC_MAP_HASH   the map's sha256 (codec-leaf map hash FILE prints it)
+  CODEC_TOOL_TOKEN what callers of --bolt-on must send; required beyond this machine
 """
 
 
@@ -30,14 +31,43 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="codec-time-leaf", description=_HELP, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--http", metavar="HOST:PORT", type=_address, help="serve Streamable HTTP at /mcp, not stdio")
-    address: tuple[str, int] | None = parser.parse_args().http
+    faces = parser.add_mutually_exclusive_group()
+    faces.add_argument("--http", metavar="HOST:PORT", type=_address, help="serve Streamable HTTP at /mcp, not stdio")
+    faces.add_argument(
+        "--bolt-on",
+        metavar="HOST:PORT",
+        type=_address,
+        help="serve the tools' precached ids too (needs CODEC_MAP_PATH)",
+    )
+    chosen = parser.parse_args()
+    if chosen.bolt_on is not None:
+        _serve_bolt_on(*chosen.bolt_on)
+        return
+    address: tuple[str, int] | None = chosen.http
     server = build_server(lambda: datetime.now(UTC), _meta_or_exit(os.environ))
     signal.signal(signal.SIGINT, _leave)
     if address is None:
         server.run("stdio")
     else:
         server.run("streamable-http", host=address[0], port=address[1])
+
+
+def _serve_bolt_on(host: str, port: int) -> None:
+    # Imported here: the other faces need no msgpack server.
+    from leaf_sdk.serve.run import serve_http
+
+    from .bolt_on import open_tools
+
+    path = os.environ.get("CODEC_MAP_PATH")
+    try:
+        if not path:
+            raise CodecError("--bolt-on needs CODEC_MAP_PATH: the model's GGUF file, tokenizer.json or Codec map")
+        tools = open_tools(lambda: datetime.now(UTC), [path])
+        _log(f"bolt-on: {', '.join(tool.manifest.name for tool in tools)} for {', '.join(tools[0].models)}")
+        serve_http(tools, host, port, token=os.environ.get("CODEC_TOOL_TOKEN") or None)
+    except CodecError as error:
+        _log(f"not started: {error.message}")
+        sys.exit(EXIT_MAP_UNUSABLE)
 
 
 def open_meta(environ: Mapping[str, str]) -> MetaTokenizer | None:

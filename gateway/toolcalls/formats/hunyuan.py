@@ -1,0 +1,52 @@
+"""Hunyuan 3: calls in a section, each argument as a key tag and a value tag.
+
+The published models end every tag's name with `:opensource`; both spellings are read. Values are raw text, typed by the
+tool's schema; what no schema knows is JSON if it can be read so.
+"""
+
+from gateway.toolcalls.combinators import Seq
+from gateway.toolcalls.format import Format
+from gateway.toolcalls.kinds import ALL
+from gateway.toolcalls.nodes import Capture, Space
+from gateway.toolcalls.passages import Prose, Thought
+from gateway.toolcalls.regions import Call, Calls, Region
+from gateway.toolcalls.series import Loose
+from gateway.toolcalls.tagged import Parameters
+from gateway.toolcalls.typed import Ending
+
+_SUFFIX = ":opensource"
+
+
+def _section(suffix: str) -> Region:
+    call_end, calls_end = f"</tool_call{suffix}>", f"</tool_calls{suffix}>"
+    key, value, value_end = f"<arg_key{suffix}>", f"<arg_value{suffix}>", f"</arg_value{suffix}>"
+    key_end, separator = f"</arg_key{suffix}>", f"<tool_sep{suffix}>"
+    parameters = Parameters(
+        opener=key,
+        head="(?P<key>.+)",
+        head_end=key_end,
+        bridge=value,
+        ending=Ending(value_end, followers=(key, call_end)),
+        ends=(call_end, calls_end),
+        written=(f"{key}{{key}}{key_end}\n{value}", f"{value_end}\n"),
+        unknown=ALL,
+    )
+    head = Seq(f"<tool_call{suffix}>", Space(), Capture("name", separator), separator, Space("\n"))
+    call = Call(Seq(head, parameters, Loose(call_end)))
+    return Region(f"<tool_calls{suffix}>", Space("\n"), Calls(Seq(call, Space("\n"))), Loose(calls_end))
+
+
+_SECTIONS = tuple(map(_section, (_SUFFIX, "")))
+
+HUNYUAN_3 = Format(
+    name="hy_v3",
+    body=Seq(
+        Thought(f"<think{_SUFFIX}>", f"</think{_SUFFIX}>", (_SECTIONS[0].opener.text,)),
+        Thought("<think>", "</think>", (_SECTIONS[1].opener.text,)),
+        Prose(*_SECTIONS),
+    ),
+    calls=_SECTIONS[0],
+    shape=f"<tool_calls{_SUFFIX}>\n<tool_call{_SUFFIX}>TOOL<tool_sep{_SUFFIX}>\n<arg_key{_SUFFIX}>KEY</arg_key{_SUFFIX}>\n"
+    f"<arg_value{_SUFFIX}>VALUE</arg_value{_SUFFIX}>\n</tool_call{_SUFFIX}>\n</tool_calls{_SUFFIX}>",
+    template_has=("<tool_sep", "<arg_key"),
+)

@@ -1,0 +1,38 @@
+"""Solar Open: calls with ids and names between markers, after reasoning in a message of its own.
+
+The ids are up to ten letters or digits. An answer is a message too; what frames it is no content.
+"""
+
+from gateway.toolcalls.combinators import Seq
+from gateway.toolcalls.format import Format
+from gateway.toolcalls.nodes import Capture, Marker, Space, Start
+from gateway.toolcalls.passages import Prose, Thought
+from gateway.toolcalls.regions import Call, Region
+from gateway.toolcalls.series import Loose, Series
+from gateway.toolcalls.values import Json
+
+_BEGIN, _NAME, _ARGS = (Marker(f"<|tool_call:{part}|>") for part in ("begin", "name", "args"))
+_END = Loose("<|tool_call:end|>")
+_REST = Seq(
+    Capture("id", _NAME.text, shape="[a-z0-9]{1,10}"),
+    _NAME,
+    Capture("name", _ARGS.text),
+    _ARGS,
+    Start(),
+    Space(),
+    Json(),
+    _END,
+)
+_CALLS = Region("<|tool_calls|>", Series(Call(Seq(_BEGIN, _REST))), Loose("<|calls|>"))
+_ALONE = Region(_BEGIN.text, Call(_REST), Loose("<|calls|>"))
+
+SOLAR_OPEN = Format(
+    name="solar_open",
+    body=Seq(
+        Thought("<|think|>", "<|end|>", regions=(_CALLS, _ALONE)),
+        Prose(_CALLS, _ALONE, mutes=("<|begin|>assistant", "<|content|>", "<|end|>", "<|flush|>")),
+    ),
+    calls=_CALLS,
+    shape=f'<|tool_calls|>{_BEGIN.text}call000000{_NAME.text}TOOL{_ARGS.text}{{"KEY": "VALUE"}}{_END.text}<|calls|>',
+    template_has=(_BEGIN.text,),
+)

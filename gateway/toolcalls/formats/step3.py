@@ -1,0 +1,37 @@
+"""Step 3: `<steptml:invoke>` tags, each between markers, in one section.
+
+Values are raw text, typed by the tool's schema. The prompt opens reasoning.
+"""
+
+from gateway.toolcalls.combinators import Seq
+from gateway.toolcalls.format import Format
+from gateway.toolcalls.nodes import Lit, Marker
+from gateway.toolcalls.passages import Prose, Thought
+from gateway.toolcalls.regions import Call, Region
+from gateway.toolcalls.series import Loose, Series, Spelled, unwritten
+from gateway.toolcalls.tagged import Parameters, TagName
+from gateway.toolcalls.typed import Ending
+
+_OPENER, _CLOSER = "<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"
+_BEGIN, _END, _SEPARATOR = (Marker(f"<｜tool_{part}｜>") for part in ("call_begin", "call_end", "sep"))
+_INVOKE_END, _VALUE_END = "</steptml:invoke>", "</steptml:parameter>"
+_PARAMETERS = Parameters(
+    opener="<steptml:parameter name=",
+    ending=Ending(_VALUE_END, followers=("<steptml:parameter", _VALUE_END, _INVOKE_END, _END.text)),
+    ends=(_INVOKE_END, _END.text),
+    written=('<steptml:parameter name="{key}">', _VALUE_END),
+    strays=(_VALUE_END,),
+)
+_KIND = Seq("function", _SEPARATOR)
+_HEAD = Seq(Spelled(_KIND, Seq(), writes=_KIND), "<steptml:invoke name=", TagName(written='"{name}">'))
+_CALL = Call(Seq(_BEGIN, _HEAD, _PARAMETERS, Loose(_INVOKE_END), Loose(_END.text), unwritten(Lit(_SEPARATOR.text))))
+_SECTION = Region(_OPENER, Series(_CALL), Loose(_CLOSER))
+
+STEP_3 = Format(
+    name="step3",
+    body=Seq(Thought("<think>", "</think>", (_OPENER,)), Prose(_SECTION)),
+    calls=_SECTION,
+    shape=f'{_OPENER}{_BEGIN.text}function{_SEPARATOR.text}<steptml:invoke name="TOOL">'
+    f'<steptml:parameter name="KEY">VALUE{_VALUE_END}{_INVOKE_END}{_END.text}{_CLOSER}',
+    template_has=("<steptml:invoke",),
+)

@@ -1,0 +1,102 @@
+"""LongCat, ERNIE 4.5, InternLM2, GigaChat 3, Granite 20B, Command R+: JSON in markers of their own.
+
+GigaChat 3.0 writes a message of the role `function call`, 3.1 one marker; InternLM2 names `parameters`, Command R+ also
+`tool_name`, in a code fence behind `Action:`. ERNIE answers in `<response>` after reasoning.
+"""
+
+from gateway.toolcalls.combinators import Seq
+from gateway.toolcalls.format import Format
+from gateway.toolcalls.nodes import Lit, Marker, Space
+from gateway.toolcalls.objects import call_object
+from gateway.toolcalls.passages import Prose, Thought
+from gateway.toolcalls.regions import Bare, Calls, Region
+from gateway.toolcalls.series import Array, Loose, Spelled
+
+_CALL = call_object()
+_ONE_OR_MORE = Spelled(Array(_CALL), writes=_CALL)
+_OBJECT = '{"name": "TOOL", "arguments": {"KEY": "VALUE"}}'
+_PARAMETERS = '{"name": "TOOL", "parameters": {"KEY": "VALUE"}}'
+
+_LONGCAT = Region("<longcat_tool_call>", Space("\n"), _ONE_OR_MORE, Loose("</longcat_tool_call>", lead="\n"))
+
+LONGCAT = Format(
+    name="longcat",
+    body=Seq(Thought("<longcat_think>", "</longcat_think>", regions=(_LONGCAT,)), Prose(_LONGCAT)),
+    calls=Calls(_LONGCAT, Space("\n")),
+    shape=f"<longcat_tool_call>\n{_OBJECT}\n</longcat_tool_call>",
+    template_has=("<longcat_tool_call>",),
+)
+
+_ERNIE = Region("<tool_call>", Space("\n"), _ONE_OR_MORE, Loose("</tool_call>", lead="\n"))
+
+ERNIE_45 = Format(
+    name="ernie45",
+    body=Seq(Thought("<think>", "</think>", regions=(_ERNIE,)), Prose(_ERNIE, mutes=("<response>", "</response>"))),
+    calls=Calls(_ERNIE, Space("\n")),
+    shape=f"<tool_call>\n{_OBJECT}\n</tool_call>",
+    template_has=("<tool_call>", "<response>"),
+    template_lacks=("<|start_of_role|>", "<function=", "<arg_key>", "<parameter", "<invoke"),
+)
+
+_PLUGIN = Region(
+    "<|action_start|>",
+    Space(),
+    Marker("<|plugin|>"),
+    Space("\n"),
+    call_object(arguments="parameters"),
+    Loose("<|action_end|>"),
+)
+
+INTERNLM_2 = Format(
+    name="internlm2",
+    body=Seq(Thought("<think>", "</think>", regions=(_PLUGIN,)), Prose(_PLUGIN)),
+    calls=Calls(_PLUGIN),
+    shape=f"<|action_start|><|plugin|>\n{_PARAMETERS}<|action_end|>",
+    template_has=("<|action_start|>", "<|plugin|>"),
+)
+
+_ROLE = "<|role_sep|>"
+_MESSAGE = Region("<|message_sep|>", Space("\n\n"), "function call", Marker(_ROLE), Space("\n"), _CALL)
+_MARKED = Region("<|function_call|>", Space(), _CALL)
+
+GIGACHAT_3 = Format(
+    name="gigachat3",
+    body=Prose(_MESSAGE, _MARKED, mutes=("</s>",)),
+    calls=Calls(_MESSAGE),
+    shape=f"<|message_sep|>\n\nfunction call{_ROLE}\n{_OBJECT}",
+    template_has=("function call", _ROLE),
+    template_lacks=("<|function_call|>",),
+)
+
+GIGACHAT_31 = Format(
+    name="gigachat31",
+    body=Prose(_MARKED, _MESSAGE, mutes=("</s>",)),
+    calls=Calls(_MARKED),
+    shape=f"<|function_call|>{_OBJECT}",
+    template_has=("<|function_call|>", _ROLE),
+)
+
+_FUNCTION = Region("<function_call>", Space(" "), _CALL)
+
+GRANITE_20B = Format(
+    name="granite_20b",
+    body=Prose(_FUNCTION),
+    calls=Calls(_FUNCTION, Space("\n")),
+    shape=f"<function_call> {_OBJECT}",
+    template_has=("<function_call>", "<|function_call_library|>"),
+)
+
+_FENCE, _LIST = (
+    Lit("```json"),
+    Array(call_object(name="tool_name", arguments="parameters"), "[\n    ", ",\n    ", "\n]"),
+)
+_ACTION = Bare("Action:", "Action:", Space("\n"), _FENCE, Space("\n"), _LIST, Loose("```", lead="\n"))
+
+COMMAND_R_PLUS = Format(
+    name="command_r_plus",
+    body=Prose(_ACTION, mutes=("<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>")),
+    calls=_ACTION,
+    shape='Action:\n```json\n[\n    {"tool_name": "TOOL", "parameters": {"KEY": "VALUE"}}\n]\n```',
+    template_has=("Action:", "```json", '"tool_name"'),
+    template_lacks=("<|START_ACTION|>",),
+)

@@ -1,0 +1,114 @@
+"""Maps on disk by the hash of their bytes, and their compiled forms: fetched once, then offline.
+
+A file's name is its content's hash, and the content is compared with it whenever it is read, so a damaged or changed
+file is one that is not there. Files appear whole or not at all. One thread fetches a map, others wait for it. Errors
+of the disk are never errors of the caller: a cache that can't be written is a cache that is empty. Below: `vocab`.
+Above: `fetch`.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from leaf_sdk.errors import MapError
+from leaf_sdk.vocab import TokenMap, compile_map, load_compiled, load_map, map_digest
+
+_guard = threading.Lock()
+_locks: dict[str, threading.Lock] = {}
+
+
+def cache_folder() -> Path:
+    """Give where this user's caches belong: `$XDG_CACHE_HOME/codec-leaf`, or the system's own place."""
+    if named := os.environ.get("XDG_CACHE_HOME"):
+        return Path(named) / "codec-leaf"
+    places = {"darwin": "Library/Caches", "win32": "AppData/Local/Cache"}
+    return Path.home() / places.get(sys.platform, ".cache") / "codec-leaf"
+
+
+@dataclass(frozen=True, slots=True)
+class MapCache:
+    """A folder of maps. It need not exist."""
+
+    folder: Path
+
+    def read(self, map_hash: str) -> bytes | None:
+        """Give a map's bytes, or None where they are not here or no longer what their name says."""
+        data = _read(self._path(map_hash, "json"))
+        return data if data is not None and map_digest(data) == map_hash else None
+
+    def write(self, data: bytes) -> None:
+        """Keep a map's bytes under their hash."""
+        _write(self._path(map_digest(data), "json"), data)
+
+    def fetched(self, map_hash: str, fetch: Callable[[], bytes]) -> bytes:
+        """Give a map's bytes from here, or from `fetch`, which is called once however many ask at the same time."""
+        with _guard:
+            lock = _locks.setdefault(f"{self.folder}#{map_hash}", threading.Lock())
+        with lock:
+            data = self.read(map_hash)
+            if data is None:
+                data = fetch()
+                self.write(data)
+            return data
+
+    def open(self, map_hash: str, read_bytes: Callable[[], bytes]) -> TokenMap:
+        """Open a map by its compiled form, or read it and keep that form for the next time.
+
+        Args:
+            map_hash: the map's name, `sha256:<hex>`.
+            read_bytes: gives the map's own bytes, when something encodes or there is no compiled form.
+
+        Raises:
+            MapError: the map can't be had or used.
+        """
+        path = self._path(map_hash, "compiled")
+        compiled = _read(path)
+        if compiled is not None:
+            try:
+                return load_compiled(compiled, map_hash, lambda: load_map(read_bytes(), map_hash))
+            except MapError:
+                path.unlink(missing_ok=True)
+        token_map = load_map(read_bytes(), map_hash)
+        compiled = compile_map(token_map)
+        if compiled is not None:
+            _write(path, compiled)
+        return token_map
+
+    def note(self, name: str, data: bytes) -> None:
+        """Keep what an origin published, for when it can't be asked."""
+        _write(self._note(name), data)
+
+    def noted(self, name: str) -> bytes | None:
+        """Give what was last noted under a name."""
+        return _read(self._note(name))
+
+    def _path(self, map_hash: str, ending: str) -> Path:
+        return self.folder / "maps" / f"{map_hash.removeprefix('sha256:')}.{ending}"
+
+    def _note(self, name: str) -> Path:
+        return self.folder / "published" / f"{map_digest(name.encode()).removeprefix('sha256:')}.json"
+
+
+def default_cache() -> MapCache:
+    """Give the cache of this user."""
+    return MapCache(cache_folder())
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        whole = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+        whole.write_bytes(data)
+        whole.replace(path)
+    except OSError:
+        return

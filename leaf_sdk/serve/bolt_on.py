@@ -1,0 +1,123 @@
+"""Bolt-on tools over HTTP: `POST /codec/tool/v1/call` with msgpack in and out, and the manifests to read.
+
+An ASGI app without a framework; sockets are `run`'s, messages `leaf.bolt_on.messages`'. A call that can be read is
+answered with 200 and a result, an error result among them; HTTP's own codes say only that it could not be read. The
+media type keeps pages of browsers out: they would have to ask first, and nobody answers. Above: `run`.
+"""
+
+import hmac
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any, Final
+
+from leaf_sdk.errors import CallInvalid
+from leaf_sdk.leaf.bolt_on import CALL_PATH, CodecTool, CodecToolCall, CodecToolResult, ToolRefusal
+from leaf_sdk.leaf.bolt_on.messages import MAX_CALL_BYTES, MEDIA_TYPE
+
+from .running import run_tool
+
+MANIFEST_PATH: Final = "/codec/tool/v1/manifest/"
+"""Followed by a tool's name."""
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+_Answer = tuple[int, str, bytes]
+
+
+class CallApp:
+    """The ASGI app of some tools. Anything but its own paths goes to `rest`."""
+
+    def __init__(
+        self,
+        tools: Iterable[CodecTool],
+        *,
+        token: str | None = None,
+        rest: Callable[[Scope, Receive, Send], Awaitable[None]] | None = None,
+    ) -> None:
+        """Nothing is opened here.
+
+        Args:
+            tools: by their manifests' names.
+            token: what callers must send as a bearer token; None asks for none.
+            rest: an ASGI app for all other paths, and for the server's lifespan; it gets the same token check.
+        """
+        self._tools = {tool.manifest.name: tool for tool in tools}
+        self._token = token
+        self._rest = rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            if self._rest is not None:
+                await self._rest(scope, receive, send)
+            return
+        path: str = scope["path"]
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        if not self._may(headers):
+            await _send(send, (401, "text/plain", b"expected Authorization: Bearer <the server's token>\n"))
+        elif path == CALL_PATH and scope["method"] == "POST":
+            await _send(send, await self._called(headers, receive))
+        elif path.startswith(MANIFEST_PATH) and scope["method"] == "GET":
+            await _send(send, self._manifest(path.removeprefix(MANIFEST_PATH)))
+        elif self._rest is not None and path not in (CALL_PATH, MANIFEST_PATH):
+            await self._rest(scope, receive, send)
+        else:
+            await _send(send, (404, "text/plain", f"expected POST {CALL_PATH}\n".encode()))
+
+    async def answer(self, call: CodecToolCall) -> CodecToolResult:
+        """Answer one call, whatever it holds."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            message = f"no tool {call.name!r:.60} here, expected one of {sorted(self._tools)}"
+            return CodecToolResult.failed(call.call_id, message, "E_UNKNOWN_TOOL")
+        try:
+            said = await run_tool(tool, tool.arguments(call))
+        except (CallInvalid, ToolRefusal) as refusal:
+            return CodecToolResult.failed(call.call_id, refusal.message, refusal.code)
+        return tool.answer(call, said)
+
+    def _may(self, headers: Mapping[bytes, bytes]) -> bool:
+        if self._token is None:
+            return True
+        return hmac.compare_digest(headers.get(b"authorization", b""), b"Bearer " + self._token.encode())
+
+    async def _called(self, headers: Mapping[bytes, bytes], receive: Receive) -> _Answer:
+        if headers.get(b"content-type", b"").split(b";")[0].strip() != MEDIA_TYPE.encode():
+            return 415, "text/plain", f"expected Content-Type: {MEDIA_TYPE}\n".encode()
+        body = await _body(receive)
+        if body is None:
+            return 413, "text/plain", f"expected at most {MAX_CALL_BYTES} bytes\n".encode()
+        try:
+            call = CodecToolCall.from_bytes(body)
+        except CallInvalid as error:
+            return 400, "text/plain", error.message.encode("utf-8", "replace") + b"\n"
+        result = await self.answer(call)
+        return 200, MEDIA_TYPE, result.to_bytes(call.dialect)
+
+    def _manifest(self, name: str) -> _Answer:
+        tool = self._tools.get(name)
+        if tool is None:
+            return 404, "text/plain", b"no tool of that name here\n"
+        return 200, "application/json", json.dumps(tool.manifest.to_fields(), ensure_ascii=False).encode()
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """Read a body; None for one that is larger than a call may be, or whose sender left."""
+    data = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        data += message.get("body", b"")
+        if len(data) > MAX_CALL_BYTES:
+            return None
+        if not message.get("more_body", False):
+            return bytes(data)
+
+
+async def _send(send: Send, answer: _Answer) -> None:
+    status, media_type, body = answer
+    headers = [(b"content-type", media_type.encode()), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

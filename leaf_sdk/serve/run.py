@@ -1,0 +1,100 @@
+"""Bolt-on tools on a socket: standard input and output, TCP, or a unix socket.
+
+What `codec-leaf serve` calls. Over TCP the MCP face stands at `/mcp` beside the tools' own path; beyond this machine a
+token is required. A unix socket is for its owner alone. Below: `bolt_on`, `mcp_server`.
+"""
+
+import ipaddress
+import os
+import socket
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import uvicorn
+from mcp.server.stdio import stdio_server
+
+from leaf_sdk.errors import BoltOnError
+from leaf_sdk.leaf.bolt_on import CodecTool
+
+from .bolt_on import CallApp
+from .mcp_server import build_mcp_server
+
+
+def serve_stdio(tools: Sequence[CodecTool]) -> None:
+    """Speak MCP on standard input and output until the input closes."""
+    anyio.run(_over_stdio, tools)
+
+
+def serve_http(
+    tools: Sequence[CodecTool], host: str = "127.0.0.1", port: int = 8300, *, token: str | None = None
+) -> None:
+    """Serve `POST /codec/tool/v1/call` and MCP at `/mcp` until interrupted.
+
+    Raises:
+        BoltOnError: an address beyond this machine without a token.
+    """
+    if token is None and not _is_loopback(host):
+        raise BoltOnError(f"host {host!r} can be reached from other machines; give a token, or listen on 127.0.0.1")
+    uvicorn.run(cast("Any", http_app(tools, host=host, token=token)), host=host, port=port, log_level="warning")
+
+
+def serve_unix(tools: Sequence[CodecTool], path: str | Path) -> None:
+    """Serve `POST /codec/tool/v1/call` on a unix socket, open to this user alone, until interrupted.
+
+    Raises:
+        BoltOnError: something else than a socket is in the place, or somebody answers there.
+    """
+    with bound_unix_socket(Path(path)) as listener:
+        config = uvicorn.Config(cast("Any", CallApp(tools)), fd=listener.fileno(), lifespan="off", log_level="warning")
+        uvicorn.Server(config).run(sockets=[listener])
+    Path(path).unlink(missing_ok=True)
+
+
+def http_app(tools: Sequence[CodecTool], *, host: str = "127.0.0.1", token: str | None = None) -> CallApp:
+    """Give the ASGI app of both faces."""
+    mcp_app = build_mcp_server(tools).streamable_http_app(host=host)
+    return CallApp(tools, token=token, rest=cast("Any", mcp_app))
+
+
+def bound_unix_socket(path: Path) -> socket.socket:
+    """Bind a unix socket that only its owner may open; a dead one in its place is removed first.
+
+    Raises:
+        BoltOnError: something else than a socket is there, or somebody answers.
+    """
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise BoltOnError(f"{str(path)!r} is no socket; remove it, or choose another path")
+        with socket.socket(socket.AF_UNIX) as probe:
+            if probe.connect_ex(str(path)) == 0:
+                raise BoltOnError(f"a server answers at {str(path)!r} already; stop it, or choose another path")
+        path.unlink()
+    except FileNotFoundError:
+        pass
+    listener = socket.socket(socket.AF_UNIX)
+    # Not the permissions after binding: in between, anybody could connect.
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    except OSError as error:
+        listener.close()
+        raise BoltOnError(f"socket {str(path)!r} can't be made: {error}") from error
+    finally:
+        os.umask(before)
+    return listener
+
+
+async def _over_stdio(tools: Sequence[CodecTool]) -> None:
+    server = build_mcp_server(tools)
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,72 @@
+"""JSON to checked fields: the questions that every part of a map asks of its bytes.
+
+Says what is wrong by the field's name, and refuses by name what can't be reproduced exactly. Knows nothing of what a
+tokenizer is. Above: `blocks`, `read`, `hugging_face`.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from leaf_sdk.errors import MapUnsupported, NotAMap
+
+MAX_ID = 2**32 - 1
+
+
+def json_object(data: bytes, expected: str) -> dict[str, Any]:
+    """Parse bytes that must be a JSON object.
+
+    Raises:
+        NotAMap: they are not; `expected` says what was.
+    """
+    try:
+        parsed: object = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise NotAMap(f"the bytes are not JSON ({error}), expected {expected}; is this the right file?") from error
+    if not isinstance(parsed, dict):
+        raise NotAMap(f"the JSON is a {type(parsed).__name__}, expected {expected} (an object)")
+    return cast("dict[str, Any]", parsed)
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """Give a JSON object as it is, and an empty one for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[object]:
+    """Give a JSON list as it is, and an empty one for anything else."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def text_of(fields: Mapping[str, Any], key: str) -> str:
+    """Give a text that must be there."""
+    value = fields.get(key)
+    if not isinstance(value, str) or not value:
+        raise NotAMap(f"{key} is {value!r}, expected text that is not empty")
+    return value
+
+
+def ids_of(fields: Mapping[str, Any], key: str) -> dict[str, int]:
+    """Give a table of tokens and ids that must be there."""
+    value = fields[key]
+    if not isinstance(value, dict):
+        raise NotAMap(f"{key} is a {type(value).__name__}, expected {{token: id}}")
+    table = cast("dict[str, Any]", value)
+    # All at once; only a table that fails is searched for the entry.
+    numbers = table.values()
+    if table and (set(map(type, numbers)) != {int} or min(numbers) < 0 or max(numbers) > MAX_ID or "" in table):
+        _name_the_wrong_one(table, key)
+    return table
+
+
+def _name_the_wrong_one(table: Mapping[str, Any], key: str) -> None:
+    for token, token_id in table.items():
+        if type(token_id) is not int or not 0 <= token_id <= MAX_ID:
+            raise NotAMap(f"{key}[{token!r}] is {token_id!r}, expected an id from 0 to {MAX_ID}")
+        if not token:
+            raise NotAMap(f"{key} holds an empty token with id {token_id}, expected every token to have text")
+
+
+def refused(what: str, why: str) -> MapUnsupported:
+    """Give the error for a real map that can't be reproduced exactly."""
+    return MapUnsupported(f"{what} is refused: {why}", what=what)

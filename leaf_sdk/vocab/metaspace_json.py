@@ -1,0 +1,75 @@
+"""The structures by which a tokenizer.json says what happens to spaces, to a `Metaspace`.
+
+Older files normalize (a `▁` in front, every space replaced), newer ones have a pre-tokenizer of that name; the two
+differ where a text begins with a space. Whatever else stands in them is refused by name. Also finds the byte tokens,
+by which such vocabularies spell what they have no token for. Above: `hugging_face`, and the other readers of metaspace
+files.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from leaf_sdk.errors import MapUnsupported
+
+from .pre_tokenizers import shape_of, stages_of
+from .tokenizer import Metaspace
+
+_PREPEND = {"type": "Prepend", "prepend": "▁"}
+_REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+# Cuts at spaces, of which none is left.
+_INERT_SPLIT = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+
+
+def read_metaspace_structure(document: Mapping[str, Any]) -> Metaspace:
+    """Recognise the normalizer and pre-tokenizer of a metaspace tokenizer.json.
+
+    Raises:
+        MapUnsupported: another structure.
+    """
+    normalizer, pre_tokenizer = document.get("normalizer"), document.get("pre_tokenizer")
+    before, cut = stages_of(normalizer), [each for each in stages_of(pre_tokenizer) if each != _INERT_SPLIT]
+    if before == [_PREPEND, _REPLACE] and not cut:
+        return Metaspace("always")
+    if before == [_REPLACE] and not cut:
+        return Metaspace("never")
+    if not before and len(cut) == 1 and cut[0].get("type") == "Metaspace":
+        return _of_stage(cut[0])
+    what = f"normalizer {shape_of(normalizer)} with pre_tokenizer {shape_of(pre_tokenizer)}"
+    raise _refused(what, "Prepend and Replace, or Metaspace")
+
+
+def byte_range(vocab: Mapping[str, int]) -> tuple[int, int]:
+    """Find the ids of `<0x00>` and `<0xFF>`.
+
+    Raises:
+        MapUnsupported: a byte has no token, or their ids have gaps: then some text can't be spelled, or written down.
+    """
+    first = vocab.get("<0x00>", -1)
+    missing = missing_byte(vocab, first)
+    if missing is not None:
+        raise _refused(f"a vocabulary without <0x{missing:02X}> in its row of bytes", "<0x00> to <0xFF>")
+    return first, first + 255
+
+
+def missing_byte(vocab: Mapping[str, int], first: int) -> int | None:
+    """Find a byte that has no token in the row of ids from `first` on; an ASCII character may stand for its byte."""
+    for byte in range(256):
+        character = vocab.get(chr(byte)) if byte < 0x80 else None
+        if first + byte not in (vocab.get(f"<0x{byte:02X}>"), character):
+            return byte
+    return None
+
+
+def _of_stage(stage: Mapping[str, Any]) -> Metaspace:
+    scheme = stage.get("prepend_scheme", "always" if stage.get("add_prefix_space", True) else "never")
+    if stage.get("replacement") != "▁" or scheme not in ("always", "first", "never"):
+        raise _refused(f"pre_tokenizer {dict(stage)!r:.150}", "the replacement '▁' and a known prepend_scheme")
+    return Metaspace(
+        prefix="never" if scheme == "never" else "missing",
+        first_only=scheme == "first",
+        split=stage.get("split", True) is True,
+    )
+
+
+def _refused(what: str, expected: str) -> MapUnsupported:
+    return MapUnsupported(f"{what} can't be reproduced exactly, expected {expected}", what=what)

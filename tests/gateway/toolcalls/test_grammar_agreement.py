@@ -1,0 +1,92 @@
+"""Three readers of one grammar agree: our parser, our own reader of GBNF, and llguidance, by way of its GBNF reader.
+
+llguidance is the outside opinion: it takes what the format's models render and what the grammar writes, and a text that
+one character has been changed of exactly where our reader takes it too. Its lexer is greedy and never goes back; hence
+the whole grammar, in which no rule refers to itself, is given to it as one lexeme.
+"""
+
+import random
+from collections.abc import Callable
+
+import llguidance
+import pytest
+from llguidance.gbnf_to_lark import gbnf_to_lark
+
+from gateway.toolcalls import call_grammar, format_named, format_names, parse
+
+from .fakes import TOOLS
+from .families import Written
+from .gbnf_oracle import Gbnf
+from .test_laws import ALL
+from .tool_sets import ANYTHING, MAP, TOOL_SETS
+
+BYTES = llguidance.LLTokenizer("byte")
+SETS = {**TOOL_SETS, "anything": ANYTHING, "map": MAP}
+
+
+def taker(grammar: str) -> Callable[[str], bool]:
+    """Say of a text whether llguidance takes it, whole."""
+    lark = gbnf_to_lark(grammar).replace("start: ", "start: ROOT\nROOT: ", 1)
+    matcher = llguidance.LLMatcher(BYTES, lark)
+    assert not matcher.is_error(), matcher.get_error()
+
+    def takes(text: str) -> bool:
+        one, data = matcher.deep_copy(), list(text.encode())
+        return one.try_consume_tokens(data) == len(data) and one.is_accepting()
+
+    return takes
+
+
+@pytest.mark.parametrize("tool_set", SETS)
+@pytest.mark.parametrize("name", format_names())
+def test_a_text_is_in_the_grammar_for_one_reader_as_for_the_other(name: str, tool_set: str) -> None:
+    grammar = call_grammar(format_named(name), SETS[tool_set], choice="required", parallel=tool_set == "flat")
+    ours, theirs = Gbnf(grammar), taker(grammar)
+    refused = 0
+    for seed in range(8):
+        chance = random.Random(seed)
+        text = ours.sample(chance)
+        assert theirs(text), text
+        at = chance.randrange(len(text))
+        for changed in (
+            text[:at] + text[at + 1 :],
+            f"{text[:at]}{chance.choice('x{<]')}{text[at:]}",
+            text[:at],
+            f"{text}.",
+            f"Well. {text}",
+        ):
+            assert theirs(changed) == ours.takes(changed), changed
+            refused += not theirs(changed)
+    assert refused >= 8 * 3
+
+
+RENDERED_OTHERWISE: dict[str, Callable[[str], str]] = {
+    # The prompt ends with the mark that begins a turn, or prose goes before.
+    "functionary_32": lambda text: text.removeprefix(">>>"),
+    # The token that ends the turn is the engine's to write.
+    "harmony": lambda text: text.removesuffix("<|call|>").replace("<|call|>", "<|end|>"),
+    # Both are read; the grammar writes the one.
+    "json": lambda text: f"[{', '.join(text.splitlines())}]",
+    **dict.fromkeys(("lfm2", "olmo_3", "pythonic"), lambda text: text.replace('"', '\\"').replace("'", '"')),
+}
+"""Where a model's own spelling is another than the grammar's."""
+
+ONE = [Written("get_weather", '{"city": "<é\\"東>", "days": 3}', "7")]
+TWO = [Written("get_time", "{}", "8"), Written("get_weather", '{"city": "Paris [13e]"}', "9")]
+LONG_IDS = ("mistral_nemo", "mistral_small")
+
+
+@pytest.mark.parametrize("calls", [ONE, TWO], ids=["one call", "two calls"])
+@pytest.mark.parametrize("name", ALL)
+def test_what_a_family_s_models_render_is_in_its_grammar(name: str, calls: list[Written]) -> None:
+    if name in LONG_IDS:
+        calls = [Written(call.name, call.given, f"abcdefgh{call.id}") for call in calls]
+    text = RENDERED_OTHERWISE.get(name, str)(ALL[name].write(calls).lstrip("\n"))
+    grammar = call_grammar(format_named(name), TOOLS, choice="required", parallel=True)
+    takes = taker(grammar)
+    assert takes(text), text
+    assert Gbnf(grammar).takes(text)
+    assert [call.name for call in parse(name, text, TOOLS).tool_calls] == [call.name for call in calls]
+    assert not takes(text.replace("get_weather", "get_whether"))
+    alone = call_grammar(format_named(name), TOOLS, choice="required")
+    assert taker(alone)(text) == (len(calls) == 1)

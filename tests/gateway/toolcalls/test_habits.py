@@ -1,0 +1,206 @@
+"""What models of each family were seen to write beside their template's form, one statement a line.
+
+The message is the one that other engines make of such a text, too, or, where they differ, the one that the family's
+template asks for. Whitespace at the ends, and how arguments are spelled, do not matter here.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.toolcalls import format_named, parse, stream
+
+TOOLS = [
+    {"name": "ping", "parameters": {"type": "object", "properties": {}}},
+    {
+        "name": "plan",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "goal": {"type": "string"},
+                "steps": {"type": "integer"},
+                "dry": {"type": "boolean"},
+                "notes": {"anyOf": [{"type": "array"}, {"type": "null"}]},
+                "limits": {"type": "dict"},
+            },
+        },
+    },
+]
+GOAL = '{"goal": "tea"}'
+TEA: tuple[str, dict[str, Any]] = ("plan", {"goal": "tea"})
+PING: tuple[str, dict[str, Any]] = ("ping", {})
+OBJECT = f'{{"name": "plan", "arguments": {GOAL}}}'
+PARAMETERS = f'{{"name": "plan", "parameters": {GOAL}}}'
+D = "｜DSML｜"
+QWEN = "<tool_call>\n<function=plan>\n<parameter=goal>\ntea\n</parameter>\n</function>\n</tool_call>"
+GLM = "<tool_call>plan\n<arg_key>goal</arg_key>\n<arg_value>tea</arg_value>\n</tool_call>"
+GEMMA = '<|tool_call>call:plan{goal:<|"|>tea<|"|>}<tool_call|>'
+MINIMAX = (
+    '<minimax:tool_call>\n<invoke name="plan">\n<parameter name="goal">tea</parameter>\n</invoke>\n</minimax:tool_call>'
+)
+KIMI = f"<|tool_call_begin|>functions.plan:0<|tool_call_argument_begin|>{GOAL}<|tool_call_end|>"
+HARMONY = f"<|channel|>commentary to=functions.plan <|constrain|>json<|message|>{GOAL}<|call|>"
+
+
+def typed(name: str, value: str) -> str:
+    return f"<tool_call>\n<function=plan>\n<parameter={name}>\n{value}\n</parameter>\n</function>\n</tool_call>"
+
+
+def invoke(gap: str = "", attribute: str = "true", key: str = "goal", value: str = "tea") -> str:
+    parameter = f'<{D}{gap}parameter name="{key}" string="{attribute}">{value}</{D}{gap}parameter>'
+    return f'<{D}{gap}invoke name="plan">\n{parameter}\n</{D}{gap}invoke>\n'
+
+
+HABITS: list[tuple[str, str, str, str, str, str, tuple[tuple[str, dict[str, Any]], ...]]] = [
+    # Hermes and its relatives.
+    ("hermes", "the closing marker is missing at the end", "", f"<tool_call>\n{OBJECT}", "", "", (TEA,)),
+    ("hermes", "two calls share the markers", "", f"<tool_call>{OBJECT}\n{OBJECT}</tool_call>", "", "", (TEA, TEA)),
+    ("hermes", "an array stands between the markers", "", f"<tool_call>[{OBJECT}]</tool_call>", "", "", (TEA,)),
+    ("hermes", "a call ends open reasoning", "<think>", f"hm\n<tool_call>{OBJECT}</tool_call>", "", "hm", (TEA,)),
+    ("hermes", "reasoning closes behind a call", "", f"<think>hm<tool_call>{OBJECT}</tool_call></think>so", "so", "hm",
+     (TEA,)),
+    ("hermes", "reasoning mentions a marker", "<think>", "use <tool_call> now?</think>no", "no", "use <tool_call> now?",
+     ()),
+    ("hermes", "the opening marker comes twice", "<think>\n", "<think>\nhm</think>so", "so", "hm", ()),
+    ("hermes", "text around a call stays apart", "", f"One.\n<tool_call>{OBJECT}</tool_call>\nTwo.", "One.\nTwo.", "",
+     (TEA,)),
+    ("longcat", "markers of its own", "", f"So: <longcat_tool_call>{OBJECT}</longcat_tool_call>", "So:", "", (TEA,)),
+    ("longcat", "the closing marker is missing", "", f"<longcat_tool_call>\n{OBJECT}\n", "", "", (TEA,)),
+    ("ernie45", "the answer is framed", "<think>", "hm\n</think>\n\n<response>\nso\n</response>\n", "so", "hm", ()),
+    ("ernie45", "a call after reasoning", "<think>", f"hm</think>\n<tool_call>\n{OBJECT}\n</tool_call>\n", "", "hm",
+     (TEA,)),
+    # Plain JSON.
+    ("json", "a list behind text", "", f"So: [{OBJECT}, {OBJECT}] and [1]", "So:  and [1]", "", (TEA, TEA)),
+    ("json", "a list in a code fence", "", f"So:\n```json\n[{OBJECT}]\n```", "So:", "", (TEA,)),
+    ("json", "a list in another family's markers", "", f"So: <tool_call>[{OBJECT}]</tool_call>", "So:", "", (TEA,)),
+    ("json", "a list behind Mistral's marker", "", f"So: [TOOL_CALLS][{OBJECT}]", "So:", "", (TEA,)),
+    ("json", "JSON in a fence that calls nothing", "", '```json\n[{"a": 1}]\n```', '```json\n[{"a": 1}]\n```', "", ()),
+    ("llama_3", "a built-in tool is called as in Python", "", '<|python_tag|>plan.call(goal="tea")', "", "", (TEA,)),
+    ("llama_3", "a broken object is no call", "", '{"name": "plan", "parameters": {tea}}',
+     '{"name": "plan", "parameters": {tea}}', "", ()),
+    ("llama_3", "objects parted by a semicolon", "", f"<|python_tag|>{PARAMETERS};{OBJECT}", "", "", (TEA, TEA)),
+    ("granite_20b", "a marker before each object", "", f"Ok\n<function_call> {OBJECT}\n<function_call> {OBJECT}",
+     "Ok", "",
+     (TEA, TEA)),
+    ("internlm2", "parameters in place of arguments", "",
+     f"Ok <|action_start|><|plugin|>\n{PARAMETERS}<|action_end|>\n",
+     "Ok", "", (TEA,)),
+    ("gigachat3", "a message of the role of calls", "", f"Ok<|message_sep|>\n\nfunction call<|role_sep|>\n{OBJECT}",
+     "Ok",
+     "", (TEA,)),
+    ("gigachat31", "one marker, and the end spelled out", "", f"Ok<|function_call|>{OBJECT}</s>", "Ok", "", (TEA,)),
+    ("command_r_plus", "a code fence behind a word", "",
+     'Action:\n```json\n[{"tool_name": "ping", "parameters": {}}]\n```',
+     "", "", (PING,)),
+    ("phi_4_mini", "one object in place of a list", "", f"functools{OBJECT}", "", "", (TEA,)),
+    ("phi_4_mini", "a module of Python is no call", "", "import functools\n[1]", "import functools\n[1]", "", ()),
+    ("phi_4_mini", "whitespace before the word", "", f" functools[{OBJECT}]", "", "", (TEA,)),
+    ("solar_open", "ids stand before names", "<|think|>",
+     f"hm<|end|><|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>plan<|tool_call:args|>{GOAL}<|tool_call:end|>"
+     "<|calls|>", "", "hm", (TEA,)),
+    # Mistral.
+    ("mistral_nemo", "a space before the array, no id", "", f"So: [TOOL_CALLS] [{OBJECT}]", "So:", "", (TEA,)),
+    ("mistral_nemo", "no marker before the array", "", f"So: [{OBJECT}, {OBJECT}]", "So:", "", (TEA, TEA)),
+    ("mistral_nemo", "no marker at the beginning", "", f"\n [{OBJECT}]\n", "", "", (TEA,)),
+    ("mistral_nemo", "one object and a closing marker", "", f"[TOOL_CALLS]{OBJECT}[/TOOL_CALLS]", "", "", (TEA,)),
+    ("mistral", "brackets of prose stay prose", "", "[1] and [x](y) and [TOOL", "[1] and [x](y) and [TOOL", "", ()),
+    ("mistral", "no separator behind the name", "", f"[TOOL_CALLS]plan{GOAL}", "", "", (TEA,)),
+    ("mistral", "several calls back to back", "", f"[TOOL_CALLS]plan[ARGS]{GOAL}[TOOL_CALLS]ping[ARGS]{{}}", "", "",
+     (TEA, PING)),
+    ("mistral", "a call in thoughts is a thought", "", "[THINK]I [TOOL_CALLS]ping[ARGS]{}[/THINK]no", "no",
+     "I [TOOL_CALLS]ping[ARGS]{}", ()),
+    # Tags.
+    ("qwen3_coder", "a call ends open reasoning", "<think>\n", f"hm\n\n{QWEN}", "", "hm", (TEA,)),
+    ("qwen3_coder", "an integer is one", "", typed("steps", "3"), "", "", (("plan", {"steps": 3}),)),
+    ("qwen3_coder", "no integer is a text", "", typed("steps", "few"), "", "", (("plan", {"steps": "few"}),)),
+    ("qwen3_coder", "Python spells truth", "", typed("dry", "True"), "", "", (("plan", {"dry": True}),)),
+    ("qwen3_coder", "a digit can be truth", "", typed("dry", "0"), "", "", (("plan", {"dry": False}),)),
+    ("qwen3_coder", "nothing in capitals", "", typed("notes", "NULL"), "", "", (("plan", {"notes": None}),)),
+    ("qwen3_coder", "a number in quotes stays a text", "", typed("goal", "42"), "", "", (("plan", {"goal": "42"}),)),
+    ("qwen3_coder", "a type by another language's name", "", typed("limits", "{'a': 1}"), "", "",
+     (("plan", {"limits": {"a": 1}}),)),
+    ("glm45", "a call ends open reasoning", "<think>", f"hm{GLM}", "", "hm", (TEA,)),
+    ("glm45", "a turn's end is spelled out", "<think></think>", f"{GLM}<|role_end|>", "", "", (TEA,)),
+    ("glm45", "a marker ends reasoning", "<think>", "hm<tool_call>no call", "<tool_call>no call", "hm", ()),
+    ("glm45", "reasoning closes behind a call", "<think>", f"hm{GLM}</think>so", "so", "hm", (TEA,)),
+    ("hunyuan", "a call ends reasoning", "", f"<think>hm<tool_calls>[{OBJECT}]</tool_calls>", "", "hm", (TEA,)),
+    ("glm47", "a name alone", "", "<tool_call>ping</tool_call>", "", "", (PING,)),
+    ("minimax_m2", "a call ends open reasoning", "<think>\n", f"hm\n{MINIMAX}", "", "hm", (TEA,)),
+    ("step3", "no word before the tag, a separator behind it", "",
+     '<｜tool_calls_begin｜><｜tool_call_begin｜><steptml:invoke name="ping"></steptml:invoke><｜tool_call_end｜>'
+     '<｜tool_sep｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="plan">'
+     '<steptml:parameter name="goal">tea'
+     "</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>", "", "", (PING, TEA)),
+    ("hy_v3", "tags without their ending", "<think></think>",
+     "Ok<tool_calls>\n<tool_call>plan<tool_sep>\n<arg_key>goal</arg_key>\n<arg_value>tea</arg_value>\n</tool_call>\n"
+     "<tool_call>ping<tool_sep></tool_call></tool_calls>", "Ok", "", (TEA, PING)),
+    # DeepSeek.
+    ("deepseek_v4", "a space before the tags' names", "", f"<{D} calls>\n{invoke(' ')}</{D} calls>", "", "", (TEA,)),
+    ("deepseek_v4", "no section around a call", "", f"{invoke()}</{D}tool_calls>", "", "", (TEA,)),
+    ("deepseek_v4", "tags that close themselves", "",
+     f'<{D}tool_calls>\n<{D}invoke name="ping"/>\n{invoke()}<{D}invoke name="ping" />\n</{D}tool_calls>', "", "",
+     (PING, TEA, PING)),
+    ("deepseek_v32", "one object holds the arguments", "",
+     f'<{D}function_calls>\n<{D}invoke name="plan">\n{GOAL}\n</{D}invoke>\n</{D}function_calls>', "", "", (TEA,)),
+    ("deepseek_v32", "an argument holds the arguments", "",
+     f"<{D}function_calls>\n{invoke(key='arguments', attribute='false', value=GOAL)}</{D}function_calls>", "", "",
+     (TEA,)),
+    ("deepseek_v32", "an argument holds nothing", "",
+     f"<{D}function_calls>\n{invoke(key='input', value='{}')}</{D}function_calls>", "", "", (("plan", {}),)),
+    ("deepseek_v32", "the schema overrules the tag", "",
+     f"<{D}function_calls>\n{invoke(key='steps', value='3')}{invoke(attribute='false', value='null')}"
+     f"</{D}function_calls>",
+     "", "", (("plan", {"steps": 3}), ("plan", {"goal": "null"}))),
+    ("deepseek_v32", "a call ends open reasoning", "<think>", f"hm\n\n<{D}tool_calls>\n{invoke()}</{D}tool_calls>",
+     "", "hm",
+     (TEA,)),
+    # Kimi: reasoning goes on behind a call.
+    ("kimi_k2", "a section that is none stays reasoning", "<think>", "hm<|tool_calls_section_begin|>so", "",
+     "hm<|tool_calls_section_begin|>so", ()),
+    ("kimi_k2", "no section around a call", "", f"Ok{KIMI}", "Ok", "", (TEA,)),
+    # Channels.
+    ("gemma4", "a channel without its name", "", "<|channel>hm<channel|>so", "so", "hm", ()),
+    ("gemma4", "a channel opened twice", "", "<|channel><|channel>thought\n<channel|>so", "so", "", ()),
+    ("gemma4", "a channel that closes twice", "", "<|channel>thought\nhm<channel|>so<channel|>", "so", "hm", ()),
+    ("gemma4", "thoughts part text from text", "", "a\n<|channel>hm<channel|>\nb", "a\n\nb", "hm", ()),
+    ("gemma4", "a call without its first word", "", GEMMA.replace("call:", ":"), "", "", (TEA,)),
+    ("gemma4", "a call without braces", "", f"<|tool_call>call:ping<tool_call|>{GEMMA}", "", "", (PING, TEA)),
+    ("gemma4", "the prompt has opened the channel", "<|channel>thought\n", f"hm<channel|>{GEMMA}", "", "hm", (TEA,)),
+    ("harmony", "code for a tool that nobody offered", "",
+     "<|channel|>commentary to=python code<|message|><b>1<|call|>",
+     "", "", ()),
+    ("harmony", "an object for a tool without prefix", "", f"<|channel|>commentary to=plan<|message|>{GOAL}<|call|>",
+     "", "",
+     (TEA,)),
+    ("harmony", "messages are texts of their own", "",
+     "<|channel|>commentary<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>", "a\nb", "",
+     ()),
+    ("harmony", "a call in the analysis channel", "", HARMONY.replace("commentary", "analysis"), "", "", (TEA,)),
+    # Python.
+    ("lfm2", "a list outside of its markers", "", "[plan(goal='tea')]<|tool_call_end|>", "", "", (TEA,)),
+    ("lfm2", "a call in thoughts is a thought", "", "<think>a <|tool_call_start|>[ping()]<|tool_call_end|></think>b",
+     "b",
+     "a <|tool_call_start|>[ping()]<|tool_call_end|>", ()),
+    ("pythonic", "text on both sides of the markers", "", "a <|python_start|>[ping()]<|python_end|> b", "a  b", "",
+     (PING,)),
+    ("pythonic", "an escape that Python does not know", "", r'[plan(goal="\d")]', "", "", (("plan", {"goal": r"\d"}),)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("habit", HABITS, ids=lambda habit: f"{habit[0]}: {habit[1]}")
+def test_what_models_were_seen_to_write_is_read_as_meant(
+    habit: tuple[str, str, str, str, str, str, tuple[tuple[str, dict[str, Any]], ...]],
+) -> None:
+    name, _, tail, text, content, reasoning, calls = habit
+    whole = parse(name, text, TOOLS, tail, new_id=iter(map(str, range(9))).__next__)
+    assert (whole.content or "").strip() == content
+    assert (whole.reasoning_content or "").strip() == reasoning
+    assert [(call.name, json.loads(call.arguments)) for call in whole.tool_calls] == list(calls)
+    for size in (1, 2, 7):
+        pieces = [text[at : at + size] for at in range(0, len(text), size)]
+        assert stream(name, pieces, TOOLS, tail, new_id=iter(map(str, range(9))).__next__) == whole
+
+
+def test_every_habit_is_of_a_family_that_there_is() -> None:
+    assert {habit[0] for habit in HABITS} == {format_named(habit[0]).name for habit in HABITS}

@@ -1,0 +1,36 @@
+"""What every node of every format holds to: where it can begin, whether it may be missing, and what it writes."""
+
+import random
+
+import pytest
+
+from gateway.toolcalls import ToolSpec, format_named, format_names
+from gateway.toolcalls.gbnf import Grammar
+from gateway.toolcalls.nodes import Node, walk
+from gateway.toolcalls.schema_gbnf import schema_rules
+from gateway.toolcalls.spelling import Spelling
+
+from .fakes import WEATHER
+from .gbnf_oracle import Gbnf
+
+PLAIN = Spelling({})
+
+
+def written(node: Node, tool: ToolSpec) -> list[str]:
+    """Texts that a node's grammar writes for a tool."""
+    grammar = Grammar([tool], parallel=True, schemas=schema_rules)
+    grammar.tool = tool
+    reader = Gbnf(grammar.text(node.grammar(grammar)))
+    return [reader.sample(random.Random(seed)) for seed in range(8)]
+
+
+@pytest.mark.parametrize("name", format_names())
+def test_what_a_node_writes_begins_as_the_node_says_and_is_missing_only_where_it_may_be(name: str) -> None:
+    fmt = format_named(name)
+    for node in {*walk(fmt.body), *walk(fmt.calls)}:
+        first = node.first(PLAIN)
+        for text in written(node, WEATHER):
+            if text and first:
+                # Whitespace before a marker that may be missing is read with it.
+                assert text.lstrip().startswith(first) or text.startswith(first), node
+            assert node.nullable or text or not first, node
