@@ -1,11 +1,13 @@
 """Whatever broke an upstream, as one short sentence for a person.
 
 Turns exceptions of the operating system, the wires and the HTTP client into words that can follow "server 'x' is not
-available:". Words of a server are untrusted: they are escaped and cut. Pure; `upstream.py` stands above.
+available:". Words of a server are untrusted: the secrets of its configuration are masked in them, and they are escaped
+and cut. Pure; `upstream.py` stands above.
 """
 
 from typing import Final, cast
 
+from gateway.config.masking import mask_text
 from gateway.config.model import UpstreamConfig
 from gateway.errors import GatewayError
 from gateway.observe.escape import escape_text
@@ -29,8 +31,13 @@ def describe_failure(failure: Exception, config: UpstreamConfig) -> str:
     if isinstance(error, LinkLost) and not str(error):
         return describe_ending(config)
     if isinstance(error, PeerError | NoAnswer | LinkLost | GatewayError):
-        return escape_text(str(error), _LENGTH)
-    return escape_text(f"{type(error).__name__}: {error}", _LENGTH)
+        return _clean(str(error), config)
+    return _clean(f"{type(error).__name__}: {error}", config)
+
+
+def _clean(words: str, config: UpstreamConfig) -> str:
+    # Masked before it is cut: half a secret is not found any more.
+    return escape_text(mask_text(words, config.secrets), _LENGTH)
 
 
 def _first_leaf(error: BaseException) -> BaseException:

@@ -1,11 +1,13 @@
 """What people read when an upstream is away."""
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.config.model import UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.proxy.failures import describe_ending, describe_failure
-from gateway.proxy.sdk import RemoteError
+from gateway.proxy.wire import LinkLost, NoAnswer, PeerError
 
 CHILD = UpstreamConfig(name="a", command="tool")
 WEB = UpstreamConfig(name="a", url="http://127.0.0.1/mcp")
@@ -16,9 +18,11 @@ WEB = UpstreamConfig(name="a", url="http://127.0.0.1/mcp")
     [
         (FileNotFoundError(2, "No such file"), "its command 'tool' does not exist or is not on PATH"),
         (PermissionError(13, "Permission denied"), "PermissionError: [Errno 13] Permission denied"),
-        (RemoteError("Connection closed", code=-32000, broken=True), "its process ended"),
-        (RemoteError("Connection closed", code=-32000), "Connection closed"),
-        (RemoteError("no\x1b[31m\nlicence", code=-1), "no\\x1b[31m\\nlicence"),
+        (TimeoutError(), "it did not answer the handshake in time"),
+        (LinkLost(""), "its process ended"),
+        (LinkLost("Connection reset"), "Connection reset"),
+        (NoAnswer("its answer is no JSON"), "its answer is no JSON"),
+        (PeerError({"code": -1, "message": "no\x1b[31m\nlicence"}), "no\\x1b[31m\\nlicence"),
         (UpstreamUnavailable("lists without end", server="a"), "lists without end"),
         (ExceptionGroup("g", [ExceptionGroup("h", [OSError("first")]), OSError("second")]), "OSError: first"),
     ],
@@ -28,8 +32,18 @@ def test_failure_is_one_sentence(failure, words):
 
 
 def test_words_of_a_server_are_cut():
-    assert len(describe_failure(RemoteError("x" * 10_000, code=-1), CHILD)) < 400
+    assert len(describe_failure(NoAnswer("x" * 10_000), CHILD)) < 400
 
 
 def test_end_of_a_connection_is_named_by_its_kind():
     assert (describe_ending(CHILD), describe_ending(WEB)) == ("its process ended", "its connection ended")
+
+
+def test_secret_of_the_configuration_is_masked_even_where_the_words_are_cut():
+    secret = "tok-5555-6666-7777"
+    config = replace(CHILD, secrets=frozenset({secret}))
+
+    words = describe_failure(NoAnswer("x" * 290 + secret), config)
+
+    assert "tok-" not in words
+    assert describe_failure(NoAnswer(f"bad key {secret}"), config) == "bad key ****"
