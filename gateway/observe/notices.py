@@ -1,4 +1,4 @@
-"""The two lines that tell a person, once, whether a tool speaks token ids.
+"""The two lines that tell a person, once, whether a tool speaks token ids; and what the last of its results did.
 
 Turns "this tool's block came with ids" and "this tool's block had to be tokenized" into one log line for each tool and
 map, however many calls follow; the metrics count the calls. What has been said is remembered up to a bound, after which
@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from structlog.typing import FilteringBoundLogger
 
+Kind = Literal["leaf", "shim", "rejected"]
 REMEMBERED: Final = 4096
 _NAME_LENGTH = 128
 
@@ -20,6 +21,11 @@ class TokenNotices:
         """`log` is where the lines go."""
         self._log = log
         self._said: set[tuple[str, str, str]] = set()
+        self._last: dict[str, Kind] = {}
+
+    def last(self, tool: str) -> Kind | None:
+        """How the tool's last block with text got its ids; None: none was asked for ids yet."""
+        return self._last.get(tool[:_NAME_LENGTH])
 
     def leaf(self, tool: str, map_id: str) -> None:
         """The tool's ids were good: nothing was tokenized here."""
@@ -49,8 +55,11 @@ class TokenNotices:
                 detail=detail,
             )
 
-    def _is_new(self, kind: Literal["leaf", "shim", "rejected"], tool: str, map_id: str) -> bool:
-        key = (kind, tool[:_NAME_LENGTH], map_id[:_NAME_LENGTH])
+    def _is_new(self, kind: Kind, tool: str, map_id: str) -> bool:
+        name = tool[:_NAME_LENGTH]
+        if name in self._last or len(self._last) < REMEMBERED:
+            self._last[name] = kind
+        key = (kind, name, map_id[:_NAME_LENGTH])
         if key in self._said or len(self._said) >= REMEMBERED:
             return False
         self._said.add(key)

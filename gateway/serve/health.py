@@ -1,11 +1,12 @@
-"""The admin port: numbers for Prometheus, and whether the process lives and is ready.
+"""The admin port: numbers for Prometheus, whether the process lives and is ready, and how all of it stands.
 
 Turns what the rooms said last (`Readiness.set`) into HTTP answers. Nothing is asked at the time of the request: a probe
 that reached for the engine would make a busy engine look dead, and load it further. No key is asked here, which is why
-the port listens on loopback unless told otherwise. The app factory in `serve` runs it beside the faces.
+the port listens on loopback unless told otherwise; the page that says most (`/status`) is for this machine in any case.
+The app factory in `serve` runs it beside the faces.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.applications import Starlette
@@ -13,8 +14,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from gateway.config.address import is_loopback
 from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
+from gateway.serve.errors import refusal
 
 _REASON_LENGTH = 300
 
@@ -61,8 +64,15 @@ class Readiness:
         }
 
 
-def admin_app(metrics: Metrics, readiness: Readiness) -> Starlette:
-    """`/metrics`, `/healthz/live` (200 while the process runs) and `/healthz/ready` (200, or 503 with reasons)."""
+Status = Callable[[], Awaitable[dict[str, Any]]]
+
+
+def admin_app(metrics: Metrics, readiness: Readiness, status: Status | None = None) -> Starlette:
+    """`/metrics`, `/healthz/live` (200 while the process runs), `/healthz/ready` (200, or 503 with reasons), `/status`.
+
+    Args:
+        status: makes the whole report; None: there is no such page.
+    """
 
     async def show_metrics(_request: Request) -> Response:
         return Response(metrics.render(), media_type=metrics.content_type)
@@ -73,11 +83,19 @@ def admin_app(metrics: Metrics, readiness: Readiness) -> Starlette:
     async def show_ready(_request: Request) -> Response:
         return JSONResponse(readiness.report(), status_code=200 if readiness.ready else 503, headers=_fresh())
 
+    async def show_status(request: Request) -> Response:
+        # Both: a page in a browser on this machine comes from loopback too, but by a name of its own.
+        here = request.client is not None and is_loopback(request.client.host)
+        if status is None or not (here and is_loopback(request.url.hostname or "")):
+            return refusal(403, "/status is for this machine only: ask there, by 127.0.0.1", code="not_local")
+        return JSONResponse(await status(), headers=_fresh())
+
     return Starlette(
         routes=[
             Route("/metrics", show_metrics),
             Route("/healthz/live", show_live),
             Route("/healthz/ready", show_ready),
+            *([] if status is None else [Route("/status", show_status)]),
         ]
     )
 

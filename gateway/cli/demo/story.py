@@ -19,7 +19,7 @@ from gateway.cli.demo.text_path import TextPath
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
 from gateway.engine.embedded import packaged_model
 from gateway.engine.protocol import Sampling
-from gateway.serve.run import Rooms, open_rooms
+from gateway.serve.rooms import Rooms, open_rooms
 from gateway.toolcalls import Content, call_grammar
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.vocab import map_digest
