@@ -80,7 +80,7 @@ async def stage(engine, server, *arguments, **limits):
     async def listen(event):
         heard.append(event)
 
-    async with Proxy(GatewayConfig(upstreams=(upstream,), limits=bounds), metrics) as proxy:
+    async with Proxy(GatewayConfig(upstreams=(upstream,), limits=bounds, prefix="always"), metrics) as proxy:
         runner = CallRunner(proxy, tokens, bounds)
         yield Agent(ScriptedRoute(engine, 4000), runner, bounds, metrics), heard, listen
 
