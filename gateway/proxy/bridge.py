@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from gateway.errors import GatewayError, RpcError, UpstreamUnavailable
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.session import cannot_ask, refusal
-from gateway.proxy.upstream import Upstream
+from gateway.proxy.upstream import SessionGone, Upstream
 from gateway.rpc.eras import is_input_required
 from gateway.rpc.messages import INTERNAL_ERROR, INVALID_PARAMS
 
@@ -167,8 +167,7 @@ class Bridge:
     async def _run(self, parked: Parked, upstream: Upstream, params: dict[str, Any]) -> None:
         with parked.scope:
             try:
-                async with upstream.lease(parked) as member:
-                    parked.end(await upstream.request(parked.method, params, parked, member=member))
+                parked.end(await _ask_alone(upstream, parked, params))
             except GatewayError as error:
                 parked.end(error)
             except Exception as error:  # noqa: BLE001 - the one boundary: one parked call must not end the others
@@ -176,6 +175,16 @@ class Bridge:
             # A server need not wait for what it asks: the client, who was told to come back, finds the outcome here.
             await anyio.sleep(_PATIENCE)
         self._parked.pop(parked.token, None)
+
+
+async def _ask_alone(upstream: Upstream, parked: Parked, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The outcome on a session that nobody else uses; on another one, if the server had forgotten the first."""
+    try:
+        async with upstream.lease(parked) as member:
+            return await upstream.request(parked.method, params, parked, member=member)
+    except SessionGone:
+        async with upstream.lease(parked) as member:
+            return await upstream.request(parked.method, params, parked, member=member)
 
 
 async def answer_rounds(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.http import HttpClient, open_http, open_http_client
-from gateway.proxy.pool import Dial
+from gateway.proxy.members import Dial
 from gateway.proxy.session import Session
 from gateway.proxy.stdio import open_stdio
 from gateway.proxy.traced import traced_wire

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import anyio
 
 from gateway.observe.logs import get_logger
-from gateway.proxy.pool import Member
+from gateway.proxy.members import Member
 from gateway.proxy.session import Session
 from gateway.proxy.wire import LinkLost, NoAnswer, PeerError
 
@@ -53,6 +53,11 @@ class Follower:
         if self._wanted[uri] <= 0:
             del self._wanted[uri]
             self._turn()
+
+    @property
+    def watches(self) -> bool:
+        """Whether anybody wants to hear of a resource."""
+        return bool(self._wanted)
 
     async def settled(self, uri: str) -> None:
         """Return once the server was asked to tell of this resource, if it is asked so; after a while at the latest."""

@@ -42,6 +42,10 @@ class Allowance:
         """Whether the server may be told that it can ask."""
         return self.sampler is not None and self.left > 0
 
+    def help(self, caller: Caller) -> Caller:
+        """The caller, with our engine to sample in its stead where it can't and the operator lets it."""
+        return caller if CAPABILITY in caller.capabilities or not self.open else Helped(caller, self)
+
     async def spend(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Generate at the server's expense. What runs is paid for before it runs.
 

@@ -28,7 +28,7 @@ from gateway.proxy.http_headers import header_lines, media_type
 from gateway.proxy.http_streams import follow, listen
 from gateway.proxy.oauth import authorizer_for
 from gateway.proxy.stdio import CANCELLED, NEVER_CANCELLED, encode_or_refuse, too_long
-from gateway.proxy.wire import LinkLost, NoAnswer, PeerError, Wire
+from gateway.proxy.wire import LinkLost, NoAnswer, PeerError, Unfit, Wire
 from gateway.rpc.headers import routing_headers
 from gateway.rpc.lines import LongLine
 from gateway.rpc.mending import BrokenAnswer
@@ -177,7 +177,7 @@ class HttpWire:
     def _take_long(self, line: LongLine, number: int | None) -> None:
         self._complaints.warning("upstream sent a message over the limit", bytes=line.length, limit=self._bound)
         if number is not None and not line.is_call:
-            raise NoAnswer(too_long(self._bound))
+            raise Unfit(too_long(self._bound))
 
     def _tell_cancelled(self, number: int) -> None:
         if len(self._tasks) <= _COURTESIES and not self.closed.is_set():

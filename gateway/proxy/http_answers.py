@@ -11,7 +11,7 @@ from gateway.observe.escape import escape_text
 from gateway.proxy.http_connection import Connection
 from gateway.proxy.http_headers import media_type, status_words
 from gateway.proxy.stdio import too_long
-from gateway.proxy.wire import LinkLost, NoAnswer, PeerError
+from gateway.proxy.wire import LinkLost, NoAnswer, PeerError, Unfit
 from gateway.rpc.mending import BrokenAnswer, mend_message
 from gateway.rpc.messages import Failure, Malformed, Message, Response, parse_message
 
@@ -36,7 +36,7 @@ async def read_json(connection: Connection, number: int, bound: int) -> dict[str
     """
     body = await connection.read(bound)
     if body is None:
-        raise NoAnswer(too_long(bound))
+        raise Unfit(too_long(bound))
     message = read_message(body)
     if isinstance(message, Response) and message.id == number:
         return message.result

@@ -14,9 +14,9 @@ from gateway.observe.logs import get_logger
 from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.listing import Kind, Listed
+from gateway.proxy.members import Member
 from gateway.proxy.naming import Naming
 from gateway.proxy.offers import list_result
-from gateway.proxy.pool import Member
 from gateway.proxy.upstream import Upstream
 
 _KEPT: Final = 64

@@ -2,7 +2,7 @@
 
 Asks a server for the modern era first (`server/discover`) and falls back to the handshake, because a server that speaks
 both gives more in the modern one; a server for whom a handshake-era client stands is asked the other way round, so that
-nothing has to be bridged. Every answer but a usable one is a fall-back or an `UpstreamUnavailable` that says why. It
+nothing has to be bridged. Every answer but a usable one is a fall-back or a `NoCommonEra` that says why. It
 knows no supervision. `pool.py` stands above.
 """
 
@@ -43,7 +43,7 @@ async def negotiate(session: Session, wire: Wire, terms: Terms) -> None:
     """Agree on a version; the session can be asked afterwards.
 
     Raises:
-        UpstreamUnavailable: no version that both know, or no usable answer.
+        NoCommonEra: no version that both know, or no usable answer.
         LinkLost: the server left.
     """
     refusals: list[str] = []
@@ -64,7 +64,11 @@ async def negotiate(session: Session, wire: Wire, terms: Terms) -> None:
             refusals.append(str(error))
         else:
             return
-    raise UpstreamUnavailable(refusals[-1], server=session.server)
+    raise NoCommonEra(refusals[-1], server=session.server)
+
+
+class NoCommonEra(UpstreamUnavailable):
+    """The server can be reached, and refuses every era that we may speak with it."""
 
 
 class _Mismatch(Exception):

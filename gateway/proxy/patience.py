@@ -6,6 +6,7 @@ that was left. `upstream.py` stands above.
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from gateway.proxy.caller import Caller, ClientSession, Principal
@@ -65,9 +66,14 @@ class Patience:
         deadline = self._clock.when()
         if self._asking == 1 and deadline is not None:
             self._left = deadline - asyncio.get_running_loop().time()
-            self._clock.reschedule(None)
+            self._set(None)
 
     def _go_on(self) -> None:
         self._asking -= 1
         if self._asking == 0 and not self._clock.expired():
-            self._clock.reschedule(asyncio.get_running_loop().time() + self._left)
+            self._set(asyncio.get_running_loop().time() + self._left)
+
+    def _set(self, deadline: float | None) -> None:
+        # A server may answer its call while what it asked is still open: then there is no time left to keep.
+        with suppress(RuntimeError):
+            self._clock.reschedule(deadline)

@@ -4,123 +4,30 @@ A handshake-era client that may be asked or told things gets a session of its ow
 says which client a push is meant for. A modern client of a handshake-era server borrows one that nobody else uses
 meanwhile (`lease`), keyed by what the client announced. Sessions are opened on demand, once however many wait, and
 end with their client, their server, or after a time without use. It knows no supervision of the server itself.
-`upstream.py` stands above, `session.py` and the wires below.
+`choice.py` stands above, `members.py` below.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
 from pydantic_core import to_json
 
 from gateway.config.model import UpstreamConfig
-from gateway.errors import UpstreamUnavailable
-from gateway.observe.metrics import Metrics
+from gateway.errors import RpcError, UpstreamUnavailable
 from gateway.proxy.caller import ClientSession
 from gateway.proxy.failures import describe_failure
-from gateway.proxy.listing import Listing
-from gateway.proxy.negotiation import Terms, negotiate
-from gateway.proxy.pins import Pins
-from gateway.proxy.session import ListKind, Session
-from gateway.proxy.wire import Wire
+from gateway.proxy.members import PING_TIME, Member, Opener, until_over, why_silent
+from gateway.proxy.negotiation import NoCommonEra, Terms
 
-Dial = Callable[[Session], AbstractAsyncContextManager[Wire]]
-"""Opens a wire to the server with the session as its listener."""
 _MOST: Final = 1000
 _SWEEP: Final = 15.0
 _IDLE_LEASE: Final = 60.0
 _LEASED: Final = 64
-
-
-@dataclass(eq=False, slots=True)
-class Member:
-    """One open session, its lists, and the handle to end it."""
-
-    session: Session
-    listing: Listing
-    leave: asyncio.Event = field(default_factory=asyncio.Event)
-    leased: bool = False
-    told_level: bool = False
-    """Whether it was told which log messages its client wants."""
-    used: float = field(default_factory=monotonic)
-
-    @property
-    def alive(self) -> bool:
-        """Whether a request would go out."""
-        wire = self.session.wire
-        return wire is not None and not wire.closed.is_set() and not self.leave.is_set()
-
-
-class Changes(Protocol):
-    """Who hears of changes that a session reports."""
-
-    def list_changed(self, kind: ListKind, member: Member) -> None:
-        """A list of this session is not what it was."""
-        ...
-
-    def updated(self, uri: str, member: Member) -> None:
-        """A resource changed that this session subscribed to."""
-        ...
-
-    async def sample(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The server asks for a generation, and no client can be asked for it. Raises `RpcError`."""
-        ...
-
-
-class Opener:
-    """Opens sessions with one server."""
-
-    def __init__(
-        self,
-        config: UpstreamConfig,
-        dial: Dial,
-        metrics: Metrics,
-        changes: Changes,
-        pins: Pins,
-        *,
-        result_bytes: int,
-        time: float,
-    ) -> None:
-        """`time`: seconds for dialling and negotiating."""
-        self._pins = pins
-        self._config = config
-        self._dial = dial
-        self._metrics = metrics
-        self._changes = changes
-        self._bytes = result_bytes
-        self._time = time
-
-    @asynccontextmanager
-    async def opened(self, terms: Terms, owner: ClientSession | None = None) -> AsyncGenerator[Member, None]:
-        """A negotiated session for as long as the context lasts; leaving it ends the process or the HTTP session.
-
-        Raises:
-            UpstreamUnavailable, LinkLost, OSError: it can't be opened.
-            TimeoutError: not in time.
-        """
-        member: Member
-        session = Session(
-            self._config.name,
-            self._metrics,
-            owner=owner,
-            on_list_changed=lambda kind: self._list_changed(kind, member),
-            on_updated=lambda uri: self._changes.updated(uri, member),
-            on_sampling=self._changes.sample if self._config.sampling_tokens else None,
-        )
-        member = Member(session, Listing(session, self._bytes, self._pins.screen))
-        async with self._dial(session) as wire:
-            with anyio.fail_after(self._time):
-                await negotiate(session, wire, terms)
-            yield member
-
-    def _list_changed(self, kind: ListKind, member: Member) -> None:
-        member.listing.forget(kind)
-        self._changes.list_changed(kind, member)
 
 
 class Pool:
@@ -181,6 +88,12 @@ class Pool:
         member.leased = True
         try:
             yield member
+        except RpcError:
+            raise
+        except BaseException:
+            # What the server still does for this call it may push later: the next caller is not to hear it.
+            member.leave.set()
+            raise
         finally:
             member.leased = False
             member.used = monotonic()
@@ -188,7 +101,15 @@ class Pool:
     async def peek(self, terms: Terms) -> Member:
         """A session announced with these capabilities, whoever uses it: for lists, which do no harm to a call."""
         members = [member for member in self._lent.get(_key(terms.capabilities), []) if member.alive]
-        return members[0] if members else await self._lend(_key(terms.capabilities), terms)
+        member = members[0] if members else await self._lend(_key(terms.capabilities), terms)
+        member.used = monotonic()
+        return member
+
+    def suspect(self, member: Member) -> None:
+        """A call on this session got no answer: find out whether anyone is there, and end it where nobody is."""
+        if not member.suspected and member.alive:
+            member.suspected = True
+            self._tasks.start_soon(self._check, member)
 
     def release(self, session: ClientSession) -> None:
         """The client is gone: end its session."""
@@ -203,9 +124,10 @@ class Pool:
 
     def close(self) -> None:
         """End every session."""
+        for session in list(self._own):
+            self.release(session)
         for member in self.members():
             member.leave.set()
-        self._own.clear()
         self._lent.clear()
 
     async def sweep(self) -> None:
@@ -221,14 +143,23 @@ class Pool:
         if sum(map(len, self._lent.values())) + self._opening >= _LEASED:
             raise self._unavailable(f"{_LEASED} calls that may ask their clients run on it already")
         self._opening += 1
+        future: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
         try:
-            future: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
             self._tasks.start_soon(self._hold, future, terms, None)
             member = await future
+        except asyncio.CancelledError:
+            # It may have come in the very moment in which its borrower went away: nobody else knows of it.
+            future.add_done_callback(_leave_at_once)
+            raise
         finally:
             self._opening -= 1
         self._lent.setdefault(key, []).append(member)
         return member
+
+    async def _check(self, member: Member) -> None:
+        if await why_silent(member, PING_TIME) is not None:
+            member.leave.set()
+        member.suspected = False
 
     async def _hold(self, future: asyncio.Future[Member], terms: Terms, owner: ClientSession | None) -> None:
         """Open a session, hand it out, and keep it until it ends or is told to."""
@@ -239,14 +170,12 @@ class Pool:
                     return
                 future.set_result(member)
                 await until_over(member)
+        except NoCommonEra as error:
+            _fail(future, NoCommonEra(self._unavailable(error.message).message, server=self._config.name))
         except Exception as error:  # noqa: BLE001 - the one boundary: no failure of one session may reach another
-            if not future.done():
-                future.set_exception(self._unavailable(describe_failure(error, self._config)))
-                future.exception()
+            _fail(future, self._unavailable(describe_failure(error, self._config)))
         finally:
-            if not future.done():
-                future.set_exception(self._unavailable("the gateway is stopping"))
-                future.exception()
+            _fail(future, self._unavailable("the gateway is stopping"))
             self._forget(future, member, owner)
 
     def _forget(self, future: asyncio.Future[Member], member: Member | None, owner: ClientSession | None) -> None:
@@ -262,19 +191,6 @@ class Pool:
         return UpstreamUnavailable(f"server {self._config.name!r} gave no session: {cause}", server=self._config.name)
 
 
-async def until_over(member: Member) -> None:
-    """Wait until the session's connection is over or it is told to leave."""
-    wire = member.session.wire
-    if wire is None:
-        return
-    waiting = [asyncio.ensure_future(event.wait()) for event in (wire.closed, member.leave)]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for each in waiting:
-            each.cancel()
-
-
 def _key(capabilities: Mapping[str, Any] | None) -> bytes:
     return to_json(capabilities or {})
 
@@ -282,3 +198,10 @@ def _key(capabilities: Mapping[str, Any] | None) -> bytes:
 def _leave_at_once(future: asyncio.Future[Member]) -> None:
     if not future.cancelled() and future.exception() is None:
         future.result().leave.set()
+
+
+def _fail(future: asyncio.Future[Member], error: UpstreamUnavailable) -> None:
+    if not future.done():
+        future.set_exception(error)
+        # Whoever waited may be gone: an error that nobody takes would be reported as forgotten.
+        future.exception()

@@ -220,7 +220,7 @@ class Proxy:
     async def tell(self, method: str, params: dict[str, Any], session: ClientSession) -> None:
         """Pass on a notification of a handshake-era client to the servers that hold a session for it."""
         for upstream in self._upstreams.values():
-            member = upstream.own_session(session)
+            member = upstream.choice.own(session)
             if member is not None and session.principal.sees(upstream.config.name):
                 await member.session.notify(method, params)
 
@@ -330,7 +330,7 @@ class Proxy:
         """Free what was opened for a client that is gone."""
         self._routes.forget(session)
         for upstream in self._upstreams.values():
-            upstream.release(session)
+            upstream.choice.release(session)
 
     def statuses(self) -> tuple[UpstreamStatus, ...]:
         """One status for each upstream, in the configuration's order."""
@@ -359,6 +359,9 @@ class Proxy:
         """A server's list changed, or it came or went (`Listener`)."""
         if session is not None:
             self._tell_change(ListChange(kind or "tools", server, session))
+            return
+        if server not in self._upstreams:
+            # One that is being taken over, or was retired: a reload says itself what changed.
             return
         before = self._catalog.tools, self._offered
         self._catalog.rebuild({name: {each: up.known(each) for each in KINDS} for name, up in self._upstreams.items()})

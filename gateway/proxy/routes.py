@@ -170,7 +170,7 @@ class Routes:
         """On the client's own session, if the server holds one for it; else this gateway watches for it."""
         uri, session = params.get("uri"), caller.session
         owners = self.uri_owners(uri, caller.principal) if isinstance(uri, str) else []
-        if session is None or not owners or await self._upstreams[owners[0]].has_own(caller):
+        if session is None or not owners or await self._upstreams[owners[0]].choice.has_own(caller):
             return await self._with_resource(method, params, caller)
         watched = self._subscribed.setdefault(session, {})
         if uri not in watched:
@@ -237,7 +237,7 @@ class Routes:
         if method in MULTI_ROUND and caller.modern and self.bridge is not None:
             if self.bridge.resumes(params):
                 return await self.bridge.resume(method, params, caller)
-            if upstream.bridges(caller):
+            if await upstream.choice.bridges(caller):
                 return await self.bridge.begin(upstream, method, params, caller)
 
         async def put(sent: dict[str, Any]) -> dict[str, Any]:

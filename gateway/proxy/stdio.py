@@ -20,7 +20,8 @@ from gateway.proxy.asking import Questions
 from gateway.proxy.caller import Exchange
 from gateway.proxy.child import Child, run_child
 from gateway.proxy.complaints import Complaints
-from gateway.proxy.wire import LinkLost, NoAnswer, PeerError, Wire
+from gateway.proxy.params import why_unwritable
+from gateway.proxy.wire import LinkLost, NoAnswer, PeerError, Unfit, Wire
 from gateway.rpc.lines import LineSplitter, LongLine
 from gateway.rpc.mending import BrokenAnswer, mend_message
 from gateway.rpc.messages import (
@@ -192,7 +193,7 @@ class StdioWire:
     def _take_long(self, line: LongLine) -> None:
         self._complaints.warning("upstream sent a message over the limit", bytes=line.length, limit=self._bound)
         if (number := line.answered_id()) is not None:
-            self._settle(number, NoAnswer(too_long(self._bound)))
+            self._settle(number, Unfit(too_long(self._bound)))
 
     def _settle(self, number: RequestId, outcome: dict[str, Any] | Exception) -> None:
         """Give the outcome to who waits for it; an answer that comes too late is nobody's."""
@@ -209,14 +210,12 @@ def encode_or_refuse(number: int, method: str, params: Mapping[str, Any]) -> byt
     """The request as JSON.
 
     Raises:
-        NoAnswer: no JSON can say it, so it was not sent.
+        Unfit: no JSON can say it, so it was not sent.
     """
     try:
         return encode_request(number, method, params)
-    except ValueError:
-        raise NoAnswer(
-            "it was not asked: the params hold half a surrogate pair or are nested too deep, which no JSON can carry"
-        ) from None
+    except ValueError as error:
+        raise Unfit(f"it was not asked: {why_unwritable(params) or error}") from None
 
 
 def too_long(bound: int) -> str:

@@ -1,14 +1,13 @@
 """The main session with one server, kept alive.
 
-One owner task (`run`) opens the session, lists what the server offers, watches it, and opens it again after a pause
-that `lifecycle.py` computes. A lazy server is started when somebody `want`s it, an idle one may be stopped until then.
-It knows no calls and no clients: `upstream.py`, above, asks it for the main session and tells it of suspicions.
+One owner task (`run`) opens the session, lists what the server offers, has it tended (`tending.py`), and opens it anew
+after a pause that `lifecycle.py` computes. A lazy server is started when somebody `want`s it, an idle one may be put to
+sleep until then. It knows no calls and no clients: `choice.py`, above, asks it for the main session.
 """
 
-import math
 import random
 from collections.abc import Callable, Collection
-from typing import Any, Final
+from typing import Any
 
 import anyio
 
@@ -20,17 +19,11 @@ from gateway.proxy.caller import ClientSession
 from gateway.proxy.failures import describe_ending, describe_failure
 from gateway.proxy.follow import Follower
 from gateway.proxy.lifecycle import Backoff, Lifecycle
-from gateway.proxy.listing import KINDS
+from gateway.proxy.members import Member, Opener
 from gateway.proxy.negotiation import Era, Terms
-from gateway.proxy.pool import Member, Opener, until_over
 from gateway.proxy.session import ListKind
-from gateway.proxy.wire import LinkLost, NoAnswer, PeerError
-
-PING_TIME: Final = 20.0
-"""How long a server gets for the answer to a ping, seconds: it may have one thread, and a call may keep that busy."""
-_PING_EVERY: Final = 15.0
-LISTING_PAUSE: Final = 1.0
-"""Seconds between two listings of one server, however often it says that something changed."""
+from gateway.proxy.tending import Tender, list_all
+from gateway.proxy.wire import LinkLost
 
 
 class Supervisor:
@@ -45,8 +38,14 @@ class Supervisor:
         follower: Follower,
         on_change: Callable[[Collection[ListKind]], None],
         is_busy: Callable[[], bool],
+        on_doze: Callable[[], None],
     ) -> None:
-        """`on_change`: it says that these lists changed; none: it came up or went down. Nothing starts before `run`."""
+        """Nothing starts before `run`.
+
+        Args:
+            on_change: it says that these lists changed; none: it came up or went down.
+            on_doze: it is stopped because nobody needs it.
+        """
         self.lifecycle = Lifecycle()
         self.main: Member | None = None
         self.adopted: ClientSession | None = None
@@ -61,20 +60,16 @@ class Supervisor:
         self._limits = limits
         self._metrics = metrics
         self._opener = opener
-        self._follower = follower
         self._on_change = on_change
-        self._is_busy = is_busy
+        self._on_doze = on_doze
+        self.tender = Tender(config, limits, follower, on_change, is_busy)
         self._log = get_logger("gateway.proxy").bind(server=config.name)
         self._backoff = Backoff(limits.restart_backoff, limits.restart_backoff_max)
         self._eras = _eras(config)
         self._stopping = anyio.Event()
         self._wanted = anyio.Event()
         self._leave_cause = ""
-        self._changed = anyio.Event()
-        self._changed_lists: set[ListKind] = set()
-        self._suspected = anyio.Event()
         self._turned = anyio.Event()
-        self._used = 0.0
         self._at_once = False
         self._opening = anyio.CancelScope()
 
@@ -106,14 +101,11 @@ class Supervisor:
             self.main.leave.set()
         else:
             self._opening.cancel()
+        self._turn()
 
     def adopt(self, session: ClientSession) -> None:
         """Let the main session stand for this client. To be called before `run`."""
         self.adopted = session
-
-    def suspect(self) -> None:
-        """A call got no answer: find out whether the server is there at all."""
-        self._suspected.set()
 
     def lose(self, member: Member, cause: str, *, at_once: bool = False) -> None:
         """The main session is of no use any more: open another.
@@ -128,20 +120,30 @@ class Supervisor:
                 self.lifecycle = self.lifecycle.woke()
             member.leave.set()
 
+    def doze(self, member: Member) -> None:
+        """Nobody needed it for a while: end it, until somebody `want`s it."""
+        self.lifecycle = self.lifecycle.fell_asleep()
+        self.main = None
+        member.leave.set()
+        self._on_doze()
+
+    @property
+    def asleep(self) -> bool:
+        """Whether it is not running because nobody needs it, and would be for whoever does."""
+        return self.lifecycle.state == "idle" and not self._stopping.is_set()
+
     async def want(self) -> Member:
         """The main session; a sleeping server is woken, and waited for once.
 
         Raises:
             UpstreamUnavailable: it is not there, and why.
         """
-        self._used = anyio.current_time()
-        if self.main is not None:
-            return self.main
-        if self.lifecycle.state in ("idle", "starting"):
-            self._wanted.set()
-            with anyio.move_on_after(self._limits.start_timeout + 1.0):
-                while self.main is None and self.lifecycle.state in ("idle", "starting"):
-                    await self._turned.wait()
+        self.tender.used()
+        with anyio.move_on_after(self._limits.start_timeout + 1.0):
+            while self.main is None and self.lifecycle.state in ("idle", "starting") and not self._stopping.is_set():
+                # Each time anew: it may have been on its way to sleep when it was first woken.
+                self._wanted.set()
+                await self._turned.wait()
         if self.main is None:
             raise UpstreamUnavailable(
                 f"server {self._config.name!r} is not available: {self.why_away()}; "
@@ -158,13 +160,12 @@ class Supervisor:
         """What may be shown of the server's tools changed, whatever it lists."""
         if self.main is not None:
             self.main.listing.forget("tools")
-            self._changed.set()
+            self.tender.changed()
 
     def changed(self, kind: ListKind) -> None:
         """The server says that a list changed: list anew, soon."""
         self._metrics.list_changed(self._config.name, kind)
-        self._changed_lists.add(kind)
-        self._changed.set()
+        self.tender.changed(kind)
 
     def _turn(self) -> None:
         event, self._turned = self._turned, anyio.Event()
@@ -214,82 +215,19 @@ class Supervisor:
             if self._stopping.is_set():
                 return "the gateway is stopping"
             with anyio.move_on_after(self._limits.start_timeout) as starting:
-                await _list_all(member)
+                await list_all(member)
             if starting.cancelled_caught:
                 return f"it did not list what it offers within {self._limits.start_timeout:g} s"
             self._came_up(member)
             try:
-                await self._follow(member)
+                await self.tender.tend(member, self)
             finally:
                 # At once, before the seconds that ending a process may take: from here on calls fail without waiting.
                 self.main = None
         return self._leave_cause or describe_ending(self._config)
 
-    async def _follow(self, member: Member) -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._refresh, member)
-            tasks.start_soon(self._watch, member)
-            tasks.start_soon(self._follower.follow, member)
-            if self._config.idle_stop:
-                tasks.start_soon(self._doze, member)
-            await until_over(member)
-            tasks.cancel_scope.cancel()
-
-    async def _refresh(self, member: Member) -> None:
-        """List anew whenever the server says that something changed; many such words are one.
-
-        At most one listing a pause: a server may say so after every listing.
-        """
-        while True:
-            await self._changed.wait()
-            self._changed = anyio.Event()
-            kinds, self._changed_lists = self._changed_lists, set()
-            try:
-                with anyio.fail_after(self._limits.start_timeout):
-                    await _list_all(member)
-            except (PeerError, NoAnswer, LinkLost, UpstreamUnavailable, TimeoutError) as error:
-                self._log.warning("upstream did not list again", cause=describe_failure(error, self._config))
-            else:
-                self._on_change(kinds)
-            await anyio.sleep(LISTING_PAUSE)
-
-    async def _watch(self, member: Member) -> None:
-        """Ask whether it is there, after a call broke off or got no answer: a server can hang with its pipes open.
-
-        Over HTTP also now and then while idle, because there nothing tells of a death. A busy one is left in peace: it
-        may have one thread, and that one is ours.
-        """
-        idle = math.inf if self._config.url is None else _PING_EVERY
-        while True:
-            with anyio.move_on_after(idle) as nothing_happened:
-                await self._suspected.wait()
-            if nothing_happened.cancelled_caught and self._is_busy():
-                continue
-            self._suspected = anyio.Event()
-            try:
-                with anyio.fail_after(PING_TIME):
-                    await member.session.request("server/discover" if member.session.modern else "ping", {})
-            except TimeoutError:
-                self.lose(member, "it does not answer a ping")
-            except (NoAnswer, LinkLost) as error:
-                self.lose(member, describe_failure(error, self._config))
-            except PeerError:
-                continue
-
-    async def _doze(self, member: Member) -> None:
-        """End a server that nobody wanted for a while."""
-        while True:
-            left = self._used + self._config.idle_stop - anyio.current_time()
-            if left <= 0 and not self._is_busy():
-                self.lifecycle = self.lifecycle.fell_asleep()
-                self.main = None
-                member.leave.set()
-                return
-            await anyio.sleep(max(left, 0.05))
-
     def _came_up(self, member: Member) -> None:
         self.main = self.last = member
-        self._used = anyio.current_time()
         self.lifecycle = self.lifecycle.came_up()
         self._metrics.upstream_up(self._config.name, True)
         tools = member.listing.known("tools")
@@ -306,6 +244,7 @@ class Supervisor:
     def _went_down(self, cause: str, uptime: float) -> None:
         self._metrics.upstream_up(self._config.name, False)
         if self.lifecycle.state == "idle":
+            # What it offers stays offered: whoever asks for it wakes it.
             self._log.info("upstream was idle and is stopped")
         elif self._at_once:
             self._log.info("upstream is asked for a new session", cause=cause)
@@ -313,7 +252,7 @@ class Supervisor:
             self.lifecycle = self.lifecycle.went_down(cause, uptime=uptime, steady=self._backoff.longest)
             if not self._stopping.is_set():
                 self._log.warning("upstream is down", cause=cause, failures=self.lifecycle.failures)
-        self._on_change(())
+            self._on_change(())
         self.settled.set()
         self._turn()
 
@@ -328,13 +267,3 @@ def _eras(config: UpstreamConfig) -> tuple[Era, ...]:
     if config.protocol == "auto":
         return ("modern", "handshake")
     return (config.protocol,)
-
-
-async def _list_all(member: Member) -> None:
-    """Tools decide whether a server is up; the rest is asked for by the way, and may fail alone."""
-    await member.listing.get("tools")
-    for kind in KINDS[1:]:
-        try:
-            await member.listing.get(kind)
-        except (PeerError, NoAnswer):
-            continue

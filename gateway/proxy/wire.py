@@ -23,6 +23,10 @@ class NoAnswer(Exception):
     """There will be no usable answer to this request, but the connection lives: too long, malformed, a bad status."""
 
 
+class Unfit(NoAnswer):
+    """What was to be asked, or what was answered, can't be carried: too long, or no JSON. The server itself is well."""
+
+
 class LinkLost(Exception):
     """The connection ended before the answer came. `sent`: the server may have begun to act on the request.
 

@@ -1,0 +1,104 @@
+"""The time of a call stands still while its client is asked."""
+
+import asyncio
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from gateway.proxy.caller import Nobody, Principal
+from gateway.proxy.patience import Patience
+
+pytestmark = pytest.mark.anyio
+
+
+class Person(Nobody):
+    """Answers when told to."""
+
+    def __init__(self) -> None:
+        super().__init__(modern=False, principal=Principal("ann"))
+        self.capabilities = {"elicitation": {}}
+        self.log_level = "error"
+        self.thought = asyncio.Event()
+        self.heard: list[str] = []
+
+    def notified(self, method, params):
+        self.heard.append(method)
+
+    async def asked(self, method, params):
+        await self.thought.wait()
+        return {"asked": method}
+
+
+async def asking(patient: Patience) -> asyncio.Task[dict[str, object]]:
+    task = asyncio.create_task(patient.asked("elicitation/create", {}))
+    await anyio.lowlevel.checkpoint()
+    return task
+
+
+async def test_clock_stands_still_until_the_last_of_several_answers_and_goes_on_with_the_time_that_was_left():
+    person = Person()
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(3600) as clock:
+        began = clock.when()
+        patient = Patience(person, clock)
+        first, second = await asking(patient), await asking(patient)
+        assert clock.when() is None
+        first.cancel()
+        await asyncio.wait([first])
+        assert clock.when() is None
+        person.thought.set()
+        assert await second == {"asked": "elicitation/create"}
+        left = clock.when() - loop.time()
+
+    assert began is not None
+    assert 3500 < left <= 3600
+
+
+async def test_call_that_runs_out_of_time_after_the_answer_is_still_ended():
+    person = Person()
+    person.thought.set()
+
+    async def call() -> None:
+        async with asyncio.timeout(0.05) as clock:
+            await Patience(person, clock).asked("elicitation/create", {})
+            await anyio.sleep_forever()
+
+    with pytest.raises(TimeoutError):
+        await call()
+
+
+async def test_answer_that_comes_after_the_call_is_over_is_still_given():
+    person = Person()
+    async with asyncio.timeout(3600) as clock:
+        question = await asking(Patience(person, clock))
+    person.thought.set()
+
+    assert await question == {"asked": "elicitation/create"}
+
+
+async def test_question_that_comes_after_the_call_is_over_is_still_put():
+    person = Person()
+    person.thought.set()
+    async with asyncio.timeout(3600) as clock:
+        patient = Patience(person, clock)
+        await anyio.lowlevel.checkpoint()
+
+    assert await patient.asked("elicitation/create", {}) == {"asked": "elicitation/create"}
+
+
+async def test_everything_else_is_as_the_callers():
+    person = Person()
+    async with asyncio.timeout(3600) as clock:
+        patient = Patience(person, clock)
+        patient.notified("notifications/progress", {})
+        await anyio.lowlevel.checkpoint()
+
+    assert person.heard == ["notifications/progress"]
+    assert (patient.modern, patient.capabilities, patient.log_level, patient.principal.name, patient.session) == (
+        False,
+        {"elicitation": {}},
+        "error",
+        "ann",
+        None,
+    )
