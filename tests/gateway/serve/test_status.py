@@ -1,0 +1,214 @@
+"""The status report of real rooms, and who is shown it."""
+
+import json
+import os
+import stat
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import httpx2
+import pytest
+
+from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, UpstreamConfig
+from gateway.observe.metrics import Metrics
+from gateway.proxy.costs import written
+from gateway.proxy.pins import PinFile
+from gateway.serve.health import Readiness, admin_app
+from gateway.serve.rooms import open_rooms
+from leaf_sdk.vocab import load_map
+
+pytestmark = pytest.mark.anyio
+SECRET = "tok-5555-6666"
+TELLS_ITS_SECRET = (
+    "import json, os, sys\n"
+    "for line in sys.stdin:\n"
+    "    asked = json.loads(line)\n"
+    "    error = {'code': 1, 'message': 'no licence for ' + os.environ['KEY']}\n"
+    "    if 'id' in asked:\n"
+    "        print(json.dumps({'jsonrpc': '2.0', 'id': asked['id'], 'error': error}), flush=True)\n"
+)
+
+
+def clock(name: str = "time") -> UpstreamConfig:
+    return UpstreamConfig(name=name, command=sys.executable, args=("-m", "plain_time"))
+
+
+def config_of(*upstreams: UpstreamConfig, **more: object) -> GatewayConfig:
+    settings = {"tokens": TokensConfig(map=None), "limits": LimitsConfig(restart_backoff=30.0), **more}
+    return GatewayConfig(upstreams=upstreams, prefix="always", **settings)  # pyright: ignore[reportArgumentType]
+
+
+@asynccontextmanager
+async def reported(config: GatewayConfig):
+    async with open_rooms(config) as rooms:
+        yield rooms, await rooms.status.make()
+
+
+async def test_report_shows_what_each_server_is_and_offers() -> None:
+    async with reported(config_of(clock())) as (_, report):
+        (server,) = report["servers"]
+
+    tools = server.pop("tools")
+    assert server["definition_tokens"] == tools[0]["tokens"] == report["definition_tokens"]
+    assert tools == [
+        {
+            "name": "time__get_time",
+            "tokens": tools[0]["tokens"],
+            "estimated": True,
+            "ids": None,
+            "pin_broken": False,
+        }
+    ]
+    assert (server["name"], server["transport"], server["state"]) == ("time", "stdio", "up")
+    assert (server["sessions"], server["in_flight"], server["queued"], server["restarts"]) == (1, 0, 0, 0)
+    assert (server["breaker"], server["last_error"], server["pin"]) == ("closed", None, "off")
+    assert server["protocol"] in {"2025-11-25", "2026-07-28"}
+    assert report["engine"]["kind"] == "none"
+    assert report["maps"] == {"session": None, "accepted": []}
+    assert report["shim"]["tokenize_calls"] == 0
+    assert report["uptime"] >= 0
+
+
+async def test_tools_are_counted_under_the_session_map_and_named_by_who_made_their_ids(
+    tmp_path: Path, model_map_bytes: bytes
+) -> None:
+    path = tmp_path / "map.json"
+    path.write_bytes(model_map_bytes)
+    token_map = load_map(model_map_bytes)
+    async with open_rooms(config_of(clock(), tokens=TokensConfig(map=str(path)))) as rooms:
+        result = await rooms.proxy.call("time__get_time", {"city": "Tokyo"})
+        rooms.tokens.for_client("time__get_time", result, token_map)
+        rooms.costs.count(rooms.proxy.tools())
+        report = await rooms.status.make()
+        expected = len(token_map.encode(written(rooms.proxy.tools()[0])))
+
+    (tool,) = report["servers"][0]["tools"]
+    assert (tool["tokens"], tool["estimated"], tool["ids"]) == (expected, False, "shim")
+    assert report["maps"] == {"session": token_map.map_id, "accepted": [token_map.map_id]}
+
+
+async def test_cause_of_a_server_that_is_away_is_shown_without_its_secrets() -> None:
+    telling = UpstreamConfig(
+        name="telling",
+        command=sys.executable,
+        args=("-c", TELLS_ITS_SECRET),
+        env={"KEY": SECRET},
+        secrets=frozenset({SECRET}),
+    )
+    async with reported(config_of(telling, clock())) as (_, report):
+        pass
+
+    away, up = report["servers"]
+    assert away["last_error"] == "no licence for ****"
+    assert (away["state"], away["tools"], away["sessions"]) == ("restarting", [], 0)
+    assert up["state"] == "up"
+    assert SECRET not in json.dumps(report)
+
+
+async def test_keys_are_there_by_name_only(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    digest = "ab" * 32
+    file.write_text(f'[keys.laptop]\nhash = "sha256:{digest}"\ncreated = 2026-11-21T00:00:00+00:00\n')
+    file.chmod(0o600)
+
+    async with reported(config_of(serve=ServeConfig(keys=file))) as (_, report):
+        pass
+
+    assert report["keys"] == {"names": ["laptop"], "problem": None}
+    assert digest not in json.dumps(report)
+
+
+async def test_key_file_that_broke_since_the_start_is_a_problem_of_the_report(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    async with open_rooms(config_of(serve=ServeConfig(keys=file))) as rooms:
+        file.write_text("keys = 1")
+        file.chmod(stat.S_IRUSR | stat.S_IWUSR)
+        report = await rooms.status.make()
+
+    assert report["keys"]["names"] == []
+    assert str(file) in report["keys"]["problem"]
+
+
+async def test_tool_that_is_not_as_it_was_pinned_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    pinned = replace(clock(), pin="warn")
+    async with reported(config_of(pinned)) as (_, before):
+        pass
+    pins = PinFile().read()
+    next(iter(pins.values()))["get_time"]["pinned"] = "00"
+    PinFile().write(pins)
+
+    async with reported(config_of(pinned)) as (_, after):
+        pass
+
+    assert before["pins"] == {"broken": [], "problem": None}
+    assert after["pins"] == {"broken": [{"server": "time", "tool": "get_time"}], "problem": None}
+    assert [tool["pin_broken"] for tool in after["servers"][0]["tools"]] == [True]
+
+
+async def test_pins_that_nobody_asked_for_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    PinFile().path.parent.mkdir(parents=True)
+    PinFile().path.write_text("no json")
+
+    async with reported(config_of(clock())) as (_, report):
+        pass
+
+    assert report["pins"] == {"broken": [], "problem": None}
+
+
+async def test_report_follows_a_configuration_that_was_taken_over() -> None:
+    async with open_rooms(config_of(clock())) as rooms:
+        await rooms.take_over(config_of(clock(), clock("clock"), tool_search=True))
+        report = await rooms.status.make()
+
+    assert [server["name"] for server in report["servers"]] == ["time", "clock"]
+    assert report["tool_search"] is True
+
+
+async def page(host: str, client: tuple[str, int]) -> httpx2.Response:
+    async def report() -> dict[str, object]:
+        return {"pid": os.getpid()}
+
+    transport = httpx2.ASGITransport(app=admin_app(Metrics(), Readiness(), report), client=client)
+    async with httpx2.AsyncClient(transport=transport, base_url=f"http://{host}") as http:
+        return await http.get("/status")
+
+
+@pytest.mark.parametrize("client", ["127.0.0.1", "::1"])
+async def test_this_machine_is_shown_the_report(client: str) -> None:
+    answer = await page("127.0.0.1:8601", (client, 5))
+
+    assert (answer.status_code, answer.json()) == (200, {"pid": os.getpid()})
+    assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("host", "client"), [("gateway.lan:8601", "127.0.0.1"), ("127.0.0.1:8601", "10.0.0.7"), ("evil.example", "::1")]
+)
+async def test_other_machines_and_pages_of_other_names_are_not(host: str, client: str) -> None:
+    answer = await page(host, (client, 5))
+
+    assert answer.status_code == 403
+    assert "pid" not in answer.json()
+
+
+async def test_metric_of_where_servers_stand_is_on_the_page() -> None:
+    async with open_rooms(config_of(clock())) as rooms:
+        page = rooms.metrics.render().decode()
+
+    assert 'codec_upstream_sessions{server="time"} 1.0' in page
+    assert 'codec_upstream_breaker{server="time"} 0.0' in page
+
+
+async def test_cost_of_definitions_is_told_while_the_gateway_runs() -> None:
+    async with open_rooms(config_of(clock())) as rooms, anyio.create_task_group() as tasks:
+        tasks.start_soon(rooms.costs.follow, rooms.proxy, rooms.metrics)
+        with anyio.fail_after(20):
+            while "codec_tool_definition_tokens{" not in rooms.metrics.render().decode():
+                await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
