@@ -1,0 +1,140 @@
+"""`python -m bench.mcp`: what an MCP call costs through each gateway, all in one interleaved run.
+
+Starts every target that the chosen rows need, then goes through all rows again and again, a sample each time, so that a
+busy moment of the machine hits all alike. Prints a table and writes `results/mcp.json` with every sample. `rows.py`
+says what is measured, `site.py` starts it, `load.py` measures.
+"""
+
+import argparse
+import asyncio
+import gc
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from bench.mcp.ids import Ids, make_ids, own_times
+from bench.mcp.load import cpu_seconds, resident_bytes
+from bench.mcp.peers import FASTMCP, HUB, MCP_PROXY, NPM_PROXY
+from bench.mcp.rows import MOST, Row, rows
+from bench.mcp.site import Site, Target
+from bench.record import summary, write
+
+_PACKAGES: Final = ("codec-gateway", "uvloop", "httptools", "aiohttp", "uvicorn", "pydantic-core", "starlette")
+_WARM: Final = 0.3
+"""Seconds that each row is asked before anything counts."""
+
+Key = tuple[str, str, str, int]
+Sample = dict[str, float]
+
+
+async def measure(chosen: Sequence[Row], rounds: int, seconds: float, folder: Path) -> dict[str, Any]:
+    """Start what the rows need, and take `rounds` samples of each."""
+    samples: dict[Row, list[Sample]] = {row: [] for row in chosen}
+    async with Site(folder, MOST) as site:
+        targets = await _launch(site, chosen)
+        for number in range(rounds + 1):
+            for row in chosen:
+                gc.collect()
+                sample = await _sample(targets[_key(row)], row, seconds if number else _WARM)
+                if number:
+                    samples[row].append(sample)
+            print(f"round {number} of {rounds}", file=sys.stderr)
+        memory = {
+            " | ".join(key[:3]): round(resident_bytes(target.pid) / 1e6, 1)
+            for key, target in targets.items()
+            if target.pid is not None
+        }
+    return {"rows": {str(row): _summed(taken) for row, taken in samples.items()}, "resident_mb": memory}
+
+
+async def _launch(site: Site, chosen: Sequence[Row]) -> dict[Key, Target]:
+    targets: dict[Key, Target] = {}
+    for row in chosen:
+        if _key(row) not in targets:
+            print(f"starting {row.peer.name}, {row.topology}, {row.tools} tools", file=sys.stderr)
+            for target in await site.launch(row.peer, row.topology, row.tools):
+                targets[target.peer.name, target.topology, target.era, target.tools] = target
+    return targets
+
+
+def _key(row: Row) -> Key:
+    return row.peer.name, row.topology, row.era, row.tools
+
+
+async def _sample(target: Target, row: Row, seconds: float) -> Sample:
+    before = cpu_seconds(target.pid) if target.pid is not None else 0.0
+    began = asyncio.get_running_loop().time()
+    try:
+        latencies = sorted(await target.client.run(row.ask, seconds))
+    except ConnectionError as error:
+        raise SystemExit(f"{row}: {error}") from None
+    took = asyncio.get_running_loop().time() - began
+    used = cpu_seconds(target.pid) - before if target.pid is not None else 0.0
+    return {
+        "calls_per_second": len(latencies) / took,
+        "cpu_us": used / len(latencies) * 1e6,
+        "p50_ms": latencies[len(latencies) // 2] * 1e3,
+        "p99_ms": latencies[int(len(latencies) * 0.99)] * 1e3,
+        "calls": float(len(latencies)),
+    }
+
+
+def _summed(taken: Sequence[Sample]) -> dict[str, Any]:
+    return {name: summary([sample[name] for sample in taken]) for name in taken[0]}
+
+
+def show(results: dict[str, Any]) -> None:
+    """Print a line for each row: medians, and the least and greatest of the CPU time."""
+    print(f"{'row':86} {'calls/s':>8} {'p50 ms':>8} {'p99 ms':>8} {'CPU us a call':>14}  (least, greatest)")
+    for name, row in results["rows"].items():
+        cpu = row["cpu_us"]
+        numbers = (
+            f"{row['calls_per_second']['median']:8.0f} {row['p50_ms']['median']:8.2f} {row['p99_ms']['median']:8.2f}"
+        )
+        print(f"{name:86} {numbers} {cpu['median']:14.0f}  ({cpu['min']:.0f}, {cpu['max']:.0f})")
+    for name, megabytes in results["resident_mb"].items():
+        print(f"resident: {name:75} {megabytes:8.1f} MB")
+
+
+def main() -> None:
+    """Measure what the command line asks for."""
+    chosen = _arguments()
+    with tempfile.TemporaryDirectory(prefix="bench-mcp-") as temporary:
+        folder = Path(temporary)
+        ids = make_ids(folder)
+        wanted = [row for row in rows(ids) if all(word in str(row) for word in chosen.only)]
+        if chosen.list or not wanted:
+            print(*wanted, sep="\n")
+            return
+        results = uvloop.run(measure(wanted, chosen.rounds, chosen.seconds, folder))
+        results["own_times"] = _own_times(ids)
+    show(results)
+    if not chosen.only:
+        peers = {"fastmcp": FASTMCP, "mcp-proxy (PyPI)": MCP_PROXY, "mcp-proxy (npm)": NPM_PROXY, "mcp-hub": HUB}
+        settings = {"rounds": chosen.rounds, "seconds": chosen.seconds}
+        path = write("mcp", _PACKAGES, {"peers": peers, "settings": settings, **results})
+        print(f"written: {path.relative_to(path.parents[2])}", file=sys.stderr)
+
+
+def _own_times(ids: Ids) -> dict[str, float]:
+    """Medians of how long encoding and decoding 100 bytes take by themselves."""
+    taken = [own_times(ids, 100) for _ in range(5)]
+    return {name: round(statistics.median(each[name] for each in taken), 2) for name in taken[0]}
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.mcp", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", action="append", default=[], help="rows whose names hold this; may be repeated")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.8, help="how long a sample is taken")
+    parser.add_argument("--list", action="store_true", help="name the rows and measure nothing")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""What rows about token ids need: the packaged model's map, and ids of the texts that the server answers with.
+
+Turns the packaged model into two files, and tells how long encoding and decoding take by themselves, here, in this
+process: what a gateway that does either pays at least. The engine is not started.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from time import process_time
+
+from bench.mcp.upstream import SIZES, text_of
+from gateway.engine.embedded import packaged_model
+from leaf_sdk.fetch import map_bytes
+from leaf_sdk.leaf import CODEC_META_KEY, MetaTokenizer
+from leaf_sdk.vocab import load_map, map_digest
+
+_ROUNDS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """The files, and the map's name."""
+
+    map_path: Path
+    map_id: str
+    leaves: Path
+
+
+def make_ids(folder: Path) -> Ids:
+    """Write the map and the ids."""
+    data = map_bytes(packaged_model())
+    token_map = load_map(data)
+    meta = MetaTokenizer(token_map.map_id, token_map, token_map.encode)
+    paths = folder / "map.json", folder / "leaves.json"
+    paths[0].write_bytes(data)
+    leaves = {str(size): {CODEC_META_KEY: meta.payload(text_of(size))} for size in SIZES}
+    paths[1].write_text(json.dumps(leaves), encoding="utf-8")
+    return Ids(paths[0], map_digest(data), paths[1])
+
+
+def own_times(ids: Ids, size: int) -> dict[str, float]:
+    """Microseconds of CPU that encoding and decoding a text of this size take."""
+    token_map = load_map(ids.map_path.read_bytes())
+    text = text_of(size)
+    encoded = token_map.encode(text)
+    began = process_time()
+    for _ in range(_ROUNDS):
+        token_map.encode(text)
+    middle = process_time()
+    for _ in range(_ROUNDS):
+        token_map.decode(encoded)
+    ended = process_time()
+    return {"encode_us": (middle - began) / _ROUNDS * 1e6, "decode_us": (ended - middle) / _ROUNDS * 1e6}

@@ -1,0 +1,121 @@
+"""Who is measured, and how each is started: a gateway between a client's side and a server's.
+
+A topology names both sides, `http-stdio`: HTTP before the gateway, a process on standard input and output behind it.
+Turns a peer, a topology and a server into a command. It starts nothing: `site.py`, above, does; `bench.toolchain`
+fetches other people's programs.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from bench.mcp.load import Era
+from bench.processes import write_config
+from bench.toolchain import node, node_environment, npm_packages, virtual_environment
+
+TOPOLOGIES: Final = ("http-http", "http-stdio", "stdio-http", "stdio-stdio")
+FASTMCP: Final = "4.1.2"
+MCP_PROXY: Final = "0.13.0"
+NPM_PROXY: Final = "6.7.19"
+HUB: Final = "4.2.1"
+PLAIN: Final = '[engine]\nkind = "none"\n\n[tokens]\nmap = "none"\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The server behind: as a command or as a URL, whichever the topology asks for."""
+
+    tools: int
+    command: tuple[str, ...] = ()
+    url: str = ""
+
+    @property
+    def configured(self) -> dict[str, Any]:
+        """As a client's configuration has it."""
+        return {"url": self.url} if self.url else {"command": self.command[0], "args": list(self.command[1:])}
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A program that can stand in between."""
+
+    name: str
+    version: str
+    topologies: tuple[str, ...] = TOPOLOGIES
+    eras: tuple[Era, ...] = ("handshake", "modern")
+    settings: str = PLAIN
+    """Of our own gateway: its `codec-gateway.toml`."""
+    headers: tuple[str, ...] = ()
+    """What its clients send besides."""
+    leaves: str | None = None
+    """File with ids that the server puts beside its texts."""
+
+
+_OURS: Final = version("codec-gateway")
+PEERS: Final = (
+    Peer("codec-gateway", _OURS),
+    Peer("bare relay", "-", eras=("handshake",)),
+    Peer("direct", "-", topologies=("http-http", "stdio-stdio"), eras=("handshake",)),
+    Peer("fastmcp proxy", FASTMCP),
+    Peer("mcp-proxy (PyPI)", MCP_PROXY, topologies=("http-stdio", "stdio-http"), eras=("handshake",)),
+    Peer("mcp-proxy (npm)", NPM_PROXY, topologies=("http-stdio",)),
+    Peer("mcp-hub", HUB, topologies=("http-http", "http-stdio"), eras=("handshake",)),
+)
+
+
+def http_command(
+    peer: Peer, topology: str, server: Server, folder: Path, port: int
+) -> tuple[Sequence[str], Mapping[str, str] | None]:
+    """How a peer is started that serves HTTP."""
+    env: Mapping[str, str] | None = None
+    back = server.url or server.command
+    relay = [sys.executable, "-m", "bench.mcp.relay", topology, str(port)]
+    if peer.name.startswith("codec-gateway"):
+        env = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
+        config = write_config(folder, {"light": server.configured}, peer.settings)
+        serve = ["-m", "gateway", "serve", "--config", str(config), "--port", str(port), "--admin-port", "0"]
+        return [sys.executable, *serve], env
+    if peer.name == "fastmcp proxy":
+        return [*_fastmcp(server, folder), str(port)], env
+    if peer.name == "mcp-proxy (PyPI)":
+        program = virtual_environment("mcp-proxy", [f"mcp-proxy=={MCP_PROXY}", "mcp<2"]) / "bin" / "mcp-proxy"
+        return [str(program), "--port", str(port), "--pass-environment", "--", *server.command], env
+    if peer.name == "mcp-proxy (npm)":
+        modules = npm_packages("mcp-proxy", [f"mcp-proxy@{NPM_PROXY}"])
+        script = modules / "mcp-proxy" / "dist" / "bin" / "mcp-proxy.mjs"
+        return [str(node()), str(script), "--port", str(port), "--", *server.command], node_environment()
+    if peer.name == "mcp-hub":
+        modules = npm_packages("mcp-hub", [f"mcp-hub@{HUB}"])
+        config = write_config(folder, {"light": server.configured})
+        homes = {name: str(folder) for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "HOME")}
+        script = modules / "mcp-hub" / "dist" / "cli.js"
+        return [str(node()), str(script), "--port", str(port), "--config", str(config)], {**node_environment(), **homes}
+    return [*relay, *([back] if isinstance(back, str) else back)], env
+
+
+def lines_command(peer: Peer, topology: str, server: Server, folder: Path) -> Sequence[str]:
+    """How a peer is started that speaks on standard input and output."""
+    back = [server.url] if server.url else server.command
+    if peer.name == "direct":
+        return server.command
+    if peer.name.startswith("codec-gateway"):
+        config = write_config(folder, {"light": server.configured}, peer.settings)
+        return [sys.executable, "-m", "gateway", "stdio", "--config", str(config)]
+    if peer.name == "fastmcp proxy":
+        return _fastmcp(server, folder)
+    if peer.name == "mcp-proxy (PyPI)":
+        program = virtual_environment("mcp-proxy", [f"mcp-proxy=={MCP_PROXY}", "mcp<2"]) / "bin" / "mcp-proxy"
+        return [str(program), "--transport", "streamablehttp", *back]
+    return [sys.executable, "-m", "bench.mcp.relay", topology, *back]
+
+
+def _fastmcp(server: Server, folder: Path) -> list[str]:
+    python = virtual_environment("fastmcp", [f"fastmcp=={FASTMCP}"]) / "bin" / "python"
+    config = folder / "fastmcp.json"
+    config.write_text(json.dumps({"mcpServers": {"light": server.configured}}), encoding="utf-8")
+    return [str(python), str(Path(__file__).parent / "fastmcp_proxy.py"), str(config)]

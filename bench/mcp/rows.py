@@ -1,0 +1,90 @@
+"""What is measured: which peers, in which topologies, asked for what. A row is one target and one ask.
+
+Data, and the rule that makes rows of it. `__main__.py` stands above.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from bench.mcp.ids import Ids
+from bench.mcp.load import Ask, Era
+from bench.mcp.peers import PEERS, PLAIN, Peer
+
+FEW_TOOLS: Final = 10
+MANY_TOOLS: Final = 200
+MOST: Final = 64
+_SECRET: Final = "bench-" + "0" * 26
+_CALLS: Final = (
+    *(Ask("call", size, many) for size in (100, 4096, 65_536) for many in (1, 16, MOST)),
+    Ask("call", 100, 32),
+    Ask("call", 16_384, 16),
+)
+_LISTS: Final = tuple(Ask("list", MANY_TOOLS, many) for many in (1, 16, MOST))
+_GUARDED: Final = f"""{PLAIN}
+[serve]
+token = "{_SECRET}"
+
+[audit]
+path = "audit.jsonl"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing to measure."""
+
+    peer: Peer
+    topology: str
+    era: Era
+    ask: Ask
+
+    @property
+    def tools(self) -> int:
+        """How many tools the server has."""
+        return self.ask.size if self.ask.kind == "list" else FEW_TOOLS
+
+    def __str__(self) -> str:
+        """Give its name, as `--only` matches it."""
+        return f"{self.peer.name} | {self.topology} | {self.era} | {self.ask}"
+
+
+def rows(ids: Ids | None) -> Iterator[Row]:
+    """Give all rows; without `ids` those about token ids are left out."""
+    for peer in PEERS:
+        yield from _rows_of(peer, (*_CALLS, *_LISTS))
+    ours = next(peer for peer in PEERS if peer.name == "codec-gateway")
+    guarded = replace(
+        ours,
+        name="codec-gateway: token, audit log",
+        settings=_GUARDED,
+        topologies=("http-http", "http-stdio"),
+        headers=(f"authorization: Bearer {_SECRET}",),
+    )
+    yield from _rows_of(guarded, tuple(ask for ask in _CALLS if ask.size in (100, 16_384)))
+    if ids is not None:
+        for peer in _with_ids(ours, ids):
+            yield from _rows_of(peer, tuple(Ask("call", 100, many) for many in (1, 16, 32)))
+
+
+def _with_ids(ours: Peer, ids: Ids) -> Iterator[Peer]:
+    """The same gateway with a map; its clients name it or not, the server ships ids or not."""
+    names = (f"x-codec-map: {ids.map_id}",)
+    made = {level: _settings(ids, level) for level in ("verify", "trust")}
+    ours = replace(ours, topologies=("http-http",))
+    yield replace(ours, name="codec-gateway: map, not named", settings=made["verify"], leaves=str(ids.leaves))
+    for level in ("trust", "verify"):
+        name = f"codec-gateway: leaf ids, {level}"
+        yield replace(ours, name=name, settings=made[level], headers=names, leaves=str(ids.leaves))
+    yield replace(ours, name="codec-gateway: shim ids", settings=made["verify"], headers=names)
+
+
+def _settings(ids: Ids, level: str) -> str:
+    return f'[engine]\nkind = "none"\n\n[tokens]\nmap = "{ids.map_path}"\nverify = "{level}"\n'
+
+
+def _rows_of(peer: Peer, asks: tuple[Ask, ...]) -> Iterator[Row]:
+    for topology in peer.topologies:
+        for era in peer.eras:
+            for ask in asks:
+                yield Row(peer, topology, era, ask)
