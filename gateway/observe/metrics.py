@@ -65,6 +65,7 @@ class Metrics:
         self._detokenized = self._counter("codec_shim_detokenize_calls", "Id lists the shim turned into text.", "map")
         self._bypassed = self._counter("codec_leaf_bypasses", "Text blocks whose ids the leaf tool sent.", "map")
         self._leaf_ids = self._counter("codec_leaf_ids", "Token ids that leaf tools sent and that were used.", "map")
+        self._leaves: dict[str, tuple[Counter, Counter]] = {}
         self._rejected = self._counter("codec_leaf_rejected", "Blocks whose leaf ids failed the checks.", "reason")
         self._mismatched = self._counter(
             "codec_map_mismatches", "Blocks whose leaf ids are of a map that does not fit the session's."
@@ -143,8 +144,12 @@ class Metrics:
     def leaf_bypassed(self, map_id: str, *, ids: int) -> None:
         """One block's `ids` leaf ids passed the checks: the shim had nothing to do."""
         label = self._maps.admit(map_id)
-        self._bypassed.labels(label).inc()
-        self._leaf_ids.labels(label).inc(ids)
+        counters = self._leaves.get(label)
+        if counters is None:
+            # Looked up once: on the way of a call, finding a counter by its label costs more than counting.
+            counters = self._leaves[label] = (self._bypassed.labels(label), self._leaf_ids.labels(label))
+        counters[0].inc()
+        counters[1].inc(ids)
 
     def leaf_rejected(self, reason: str) -> None:
         """One block's leaf ids failed the checks; `reason` is one of REASONS."""

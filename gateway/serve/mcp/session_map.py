@@ -16,6 +16,7 @@ from leaf_sdk.vocab import TokenMap, normalise_hash
 MAP_HEADER: Final = "x-codec-map"
 MAP_META_KEY: Final = "ai.codec/map"
 _SHOWN: Final = 100
+_MOST_SPELLED: Final = 64
 
 
 class SessionMaps:
@@ -24,6 +25,8 @@ class SessionMaps:
     def __init__(self, maps: Mapping[str, TokenMap]) -> None:
         """`maps`: map id to map; the allow-list, complete."""
         self._maps = maps
+        self._spelled: dict[str, TokenMap] = {}
+        """Headers that were read before."""
 
     def from_header(self, value: str) -> TokenMap:
         """The map of `sha256:<hex>`, or of `<url>;sha256=<hex>` in any order (Codec, "Vocab negotiation").
@@ -31,6 +34,8 @@ class SessionMaps:
         Raises:
             MapUnknown: the header is malformed, or names a map that is not held here.
         """
+        if (known := self._spelled.get(value)) is not None:
+            return known
         hashes = [
             part for word in value.split(";") if (part := word.strip().lower()).startswith(("sha256=", "sha256:"))
         ]
@@ -39,7 +44,10 @@ class SessionMaps:
                 f"X-Codec-Map {escape_text(value, _SHOWN)!r} names no map: expected 'sha256:<hex>' or "
                 f"'<url>;sha256=<hex>'; {self._offer()}"
             )
-        return self._find("sha256:" + hashes[0][7:])
+        found = self._find("sha256:" + hashes[0][7:])
+        if len(self._spelled) < _MOST_SPELLED:
+            self._spelled[value] = found
+        return found
 
     def from_meta(self, value: object) -> TokenMap:
         """The map of an `ai.codec/map` value, `sha256:<hex>`.

@@ -273,6 +273,34 @@ def test_client_gets_a_tools_good_ids_unchanged():
     assert ids_of(Bench(ENGINE).client(block("hi", own))[0]) == own
 
 
+@given(
+    st.text(max_size=8),
+    st.none() | st.lists(st.sampled_from([0, 1, 65, 66, IM_END, 9999, True, "1"]), max_size=4),
+    st.sampled_from([ENGINE, TWIN, STRANGER]),
+    st.dictionaries(st.sampled_from(["more", "note"]), st.none(), max_size=1),
+    st.sampled_from(["verify", "trust"]),
+)
+def test_block_alone_becomes_what_it_becomes_beside_another(text, ids, named, more, level):
+    shipped = block(text, ENGINE.encode(text) if ids is None else ids, named)
+    shipped["_meta"][CODEC_META_KEY] |= more
+    before = copy.deepcopy(shipped)
+    alone, beside = Bench(ENGINE, TWIN, level=level), Bench(ENGINE, TWIN, level=level)
+
+    (one,) = alone.client(shipped)
+    first, _ = beside.client(shipped, {"type": "resource_link"})
+
+    assert one == first
+    for number in ("tokenize_calls", "leaf_bypasses", "rejected", "mismatches"):
+        assert alone.counted[number] == beside.counted[number]
+    assert shipped == before
+
+
+def test_good_result_of_one_block_is_passed_on_as_it_is():
+    result = {"content": [block("hi", ENGINE.encode("hi"))]}
+
+    assert Bench(ENGINE).tokens.for_client("t", result, ENGINE) is result
+
+
 def test_client_gets_shim_ids_in_place_of_failing_ones():
     assert ids_of(Bench(ENGINE).client(block("hi", [IM_END]))[0]) == ENGINE.encode("hi")
 
