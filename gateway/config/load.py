@@ -19,6 +19,7 @@ from gateway.config.env_file import parse_env_file
 from gateway.config.expand import Expander
 from gateway.config.foreign import read_foreign
 from gateway.config.layers import Layer, layer_from_environ, layer_from_flags, layer_from_toml, merge_layers
+from gateway.config.manifests import manifest_paths
 from gateway.config.masking import mask_text
 from gateway.config.model import EngineConfig, GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, UpstreamConfig
 from gateway.config.servers import ServerReader
@@ -63,13 +64,15 @@ def load_config(
     written = _read_own(toml_file, environ)
     layer = merge_layers(merge_layers(written, variables), flags)
     separator: str = layer.get("separator", GatewayConfig().separator)
-    sources = [_own_servers(toml_file, written["upstreams"], separator, environ)] if toml_file else []
+    hosts = tuple(layer.get("registry", {}).get("allowed_hosts", ()))
+    sources = [_own_servers(toml_file, written["upstreams"], separator, environ, hosts)] if toml_file else []
     list_file = json_file or _maybe_path(layer.get("mcp_config"))
     if list_file:
         sources.append(_foreign_servers(list_file, separator, environ))
     warnings += [warning for source in sources for warning in source.warnings]
+    upstreams = _join(upstream for source in sources for upstream in source.upstreams)
     config = GatewayConfig(
-        upstreams=_join(upstream for source in sources for upstream in source.upstreams),
+        upstreams=upstreams,
         engine=_build_engine(layer["engine"]),
         tokens=_build_tokens(layer["tokens"]),
         limits=replace(LimitsConfig(), **layer.get("limits", {})),
@@ -79,7 +82,7 @@ def load_config(
         separator=separator,
         prefix=layer.get("prefix", GatewayConfig().prefix),
         tool_search=layer.get("tool_search", GatewayConfig().tool_search),
-        files=tuple(path for path in (toml_file, list_file) if path is not None),
+        files=(*(path for path in (toml_file, list_file) if path is not None), *manifest_paths(upstreams)),
     )
     return replace(config, warnings=(*warnings, *_notice(config)))
 
@@ -103,9 +106,13 @@ def _read_own(toml_file: Path | None, environ: Mapping[str, str]) -> Layer:
 
 
 def _own_servers(
-    toml_file: Path, entries: Mapping[str, dict[str, Any]], separator: str, environ: Mapping[str, str]
+    toml_file: Path,
+    entries: Mapping[str, dict[str, Any]],
+    separator: str,
+    environ: Mapping[str, str],
+    hosts: tuple[str, ...],
 ) -> Servers:
-    reader = ServerReader(str(toml_file), Expander(environ, toml_file.parent), separator)
+    reader = ServerReader(str(toml_file), Expander(environ, toml_file.parent), separator, hosts)
     return Servers([reader.read(name, entry) for name, entry in entries.items() if not entry.get("disabled")], [])
 
 

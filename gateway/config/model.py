@@ -18,6 +18,7 @@ EraChoice = Literal["auto", "handshake", "modern"]
 SessionPolicy = Literal["auto", "shared", "per_client"]
 PrefixPolicy = Literal["auto", "always", "never"]
 PinPolicy = Literal["off", "warn", "block"]
+Transport = Literal["stdio", "http", "bolt-on"]
 
 
 def _no_strings() -> Mapping[str, str]:
@@ -40,12 +41,15 @@ class ClientCredentials:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamConfig:
-    """One MCP server behind us: a command to run (stdio) or a URL to reach (Streamable HTTP)."""
+    """One server behind us: a command to run (stdio), a URL to reach (Streamable HTTP), or bolt-on tools.
+
+    Exactly one of `command`, `url` and `manifest` is set.
+    """
 
     name: str
     """Its key in the configuration; also the prefix of its tools."""
     command: str | None = None
-    """Program to run; set exactly when `url` is not."""
+    """Program to run."""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=_no_strings)
     """Added to the few variables that a child inherits (HOME, PATH, ...)."""
@@ -53,6 +57,16 @@ class UpstreamConfig:
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=_no_strings)
     oauth: ClientCredentials | None = None
+    manifest: str | None = None
+    """Bolt-on tools: an absolute path of a manifest or of a folder of them, or a URL."""
+    endpoint: str | None = None
+    """Where they take calls, whatever their manifests say: `http(s)://...` or `unix:/path`."""
+    require_match: bool = False
+    """Whether a bolt-on with ids for another tokenizer only is refused, rather than called with text."""
+    manifest_hosts: tuple[str, ...] = ()
+    """Hosts from which manifests may come and on which they may name an endpoint (`registry.allowed_hosts`)."""
+    manifest_state: tuple[tuple[str, int, int], ...] = ()
+    """Path, time and size of what lay there when the configuration was read: other files are another upstream."""
     secrets: frozenset[str] = frozenset()
     """Values that must be masked wherever the configuration is shown: those that came from a variable or a header."""
     start: Literal["eager", "lazy"] = "eager"
@@ -88,8 +102,10 @@ class UpstreamConfig:
     """Tokens that the own engine may generate for its sampling requests in one gateway's life; 0: none."""
 
     @property
-    def transport(self) -> Literal["stdio", "http"]:
+    def transport(self) -> Transport:
         """How the server is reached."""
+        if self.manifest is not None:
+            return "bolt-on"
         return "stdio" if self.command is not None else "http"
 
 

@@ -22,7 +22,7 @@ from gateway.config.settings import (
     TokensSection,
     UpstreamSection,
 )
-from gateway.config.upstream_section import CredentialsSection
+from gateway.config.upstream_section import CredentialsSection, RegistrySection
 
 _HEAD = """\
 # Configure the gateway
@@ -121,6 +121,7 @@ def render_page() -> str:
         ("limits", LimitsSection),
         ("serve", ServeSection),
         ("serve.oauth", OAuthSection),
+        ("registry", RegistrySection),
         ("audit", AuditSection),
         ("telemetry", TelemetrySection),
         ("upstreams.NAME", UpstreamSection),

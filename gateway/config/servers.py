@@ -1,7 +1,7 @@
 """One server's entry, in our own words, to one `UpstreamConfig`.
 
 Turns the keys of `[upstreams.NAME]` into a frozen record: `${...}` expanded, the folder made absolute, what must be
-masked collected, and the two mistakes refused that no default can answer (a command and a URL, or neither). It does
+masked collected, and the mistakes refused that no default can answer (a command and a URL, or neither). It does
 not know which file the entry stood in or how others spell these keys: `config/foreign.py` translates.
 `config/load.py` stands above.
 """
@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from gateway.config.address import is_http_url
 from gateway.config.expand import Expander
+from gateway.config.manifests import check_endpoint, read_manifest_place, state_of_manifest
 from gateway.config.masking import sounds_secret
 from gateway.config.model import ClientCredentials, UpstreamConfig
 from gateway.errors import ConfigError
@@ -64,22 +65,21 @@ class ServerReader:
     origin: str
     expander: Expander
     separator: str
+    manifest_hosts: tuple[str, ...] = ()
 
     def read(self, name: str, entry: Mapping[str, Any]) -> UpstreamConfig:
         """The upstream that the entry (keys of `UpstreamSection`, already checked) describes.
 
         Raises:
-            ConfigError: a bad name, both or neither of `command` and `url`, an unset variable, no such folder.
+            ConfigError: a bad name, not one of `command`, `url` and `manifest`, an unset variable, no such file.
         """
         check_name(name, self.separator, self.origin)
         where = f"{self.origin}: server {name!r}"
         command, url = entry.get("command"), entry.get("url")
-        if bool(command) == bool(url):
-            had = "both 'command' and 'url'" if command else "neither 'command' nor 'url'"
-            raise ConfigError(f"{where}: has {had}: give 'command' for a program, or 'url' for Streamable HTTP")
+        _check_kind(entry, where)
         texts = _Texts(self.expander, where)
-        if command and entry.get("oauth"):
-            raise ConfigError(f"{where}: has 'oauth' beside 'command': a program gets its secrets by 'env'")
+        if entry.get("manifest"):
+            return self._bolt_on(name, entry, texts)
         if url:
             headers = texts.expand_all("headers", entry.get("headers", {}))
             texts.secrets.update(value for value in headers.values() if value)
@@ -103,6 +103,30 @@ class ServerReader:
             cwd=self._folder(texts, entry.get("cwd")),
             secrets=frozenset(texts.secrets),
             **_policies(entry),
+        )
+
+    def _bolt_on(self, name: str, entry: Mapping[str, Any], texts: "_Texts") -> UpstreamConfig:
+        headers = texts.expand_all("headers", entry.get("headers", {}))
+        texts.secrets.update(value for value in headers.values() if value)
+        given, endpoint = texts.expand("manifest", entry["manifest"]), entry.get("endpoint")
+        if headers and not endpoint:
+            raise ConfigError(f"{texts.where}: has 'headers' without 'endpoint': they go nowhere that a manifest names")
+        manifest = read_manifest_place(given, self.expander.workspace, self.manifest_hosts, texts.where)
+        if endpoint:
+            endpoint = check_endpoint(texts.expand("endpoint", endpoint), texts.where)
+        policies = _policies(entry)
+        # What a bolt-on speaks is not MCP; the wire that stands for it answers in the modern era.
+        policies["protocol"] = "modern"
+        return UpstreamConfig(
+            name=name,
+            headers=headers,
+            manifest=manifest,
+            endpoint=endpoint or None,
+            require_match=bool(entry.get("require_match")),
+            manifest_hosts=self.manifest_hosts,
+            manifest_state=state_of_manifest(manifest),
+            secrets=frozenset(texts.secrets),
+            **policies,
         )
 
     def _folder(self, texts: "_Texts", given: str | None) -> Path | None:
@@ -134,6 +158,21 @@ class _Texts:
 
     def expand_all(self, table: str, texts: Mapping[str, str]) -> Mapping[str, str]:
         return MappingProxyType({key: self.expand(f"{table}.{key}", text) for key, text in texts.items()})
+
+
+def _check_kind(entry: Mapping[str, Any], where: str) -> None:
+    kinds = [key for key in ("command", "url", "manifest") if entry.get(key)]
+    if len(kinds) != 1:
+        both = "both " if len(kinds) == 2 else ""
+        had = both + " and ".join(map(repr, kinds)) if kinds else "neither 'command' nor 'url' nor 'manifest'"
+        raise ConfigError(
+            f"{where}: has {had}: give 'command' for a program, 'url' for Streamable HTTP, 'manifest' for bolt-on tools"
+        )
+    if kinds != ["url"] and entry.get("oauth"):
+        raise ConfigError(f"{where}: has 'oauth' beside {kinds[0]!r}, which is for 'url' alone")
+    for key in ("endpoint", "require_match"):
+        if kinds != ["manifest"] and entry.get(key):
+            raise ConfigError(f"{where}: has {key!r} beside {kinds[0]!r}, which is for 'manifest' alone")
 
 
 def _policies(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from gateway.config.model import (
     VerifyLevel,
 )
 from gateway.config.section import Count, CountOrZero, Port, Seconds, Section
-from gateway.config.upstream_section import UpstreamSection
+from gateway.config.upstream_section import RegistrySection, UpstreamSection
 from gateway.errors import ConfigError
 
 _ENGINE, _TOKENS, _LIMITS, _SERVE = EngineConfig(), TokensConfig(), LimitsConfig(), ServeConfig()
@@ -180,13 +180,14 @@ class Settings(Section):
     )
     tool_search: bool = Field(
         default=GatewayConfig().tool_search,
-        description="`true`: MCP clients list two tools, `codec_search_tools` and `codec_call_tool`, in place of all; a "
-        "model finds the others by what they do.",
+        description="`true`: MCP clients list two tools, `codec_search_tools` and `codec_call_tool`, in place of all; "
+        "a model finds the others by what they do.",
     )
     engine: EngineSection = EngineSection()
     tokens: TokensSection = TokensSection()
     limits: LimitsSection = LimitsSection()
     serve: ServeSection = ServeSection()
+    registry: RegistrySection = RegistrySection()
     audit: AuditSection = AuditSection()
     telemetry: TelemetrySection = TelemetrySection()
     upstreams: dict[str, UpstreamSection] = Field(default={})

@@ -43,8 +43,12 @@ def show_config(config: GatewayConfig) -> dict[str, Any]:
 
 
 def _show_upstream(upstream: UpstreamConfig, secrets: frozenset[str]) -> dict[str, Any]:
+    headers = dict.fromkeys(upstream.headers, MASK)
+    if upstream.transport == "bolt-on":
+        where = {"manifest": upstream.manifest, "endpoint": upstream.endpoint}
+        shown = {key: None if value is None else mask_text(value, secrets) for key, value in where.items()}
+        return {"transport": "bolt-on", **shown, "headers": headers, "require_match": upstream.require_match}
     if upstream.transport == "http":
-        headers = dict.fromkeys(upstream.headers, MASK)
         return {"transport": "http", "url": mask_text(upstream.url or "", secrets), "headers": headers}
     return {
         "transport": "stdio",

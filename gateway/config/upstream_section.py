@@ -1,4 +1,4 @@
-"""The settings of one MCP server: what they are called, what they may hold, and what they mean.
+"""The settings of one MCP server, and of bolt-on tools: what they are called, what they may hold, and what they mean.
 
 Defaults come from `model.py`, so that they stand once; the words here are what docs/configure.md shows. It reads
 nothing. `settings.py` stands above.
@@ -31,14 +31,31 @@ class CredentialsSection(Section):
 
 
 class UpstreamSection(Section):
-    """`[upstreams.NAME]`: `command` (stdio) or `url` (Streamable HTTP)."""
+    """`[upstreams.NAME]`: `command` (stdio), `url` (Streamable HTTP) or `manifest` (bolt-on tools)."""
 
     command: str | None = Field(default=None, description="Program to run.")
     args: list[str] = Field(default=[], description="Its arguments.")
     env: dict[str, str] = Field(default={}, description="Environment variables it gets beside HOME, PATH and the like.")
     cwd: str | None = Field(default=None, description="Folder it runs in; unset: the gateway's own.")
     url: str | None = Field(default=None, description="Address of a server that speaks Streamable HTTP.")
-    headers: dict[str, str] = Field(default={}, description="Headers sent with every request to `url`.")
+    headers: dict[str, str] = Field(
+        default={},
+        description="Headers sent with every request to `url`, or to the `endpoint` that stands here.",
+    )
+    manifest: str | None = Field(
+        default=None,
+        description="Bolt-on tools: the path of a manifest or of a folder of them, or a URL whose host is in "
+        "`registry.allowed_hosts`.",
+    )
+    endpoint: str | None = Field(
+        default=None,
+        description="Where these bolt-ons take calls: `http://HOST:PORT`, `https://HOST` or `unix:/path/to/socket`; "
+        "unset: where each manifest says.",
+    )
+    require_match: bool = Field(
+        default=_UPSTREAM.require_match,
+        description="`true`: a bolt-on without ids for an accepted map is refused; `false`: it is called with text.",
+    )
     oauth: CredentialsSection | None = Field(
         default=None, description="How to get access tokens for `url`, where it asks for them."
     )
@@ -94,4 +111,14 @@ class UpstreamSection(Section):
         default=_UPSTREAM.sampling_tokens,
         description="Tokens that our own engine may generate for the server's sampling requests where the client "
         "offers no sampling; 0: none.",
+    )
+
+
+class RegistrySection(Section):
+    """`[registry]`: bolt-on tools."""
+
+    allowed_hosts: list[str] = Field(
+        default=[],
+        description="Hosts from which manifests may be fetched, and on which a manifest may name its endpoint: `name` "
+        "or `name:port`. This machine may always be named by a manifest that lies on it.",
     )

@@ -143,3 +143,15 @@ def test_every_name_of_the_sdk_is_there_and_no_other():
     assert all(getattr(leaf_sdk, name) is not None for name in leaf_sdk.__all__)
     with pytest.raises(AttributeError, match="'nope'"):
         _ = leaf_sdk.nope
+
+
+def test_arguments_may_come_as_text_in_the_tool_kits_dialect():
+    call = CodecToolCall("say", "c", model_id="", arguments_json='{"a": 1}')
+    assert call.to_fields()["x_arguments_json"] == '{"a": 1}'
+    assert call.to_fields()["argumentIds"] == []
+    assert CodecToolCall.from_bytes(call.to_bytes()) == call
+
+
+def test_arguments_as_text_must_be_a_text():
+    with pytest.raises(CallInvalid, match="x_arguments_json"):
+        CodecToolCall.from_fields({"name": "say", "callId": 1, "modelId": "", "x_arguments_json": 3})

@@ -34,6 +34,8 @@ class CodecToolCall:
     """The ids between the model's markers, unread by whoever sends them."""
     model_id: str | None = None
     arguments_json: str | None = None
+    """The arguments as text: always in the engines' dialect; in the tool kit's, where the caller speaks no model that
+    the tool has ids for (`x_arguments_json`, an addition of ours)."""
     tokenizer_hash: str | None = None
     dialect: Dialect = "tool-kit"
 
@@ -46,8 +48,9 @@ class CodecToolCall:
                 "call_id": self.call_id,
                 "tokenizer_hash": self.tokenizer_hash,
             }
-        fields = {"name": self.name, "callId": self.call_id, "argumentIds": list(self.argument_ids or ())}
-        return {**fields, "modelId": self.model_id}
+        fields: dict[str, Any] = {"name": self.name, "callId": self.call_id}
+        fields |= {"argumentIds": list(self.argument_ids or ()), "modelId": self.model_id or ""}
+        return fields if self.arguments_json is None else {**fields, "x_arguments_json": self.arguments_json}
 
     def to_bytes(self) -> bytes:
         """Give the msgpack body."""
@@ -68,11 +71,13 @@ class CodecToolCall:
                 tokenizer_hash=_text(fields, "tokenizer_hash"),
                 dialect="engine",
             )
+        in_text = "x_arguments_json" in fields
         return cls(
             name=_text(fields, "name"),
             call_id=_call_id(fields, "callId"),
-            argument_ids=_ids(fields, "argumentIds"),
+            argument_ids=None if in_text else _ids(fields, "argumentIds"),
             model_id=_text(fields, "modelId"),
+            arguments_json=_text(fields, "x_arguments_json") if in_text else None,
         )
 
     @classmethod

@@ -22,6 +22,8 @@ from gateway.config.settings import EngineSection, LimitsSection, ServeSection, 
 from gateway.config.upstream_section import UpstreamSection
 from gateway.errors import ConfigError
 
+UNWRITTEN = {"name", "secrets", "manifest_hosts", "manifest_state"}
+
 
 def own(folder: Path, text: str) -> Path:
     path = folder / "codec-gateway.toml"
@@ -97,15 +99,24 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
         token_url = "https://far.example/token"
         issuer = "https://far.example"
         scope = "tools"
+        [upstreams.bolts]
+        manifest = "tools"
+        endpoint = "unix:/run/tools.sock"
+        require_match = true
+        headers = { Authorization = "Bearer abc" }
         [upstreams.off]
         command = "off"
         disabled = true
         """,
     )
+    (tmp_path / "tools").mkdir()
 
     config = load_config(path, environ={}, cwd=Path("/"))
 
-    time, far = config.upstreams
+    time, far, bolts = config.upstreams
+    assert (bolts.transport, bolts.manifest) == ("bolt-on", str(tmp_path / "tools"))
+    assert (bolts.endpoint, bolts.require_match) == ("unix:/run/tools.sock", True)
+    assert dict(bolts.headers) == {"Authorization": "Bearer abc"}
     assert (time.command, time.args, dict(time.env), time.cwd) == ("time", ("-v",), {"TZ": "UTC"}, tmp_path)
     assert (time.start, time.protocol, time.sessions, time.timeout) == ("lazy", "handshake", "shared", 1.5)
     assert (time.concurrency, time.queue, time.idle_stop) == (2, 3, 60.0)
@@ -117,7 +128,7 @@ def test_every_key_of_an_upstream_can_be_written(tmp_path: Path) -> None:
     assert far.oauth == ClientCredentials(
         "me", "hush", token_url="https://far.example/token", issuer="https://far.example", scope="tools"
     )
-    assert {*UpstreamSection.model_fields} == {field.name for field in fields(UpstreamConfig)} - {"name", "secrets"} | {
+    assert {*UpstreamSection.model_fields} == {field.name for field in fields(UpstreamConfig)} - UNWRITTEN | {
         "disabled"
     }
 
