@@ -13,17 +13,31 @@ from rich.console import Console
 
 from gateway import __version__
 from gateway.cli import exit_codes
+from gateway.cli.call import call
 from gateway.cli.check import check
 from gateway.cli.demo import demo
+from gateway.cli.doctor import doctor
 from gateway.cli.keys import keys
 from gateway.cli.parse import parse
+from gateway.cli.pins import pins
 from gateway.cli.serve import serve
+from gateway.cli.status import status
 from gateway.cli.stdio import stdio
 from gateway.cli.token import token
 from gateway.errors import ConfigError, EngineError, GatewayError, UpstreamError
 from gateway.observe.escape import escape_text
 
-_COMMANDS: tuple[Callable[..., None], ...] = (serve, stdio, demo, check, parse, token)
+_COMMANDS: tuple[Callable[..., None], ...] = (
+    serve,
+    stdio,
+    demo,
+    check,
+    doctor,
+    status,
+    call,
+    parse,
+    token,
+)
 
 
 def build_app() -> typer.Typer:
@@ -38,6 +52,7 @@ def build_app() -> typer.Typer:
     for command in _COMMANDS:
         app.command(command.__name__)(command)
     app.add_typer(keys, name="keys")
+    app.add_typer(pins, name="pins")
     return app
 
 

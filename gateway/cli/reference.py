@@ -48,7 +48,9 @@ def _commands(group: TyperGroup, path: str) -> Iterator[str]:
 
 def _arguments(command: TyperCommand) -> str:
     return "".join(
-        f" {param.name.upper()}" for param in command.params if isinstance(param, TyperArgument) and param.name
+        f" {param.metavar or param.name.upper()}"
+        for param in command.params
+        if isinstance(param, TyperArgument) and param.name
     )
 
 

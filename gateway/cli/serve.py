@@ -12,6 +12,7 @@ from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
 from gateway.config.nesting import refuse_nesting
 from gateway.config.show import secrets_of
+from gateway.engine.maps import has_no_model
 from gateway.observe.logs import configure_logging, get_logger
 from gateway.serve.auth import ensure_token
 from gateway.serve.run import run_gateway
@@ -58,7 +59,7 @@ def serve(
     def read() -> GatewayConfig:
         settings = load_config(config, given)
         settings = replace(settings, serve=replace(settings.serve, token=ensure_token(settings)))
-        if token_map is None and _has_no_model(settings):
+        if token_map is None and has_no_model(settings):
             settings = replace(settings, tokens=replace(settings.tokens, map=None))
         return settings
 
@@ -69,9 +70,3 @@ def serve(
     if settings.tokens.map is None and token_map is None:
         log.info("serving text only: there is no engine and no model to read a token map from")
     anyio.run(run_gateway, settings, read, backend_options={"use_uvloop": True})
-
-
-def _has_no_model(settings: GatewayConfig) -> bool:
-    """Whether `auto`, the default map, has nowhere to look: MCP servers alone are served all the same."""
-    tokens, engine = settings.tokens, settings.engine
-    return tokens.map == "auto" and not tokens.maps and engine.kind == "none" and engine.model is None

@@ -44,6 +44,12 @@ def resolve_maps(config: GatewayConfig, *, engine_model: str | None = None) -> M
     return maps
 
 
+def has_no_model(config: GatewayConfig) -> bool:
+    """Whether `auto`, the default map, has nowhere to look: MCP servers alone are served all the same, as text."""
+    tokens, engine = config.tokens, config.engine
+    return tokens.map == "auto" and not tokens.maps and engine.kind == "none" and engine.model is None
+
+
 def needs_engine(config: GatewayConfig) -> bool:
     """Whether `auto` can only be resolved by asking a running engine for its model's path."""
     return config.tokens.map == "auto" and config.engine.kind == "url" and config.engine.model is None

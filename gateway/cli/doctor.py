@@ -1,0 +1,124 @@
+"""`codec-gateway doctor`: start every server of a configuration, see what it offers and whether it speaks ids.
+
+Prints what `gateway.serve.checkup` finds, as a page or as JSON; it decides nothing. The servers are started by this
+command itself, beside a gateway that may run, and ended with it. `app.py` stands above.
+"""
+
+import json as jsonlib
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Final
+
+import anyio
+import typer
+from rich.console import Console
+
+from gateway.cli.console import Cell, Column, plain_console, print_table, say
+from gateway.cli.exit_codes import FAILED, OK
+from gateway.config.load import load_config
+from gateway.config.model import GatewayConfig
+from gateway.config.show import secrets_of
+from gateway.observe.logs import configure_logging
+from gateway.serve.checkup import Checkup, ServerCheck, ToolCheck, check_up
+
+_SERVERS: Final = (
+    Column("server"),
+    Column("reached"),
+    Column("seconds", 5, "right"),
+    Column("protocol", 4),
+    Column("tools", 8, "right"),
+    Column("tokens", 7, "right"),
+    Column("prompts", 2, "right"),
+    Column("resources", 1, "right"),
+    Column("ids", 6),
+)
+_TOOLS: Final = (Column("tool"), Column("tokens", 1, "right"), Column("ids", 3), Column("why", 2))
+_STYLES: Final = {"leaf": "green", "shim": "yellow", "refused": "red", "unknown": "dim"}
+
+
+def doctor(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="What `serve` is given (codec-gateway.toml here).")
+    ] = None,
+    tools: Annotated[
+        bool, typer.Option("--tools", help="List every tool: what it costs, and who makes its ids.")
+    ] = False,
+    no_call: Annotated[
+        bool, typer.Option("--no-call", help="Call no tool, not even one that changes nothing.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error; the log goes to stderr.")] = "error",
+) -> None:
+    """Start every server of the configuration and say what works: reached, protocol, tools, their cost, their ids.
+
+    Tools that say they change nothing, and need no arguments, are called once: what they answer shows whether they ship
+    ids.
+
+    Exit code 0: all is well; 1: something is not.
+
+    Example: codec-gateway doctor --config ~/.cursor/mcp.json
+    """
+    settings = load_config(config)
+    configure_logging(level=log_level, secrets=secrets_of(settings))
+    found = anyio.run(_run, settings, not no_call, backend_options={"use_uvloop": True})
+    if json:
+        typer.echo(jsonlib.dumps({"ok": found.is_well, **asdict(found)}, indent=2))
+    else:
+        print_checkup(plain_console(), found, tools=tools)
+    raise typer.Exit(OK if found.is_well else FAILED)
+
+
+async def _run(settings: GatewayConfig, may_call: bool) -> Checkup:
+    return await check_up(settings, may_call=may_call)
+
+
+def print_checkup(console: Console, found: Checkup, *, tools: bool) -> None:
+    """The findings, for a person."""
+    say(console, f"{'engine':<7}{found.engine}")
+    say(console, f"{'maps':<7}{' '.join(f'{map_id[:19]}…' for map_id in found.maps) or 'none: text only'}")
+    console.print()
+    if found.servers:
+        complete = print_table(console, _SERVERS, [_row(server) for server in found.servers])
+        if not complete:
+            say(console, "(a wider terminal or --json shows more)", "dim")
+    else:
+        say(console, "no servers", "yellow")
+    if tools:
+        console.print()
+        print_table(console, _TOOLS, [_tool_row(tool) for server in found.servers for tool in server.tools])
+    console.print()
+    for server in found.servers:
+        for problem in server.problems:
+            say(console, f"✗ {server.name}: {problem}", "red")
+        for warning in server.warnings:
+            say(console, f"! {server.name}: {warning}", "yellow")
+    for problem in found.problems:
+        say(console, f"✗ {problem}", "red")
+    for warning in found.warnings:
+        say(console, f"! {warning}", "yellow")
+    say(
+        console, "all is well" if found.is_well else "something is wrong", "bold green" if found.is_well else "bold red"
+    )
+
+
+def _row(server: ServerCheck) -> list[Cell | str]:
+    tokens = sum(tool.tokens for tool in server.tools)
+    estimated = any(tool.estimated for tool in server.tools)
+    ids = Counter(tool.ids.word for tool in server.tools)
+    return [
+        server.name,
+        Cell("yes", "green") if server.reached else Cell("no", "red"),
+        f"{server.seconds:.1f}",
+        server.protocol or "-",
+        str(len(server.tools)),
+        f"~{tokens}" if estimated else str(tokens),
+        str(server.prompts),
+        str(server.resources),
+        ", ".join(f"{count} {word}" for word, count in ids.items()) or "-",
+    ]
+
+
+def _tool_row(tool: ToolCheck) -> list[Cell | str]:
+    cost = f"~{tool.tokens}" if tool.estimated else str(tool.tokens)
+    return [tool.name, cost, Cell(tool.ids.word, _STYLES[tool.ids.word]), tool.ids.detail]

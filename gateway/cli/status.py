@@ -1,0 +1,187 @@
+"""`codec-gateway status`: how a running gateway stands.
+
+Asks the admin port for its report and prints it: a table of servers, what is wrong with them, and what tools cost. It
+decides nothing: `gateway.serve.status` makes the report. `app.py`, above, turns errors into a line and an exit code.
+"""
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
+
+import typer
+from rich.console import Console
+
+from gateway.cli.console import Cell, Column, plain_console, print_table, say
+from gateway.cli.exit_codes import FAILED, OK
+from gateway.config.address import is_http_url
+from gateway.config.load import load_config
+from gateway.errors import ConfigError, UpstreamUnavailable
+
+_TIMEOUT: Final = 10.0
+_STYLES: Final = {"up": "green", "idle": "dim", "starting": "yellow", "restarting": "red"}
+_SERVERS: Final = (
+    Column("server"),
+    Column("state"),
+    Column("protocol", 4),
+    Column("tools", 9, "right"),
+    Column("tokens", 8, "right"),
+    Column("running", 7, "right"),
+    Column("waiting", 6, "right"),
+    Column("sessions", 5, "right"),
+    Column("restarts", 3, "right"),
+    Column("breaker", 2),
+)
+_TOOLS: Final = (Column("tool"), Column("tokens", 3, "right"), Column("ids", 2), Column("pin", 1))
+_IDS: Final = {"leaf": "leaf", "shim": "shim", "rejected": "refused", None: "-"}
+
+
+def status(
+    admin: Annotated[
+        str | None, typer.Option(help="The admin port's address.", show_default="http://127.0.0.1:8601")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="What `serve` is given, to find the admin port (codec-gateway.toml here)."),
+    ] = None,
+    tools: Annotated[bool, typer.Option("--tools", help="List every tool, and what its definition costs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+) -> None:
+    """Show how a running gateway stands: its servers, their tools and what they cost, engine, map, keys and pins.
+
+    Exit code 0: it is ready; 1: it is not; 4: it can't be reached.
+
+    Example: codec-gateway status --tools
+    """
+    report = fetch_report(admin or _address(config))
+    if json:
+        typer.echo(jsonlib.dumps(report, indent=2))
+    else:
+        print_report(plain_console(), report, tools=tools)
+    raise typer.Exit(OK if report["ready"] else FAILED)
+
+
+def fetch_report(admin: str) -> dict[str, Any]:
+    """The report of the gateway with this admin port. Raises `UpstreamUnavailable`, `ConfigError`."""
+    if not is_http_url(admin):
+        raise ConfigError(f"--admin {admin!r}: expected the admin port's address, as http://127.0.0.1:8601")
+    # An HTTP client takes 0.2 s to import, and only this command needs it.
+    import httpx2
+
+    try:
+        answer = httpx2.get(f"{admin.rstrip('/')}/status", timeout=_TIMEOUT, trust_env=False)
+        report: object = answer.json()
+    except (httpx2.HTTPError, ValueError) as error:
+        raise UpstreamUnavailable(
+            f"no gateway answers at {admin!r} ({error}): start it with codec-gateway serve, or name its admin port "
+            "with --admin",
+            server="",
+        ) from None
+    if answer.status_code != 200 or not isinstance(report, dict) or "servers" not in report:
+        raise UpstreamUnavailable(
+            f"{admin!r} answers {answer.status_code} and no report: is it the admin port of a gateway?", server=""
+        )
+    return cast(dict[str, Any], report)
+
+
+def print_report(console: Console, report: dict[str, Any], *, tools: bool) -> None:
+    """The report, for a person."""
+    ready = "ready" if report["ready"] else "not ready"
+    head = f"codec-gateway {report['version']}, {ready}, up for {_span(report['uptime'])}"
+    say(console, head, "bold green" if report["ready"] else "bold red")
+    for reason in report["reasons"]:
+        say(console, f"! {reason}", "red")
+    for name, words in (("engine", _engine(report["engine"])), ("map", _maps(report["maps"])), ("keys", _keys(report))):
+        say(console, f"{name:<7}{words}")
+    console.print()
+    if report["servers"]:
+        complete = print_table(console, _SERVERS, [_server_row(server) for server in report["servers"]])
+        if not complete:
+            say(console, "(a wider terminal or --json shows more)", "dim")
+    else:
+        say(console, "no servers", "yellow")
+    for line in _complaints(report):
+        say(console, f"! {line}", "yellow")
+    console.print()
+    say(console, _sum(report), "dim")
+    if tools:
+        console.print()
+        print_table(console, _TOOLS, [_tool_row(tool) for server in report["servers"] for tool in server["tools"]])
+
+
+def _address(config: Path | None) -> str:
+    serve = load_config(config).serve
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(serve.admin_host, serve.admin_host)  # noqa: S104 - only asked
+    return f"http://[{host}]:{serve.admin_port}" if ":" in host else f"http://{host}:{serve.admin_port}"
+
+
+def _server_row(server: dict[str, Any]) -> list[Cell | str]:
+    return [
+        server["name"],
+        Cell(server["state"], _STYLES.get(server["state"], "")),
+        server["protocol"] or "-",
+        str(len(server["tools"])),
+        _tokens(server["definition_tokens"], estimated=server["definition_tokens_estimated"]),
+        str(server["in_flight"]),
+        str(server["queued"]),
+        str(server["sessions"]),
+        str(server["restarts"]),
+        Cell(server["breaker"], "" if server["breaker"] == "closed" else "red"),
+    ]
+
+
+def _tool_row(tool: dict[str, Any]) -> list[Cell | str]:
+    pin = Cell("changed", "red") if tool["pin_broken"] else "-"
+    return [tool["name"], _tokens(tool["tokens"], estimated=tool["estimated"]), _IDS.get(tool["ids"], "-"), pin]
+
+
+def _complaints(report: dict[str, Any]) -> list[str]:
+    servers = [
+        f"{server['name']}: {server['last_error']}"
+        for server in report["servers"]
+        if server["last_error"] and server["state"] not in ("up", "idle")
+    ]
+    pins = [
+        f"{each['server']}: the definition of {each['tool']!r} is not the pinned one: codec-gateway pins show"
+        for each in report["pins"]["broken"]
+    ]
+    problems = [report[part]["problem"] for part in ("pins", "keys") if report[part]["problem"]]
+    return servers + pins + problems
+
+
+def _engine(engine: dict[str, Any]) -> str:
+    if engine["kind"] == "none":
+        return "none"
+    if not engine["up"]:
+        return f"{engine['kind']}, away: {engine['reason']}"
+    return f"{engine['kind']}, {engine['model']}, {engine['slots']} slots of {engine['context']} ids"
+
+
+def _maps(maps: dict[str, Any]) -> str:
+    if maps["session"] is None:
+        return "none: text only"
+    more = len(maps["accepted"]) - 1
+    return f"{maps['session'][:19]}…{f' and {more} more' if more > 0 else ''}"
+
+
+def _keys(report: dict[str, Any]) -> str:
+    return " ".join(report["keys"]["names"]) or "none"
+
+
+def _sum(report: dict[str, Any]) -> str:
+    shim = report["shim"]
+    estimated = any(server["definition_tokens_estimated"] for server in report["servers"])
+    cost = _tokens(report["definition_tokens"], estimated=estimated)
+    how = ", read on demand (tool_search)" if report["tool_search"] else ""
+    ids = f"{shim['leaf_bypasses']} results came with ids, {shim['tokenize_calls']} were tokenized here"
+    return f"tool definitions: {cost} tokens{how}; {ids}"
+
+
+def _tokens(count: int, *, estimated: bool) -> str:
+    return f"~{count}" if estimated else str(count)
+
+
+def _span(seconds: float) -> str:
+    whole = int(seconds)
+    days, hours, minutes = whole // 86_400, whole // 3600 % 24, whole // 60 % 60
+    parts = [(days, "d"), (hours, "h"), (minutes, "min")]
+    return " ".join(f"{n} {unit}" for n, unit in parts if n) or f"{whole} s"

@@ -1,0 +1,56 @@
+"""What a person would want to know of a server that works: names that clients refuse, definitions that cost much.
+
+Turns one server's configuration and tools into sentences. Pure; `checkup.py` stands above.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from gateway.config.address import is_loopback
+from gateway.config.model import UpstreamConfig
+from gateway.observe.escape import escape_text
+from gateway.proxy import ToolEntry
+from gateway.serve.leaf_ids import Judgement
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What the common model APIs take as a tool's name."""
+_MANY_TOKENS: Final = 10_000
+_SHOWN: Final = 100
+_LISTED: Final = 5
+
+
+def advice_for(
+    upstream: UpstreamConfig, entries: Sequence[ToolEntry], found: Mapping[str, tuple[int, Judgement]]
+) -> Iterator[str]:
+    """Sentences about one server. `found`: a tool's public name to the tokens of its definition, and its ids."""
+    if _tells_secrets(upstream):
+        yield "its credentials travel unencrypted: use its https address"
+    strange = [name for name in found if _NAME.fullmatch(name) is None]
+    if strange:
+        yield f"names that models' APIs refuse (1 to 64 of A-Z a-z 0-9 _ -): {_join(strange)}; `rename` gives others"
+    silent = [entry.name for entry in entries if not entry.definition.get("description")]
+    if silent:
+        yield f"tools that do not say what they do: {_join(silent)}; `describe` says it for them"
+    cost = sum(tokens for tokens, _ in found.values())
+    if cost > _MANY_TOKENS:
+        yield (
+            f"its tools take {cost} tokens of every request: leave some out (`include`, `exclude`), "
+            "or let models look for them (`tool_search = true`)"
+        )
+    for name, (_, ids) in found.items():
+        if ids.word == "refused":
+            yield f"the ids of {escape_text(name, _SHOWN)!r} are not used: {ids.detail}"
+
+
+def _tells_secrets(upstream: UpstreamConfig) -> bool:
+    if upstream.url is None or not (upstream.headers or upstream.oauth):
+        return False
+    parts = urlsplit(upstream.url)
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+
+def _join(names: Sequence[str]) -> str:
+    shown = ", ".join(escape_text(name, _SHOWN) for name in names[:_LISTED])
+    return f"{shown} and {len(names) - _LISTED} more" if len(names) > _LISTED else shown

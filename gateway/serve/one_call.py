@@ -1,0 +1,89 @@
+"""One tool call from a shell: the server that owns the tool is started, asked, and ended.
+
+Turns a public name and arguments into a raw result. A gateway that runs elsewhere is one more server, whose names are
+taken as they are. It knows no terminal; `cli/call.py` stands above, `gateway.proxy` below.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
+
+from gateway.config.address import is_http_url
+from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.errors import ConfigError, UnknownTool, UpstreamUnavailable
+from gateway.observe.metrics import Metrics
+from gateway.proxy import Proxy
+from gateway.proxy.naming import Naming
+
+_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What a person wrote: an object, or pairs whose types the tool's schema tells."""
+
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    pairs: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def fitted(self, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The arguments; a pair's value is text where the schema wants text, else JSON where it is some."""
+        properties: object = {} if schema is None else schema.get("properties")
+        known = cast(dict[str, Any], properties) if isinstance(properties, dict) else {}
+        return {**self.values, **{key: _read(value, known.get(key)) for key, value in self.pairs.items()}}
+
+
+def remote_config(url: str, token: str | None) -> GatewayConfig:
+    """A configuration whose one server is a gateway. Raises `ConfigError`."""
+    if not is_http_url(url):
+        raise ConfigError(f"--url {url!r}: expected the address of an MCP endpoint, as http://127.0.0.1:8600/mcp")
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    secrets = frozenset[str]() if token is None else frozenset({token})
+    gateway = UpstreamConfig(name="gateway", url=url, headers=headers, secrets=secrets)
+    return GatewayConfig(upstreams=(gateway,), prefix="never")
+
+
+async def call_once(config: GatewayConfig, name: str, arguments: Arguments, timeout: float | None) -> dict[str, Any]:
+    """The raw result of one call.
+
+    Args:
+        name: the tool's public name under this configuration.
+        timeout: seconds; the configured time of a call when unset.
+
+    Raises:
+        UnknownTool: no server of the configuration can own the name, or none offers it.
+        UpstreamUnavailable: the server does not start.
+        RpcError: it answered with a JSON-RPC error.
+    """
+    async with Proxy(_narrowed(config, name), Metrics()) as proxy:
+        away = [status for status in proxy.statuses() if status.state != "up"]
+        if away and not proxy.tools():
+            cause = away[0].last_error or f"it did not start within {config.limits.start_timeout:g} s"
+            raise UpstreamUnavailable(f"server {away[0].name!r} is not available: {cause}", server=away[0].name)
+        if all(entry.name != name for entry in proxy.tools()):
+            offered = [entry.name for entry in proxy.tools()]
+            more = f" and {len(offered) - _SHOWN} more" if len(offered) > _SHOWN else ""
+            raise UnknownTool(f"no tool {name!r}: there are {', '.join(offered[:_SHOWN]) or 'none'}{more}")
+        return await proxy.call(name, arguments.fitted(proxy.input_schema(name)), timeout=timeout)
+
+
+def _narrowed(config: GatewayConfig, name: str) -> GatewayConfig:
+    """The same names with only those servers that can own this one."""
+    naming = Naming(config)
+    owners = {server for server, _ in naming.tool_owners(name)}
+    if not owners:
+        prefixes = ", ".join(f"{naming.prefix(each.name)}..." for each in config.upstreams)
+        raise UnknownTool(f"no server owns {name!r}: names begin with {prefixes or 'nothing, there is no server'}")
+    kept = tuple(replace(each, start="eager") for each in config.upstreams if each.name in owners)
+    prefix = "always" if naming.prefix(kept[0].name) else "never"
+    return replace(config, upstreams=kept, prefix=prefix)
+
+
+def _read(text: str, schema: object) -> Any:
+    kind: object = cast(dict[str, Any], schema).get("type") if isinstance(schema, dict) else None
+    if kind == "string":
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
