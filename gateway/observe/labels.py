@@ -11,7 +11,7 @@ OTHER: Final = "other"
 
 REASONS: Final = ("shape", "map", "range", "special", "text", OTHER)
 """Those of `leaf_sdk.leaf.verify.Reason`, and `map`: ids of a map that is not accepted."""
-TOOL_OUTCOMES: Final = ("ok", "tool_error", "timeout", "unavailable", "refused", OTHER)
+TOOL_OUTCOMES: Final = ("ok", "tool_error", "timeout", "unavailable", "refused", "cancelled", OTHER)
 LIST_KINDS: Final = ("tools", "prompts", "resources", OTHER)
 DROP_REASONS: Final = ("nobody", "slow_client", OTHER)
 """Nobody: several clients share the session and none can be told from the others. Slow: the client does not read."""

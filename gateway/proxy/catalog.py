@@ -20,24 +20,29 @@ _VARIABLE: Final = re.compile(r"\{[^{}]*\}")
 _WORD: Final = 120
 
 
+_WAYS_OUT: Final = {
+    "tool": 'rename one of the servers or of the tools (`rename`), or set `prefix = "always"`',
+    "prompt": 'rename one of the servers, set `prefix = "always"`, or leave one of them out (`exclude`)',
+    "resource": "leave one of them out (`exclude`)",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """Two servers' things under one public name."""
+    """Two things under one public name."""
 
     what: str
     name: str
     kept: str
     """The server whose thing it is now."""
     hidden: str
+    """The other's; the same server where its tools were renamed so."""
 
     def __str__(self) -> str:
-        way_out = (
-            'rename one of the servers or of the tools (`rename`), or set `prefix = "always"`'
-            if self.what == "tool"
-            else "leave one of them out (`exclude`)"
-        )
-        both = f"server {self.kept!r} and by server {self.hidden!r}"
-        return f"{self.what} {self.name[:_WORD]!r} is offered by {both}: {way_out}"
+        who = f"server {self.kept!r} and by server {self.hidden!r}"
+        if self.kept == self.hidden:
+            who = f"server {self.kept!r} twice"
+        return f"{self.what} {self.name[:_WORD]!r} is offered by {who}: {_WAYS_OUT[self.what]}"
 
 
 class Catalog:
@@ -59,13 +64,15 @@ class Catalog:
         self.naming = naming
 
     def rebuild(self, lists: Mapping[str, Mapping[str, Listed | None]]) -> None:
-        """Merge again. `lists`: server to its tools, resources and templates as last seen."""
+        """Merge again. `lists`: server to its tools, prompts, resources and templates as last seen."""
         clashes: list[Clash] = []
+        prompts: dict[str, str] = {}
         self.tools = {}
         self._resources = {}
         self._templates = []
         for server, listed in lists.items():
             self._add_tools(server, listed.get("tools"), clashes)
+            self._add_prompts(server, listed.get("prompts"), prompts, clashes)
             self._add_resources(server, listed.get("resources"), clashes)
             for template in _items(listed.get("templates")):
                 uri = template["uriTemplate"]
@@ -82,8 +89,15 @@ class Catalog:
     def _add_tools(self, server: str, listed: Listed | None, clashes: list[Clash]) -> None:
         for entry in self.naming.entries(server, _items(listed)):
             kept = self.tools.setdefault(entry.name, entry)
-            if kept is not entry and kept.server != server:
+            # One that lists a tool twice under one name is left to its clients.
+            if (kept.server, kept.tool) != (server, entry.tool):
                 clashes.append(Clash("tool", entry.name, kept.server, server))
+
+    def _add_prompts(self, server: str, listed: Listed | None, prompts: dict[str, str], clashes: list[Clash]) -> None:
+        for prompt in _items(listed):
+            name = self.naming.prompt(server, prompt["name"])
+            if name is not None and (kept := prompts.setdefault(name, server)) != server:
+                clashes.append(Clash("prompt", name, kept, server))
 
     def _add_resources(self, server: str, listed: Listed | None, clashes: list[Clash]) -> None:
         for resource in _items(listed):

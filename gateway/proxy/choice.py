@@ -110,6 +110,10 @@ class Choice:
         session = (await self.for_call(caller)).session
         return session.owner is not None and not session.modern
 
+    async def is_modern(self, caller: Caller) -> bool:
+        """Whether this caller's requests go out in the modern era. Raises as `for_call`."""
+        return (await self.for_call(caller)).session.modern
+
     def own(self, session: ClientSession) -> Member | None:
         """The session that stands for this client, if there is one open."""
         if session is self._supervisor.adopted:

@@ -21,7 +21,6 @@ class Gate:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.inside = 0
         """Calls that run now."""
-        self._empty: asyncio.Event | None = None
 
     @property
     def waiting(self) -> int:
@@ -61,11 +60,3 @@ class Gate:
                 place.set_result(None)
                 return
         self.inside -= 1
-        if self._empty is not None and self.inside == 0:
-            self._empty.set()
-
-    async def emptied(self) -> None:
-        """Wait until no call is inside. For one that closes: new calls are the caller's to keep out."""
-        if self.inside:
-            self._empty = asyncio.Event()
-            await self._empty.wait()

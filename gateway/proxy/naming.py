@@ -64,16 +64,22 @@ class Naming:
         """Whether clients see this resource, or this template."""
         return is_offered(self._upstreams[server], uri)
 
-    def owners(self, name: str) -> list[tuple[str, str]]:
-        """Every server that a tool or prompt of this public name could be of, with its own name for it."""
-        if name in self._renamed:
-            return [self._renamed[name]]
-        found: list[tuple[str, str]] = []
-        for server, prefix in self._prefixes.items():
-            own = name[len(prefix) :]
-            if name.startswith(prefix) and own and own not in self._upstreams[server].rename:
-                found.append((server, own))
-        return [(server, own) for server, own in found if is_offered(self._upstreams[server], own)]
+    def tool_owners(self, name: str) -> list[tuple[str, str]]:
+        """Every server that a tool of this public name could be of, with its own name for it."""
+        found = [self._renamed[name]] if name in self._renamed else self._prefixed(name)
+        # A tool that was renamed can't be called by the name that it had.
+        return [(server, own) for server, own in found if self.tool(server, own) == name]
+
+    def prompt_owners(self, name: str) -> list[tuple[str, str]]:
+        """Every server that a prompt of this public name could be of, with its own name for it."""
+        return [(server, own) for server, own in self._prefixed(name) if self.prompt(server, own) == name]
+
+    def _prefixed(self, name: str) -> list[tuple[str, str]]:
+        return [
+            (server, name[len(prefix) :])
+            for server, prefix in self._prefixes.items()
+            if name.startswith(prefix) and len(name) > len(prefix)
+        ]
 
     def entries(self, server: str, definitions: Sequence[Mapping[str, Any]]) -> tuple[ToolEntry, ...]:
         """The server's tools that are offered, in its own order. Definitions are copied on write."""

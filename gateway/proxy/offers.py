@@ -15,11 +15,16 @@ _WORDS: Final = 16_384
 
 
 def merge_capabilities(offers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The union. Changes of lists are always told: a server that comes or goes changes them as well."""
+    """The union. Changes of lists are always told: a server that comes or goes changes them as well.
+
+    The methods of tasks name no tool, so with several servers nobody could say whose task is meant.
+    """
     merged: dict[str, Any] = {}
     for offer in offers:
         for name, value in offer.items():
             merged[name] = _union(merged.get(name), value)
+    if len(offers) > 1:
+        merged.pop("tasks", None)
     for kind in _LISTS:
         if isinstance(merged.get(kind), dict):
             merged[kind]["listChanged"] = True

@@ -22,6 +22,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 
 _TOOLS: Final = 5000
+"""Tools of one server that are pinned, in all its life."""
 _NAME: Final = 128
 Digests = dict[str, str]
 
@@ -57,7 +58,7 @@ class PinFile:
             return {}
         except (OSError, ValueError) as error:
             raise ConfigError(f"{self.path}: the pins can't be read ({error}): mend the file, or remove it") from None
-        if not isinstance(value, dict):
+        if not _are_pins(value):
             raise ConfigError(f"{self.path}: holds no pins: remove the file")
         return cast(dict[str, dict[str, Digests]], value)
 
@@ -113,14 +114,15 @@ class Pins:
         if self._config.pin == "off":
             return tuple(definitions)
         try:
-            changed = self._compare({item["name"]: digest_of(item) for item in definitions[:_TOOLS]})
+            changed = self._compare({item["name"]: digest_of(item) for item in definitions})
         except ConfigError as error:
             # What can't be compared can't be trusted, where the operator asked for that.
             self._log.error("tool definitions can't be compared with their pins", cause=error.message)
             changed = {item["name"] for item in definitions} if self._config.pin == "block" else set[str]()
         if self._config.pin == "warn":
             return tuple(definitions)
-        self.blocked = frozenset(changed)
+        # Each session lists for itself, and may list less: what is blocked stays so until it is seen unchanged.
+        self.blocked = (self.blocked - {item["name"] for item in definitions}) | changed
         return tuple(item for item in definitions if item["name"] not in changed)
 
     def _compare(self, digests: dict[str, str]) -> set[str]:
@@ -128,10 +130,12 @@ class Pins:
         tools = pins.setdefault(self._key, {})
         before = json.dumps(tools, sort_keys=True)
         for name, digest in digests.items():
-            tools.setdefault(name, {"pinned": digest, "seen": digest})["seen"] = digest
+            if name in tools or len(tools) < _TOOLS:
+                tools.setdefault(name, {"pinned": digest, "seen": digest})["seen"] = digest
         if json.dumps(tools, sort_keys=True) != before:
             self._file.write(pins)
-        changed = {name for name, digest in digests.items() if tools[name]["pinned"] != digest}
+        # One for which there was no room is no more trusted than one that changed.
+        changed = {name for name, digest in digests.items() if name not in tools or tools[name]["pinned"] != digest}
         for name in sorted(changed):
             if (name, digests[name]) not in self._told:
                 self._told.add((name, digests[name]))
@@ -143,6 +147,16 @@ class Pins:
                     way_out=f"codec-gateway pins show; codec-gateway pins accept {self._config.name}",
                 )
         return changed
+
+
+def _are_pins(value: object) -> bool:
+    servers: list[object] = list(cast(dict[str, object], value).values()) if isinstance(value, dict) else [None]
+    for tools in servers:
+        digests: list[object] = list(cast(dict[str, object], tools).values()) if isinstance(tools, dict) else [None]
+        for pair in digests:
+            if not isinstance(pair, dict) or {"pinned", "seen"} - cast(dict[str, object], pair).keys():
+                return False
+    return True
 
 
 def digest_of(definition: dict[str, Any]) -> str:

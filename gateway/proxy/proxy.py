@@ -25,15 +25,15 @@ from gateway.proxy.catalog import Catalog
 from gateway.proxy.dialling import Dialler
 from gateway.proxy.helping import Sampler
 from gateway.proxy.lifecycle import State
-from gateway.proxy.listing import KINDS
 from gateway.proxy.naming import Naming, ToolEntry
+from gateway.proxy.news import ListChange, News
 from gateway.proxy.offers import merge_capabilities, merge_instructions
 from gateway.proxy.routes import Routes
-from gateway.proxy.session import ListKind
 from gateway.proxy.upstream import Upstream
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
+    from gateway.proxy.session import ListKind
 
 _STOP_GRACE: Final = 10.0
 
@@ -62,16 +62,6 @@ class UpstreamStatus:
     """Its capabilities, from the last time it was up."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListChange:
-    """What clients see changed."""
-
-    kind: ListKind
-    server: str
-    session: ClientSession | None = None
-    """Set where only this client's view changed."""
-
-
 class Proxy:
     """All upstreams of one gateway. Enter it once; a task that enters it must leave it."""
 
@@ -82,15 +72,15 @@ class Proxy:
         self._log = get_logger("gateway.proxy")
         self._dialler = Dialler(config.limits, tracing)
         self._sampler: Sampler | None = None
-        self._upstreams = {each.name: self._make(each) for each in config.upstreams}
+        self._adopted: ClientSession | None = None
+        self._reloading = anyio.Lock()
+        self._upstreams: dict[str, Upstream] = {}
         self._catalog = Catalog(Naming(config))
+        self._news = News(self._upstreams, self._catalog)
+        self._upstreams.update({each.name: self._make(each) for each in config.upstreams})
         self._routes = Routes(self._upstreams, self._catalog, metrics, self.watch)
         self._routes.searching = config.tool_search
         self._tasks: TaskGroup | None = None
-        self._offered: tuple[ToolEntry, ...] = ()
-        self._tool_callbacks: list[Callable[[], None]] = []
-        self._callbacks: dict[object, Callable[[ListChange], None]] = {}
-        self._watchers: dict[tuple[str, str], dict[object, Callable[[str], None]]] = {}
         self._supervision: AbstractAsyncContextManager[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -124,7 +114,7 @@ class Proxy:
             finally:
                 self.stop()
                 with anyio.move_on_after(_STOP_GRACE, shield=True):
-                    for upstream in self._upstreams.values():
+                    for upstream in list(self._upstreams.values()):
                         await upstream.supervisor.ended.wait()
                 tasks.cancel_scope.cancel()
 
@@ -148,27 +138,37 @@ class Proxy:
         """
         if self._tasks is None:
             raise RuntimeError("a proxy reloads only inside `async with proxy`")
-        self._config = config
-        fresh: dict[str, Upstream] = {}
-        for each in config.upstreams:
-            old = self._upstreams.get(each.name)
-            fresh[each.name] = old if old is not None and old.config == each else self._make(each)
-        started = [each for name, each in fresh.items() if each is not self._upstreams.get(name)]
-        for upstream in started:
-            self._tasks.start_soon(upstream.run)
+        async with self._reloading:
+            fresh = await self._started(config, self._tasks)
+            retired = [each for name, each in self._upstreams.items() if fresh.get(name) is not each]
+            taken = [name for name, each in fresh.items() if self._upstreams.get(name) is not each]
+            told: list[tuple[str, ListKind]] = []
+            if config.tool_search != self._routes.searching:
+                told = [(name, "tools") for name in fresh]
+            self._config = config
+            self._upstreams.clear()
+            self._upstreams.update(fresh)
+            self._routes.searching = config.tool_search
+            self._catalog.name_by(Naming(config))
+            self._news.taken_over(taken)
+            self._news.merge(told)
+            for upstream in retired:
+                self._tasks.start_soon(self._retire, upstream, config.limits.drain)
+
+    async def _started(self, config: GatewayConfig, tasks: TaskGroup) -> dict[str, Upstream]:
+        """The upstreams of this configuration: those that run as they are to run, and new ones that have settled."""
+        running = self._upstreams
+        made = {
+            each.name: self._make(each)
+            for each in config.upstreams
+            if each.name not in running or running[each.name].config != each
+        }
+        for upstream in made.values():
+            tasks.start_soon(upstream.run)
         with anyio.move_on_after(config.limits.start_timeout + 1.0):
-            for upstream in started:
+            for upstream in made.values():
                 await upstream.supervisor.settled.wait()
-        retired = [each for name, each in self._upstreams.items() if fresh.get(name) is not each]
-        self._upstreams.clear()
-        self._upstreams.update(fresh)
-        self._routes.searching = config.tool_search
-        self._catalog.name_by(Naming(config))
-        self._merge()
-        for kind in ("tools", "prompts", "resources"):
-            self._tell_change(ListChange(kind, ""))
-        for upstream in retired:
-            self._tasks.start_soon(self._retire, upstream, config.limits.drain)
+        return {each.name: made.get(each.name) or running[each.name] for each in config.upstreams}
 
     def list_again(self) -> None:
         """Ask every server that is up for its tools, because what may be shown of them changed (pins)."""
@@ -178,12 +178,14 @@ class Proxy:
 
     async def _retire(self, upstream: Upstream, grace: float) -> None:
         with anyio.move_on_after(grace):
-            await upstream.gate.emptied()
+            await upstream.unused()
         upstream.stop()
 
     def _make(self, config: UpstreamConfig) -> Upstream:
-        made = Upstream(config, self._config.limits, self._metrics, self._dialler.dial(config), self)
+        made = Upstream(config, self._config.limits, self._metrics, self._dialler.dial(config), self._news)
         made.allowance.sampler = self._sampler
+        if self._adopted is not None:
+            made.supervisor.adopt(self._adopted)
         return made
 
     def stop(self) -> None:
@@ -199,6 +201,7 @@ class Proxy:
 
     def adopt(self, session: ClientSession) -> None:
         """Let the main sessions stand for this client, the only one there will be. To be called before the start."""
+        self._adopted = session
         for upstream in self._upstreams.values():
             upstream.supervisor.adopt(session)
 
@@ -219,7 +222,7 @@ class Proxy:
 
     async def tell(self, method: str, params: dict[str, Any], session: ClientSession) -> None:
         """Pass on a notification of a handshake-era client to the servers that hold a session for it."""
-        for upstream in self._upstreams.values():
+        for upstream in list(self._upstreams.values()):
             member = upstream.choice.own(session)
             if member is not None and session.principal.sees(upstream.config.name):
                 await member.session.notify(method, params)
@@ -250,20 +253,18 @@ class Proxy:
         return await self._routes.call_tool(params, caller, seconds=timeout)
 
     def tools(self, principal: Principal = ANYBODY) -> tuple[ToolEntry, ...]:
-        """The tools of the upstreams that are up: in the configuration's order, then in each server's own."""
+        """The tools of the upstreams that are up or asleep: in the configuration's order, then in each server's own."""
         if principal.servers is None and principal.tools is None:
-            return self._offered
-        return tuple(entry for entry in self._offered if principal.may_call(entry.server, entry.name))
+            return self._news.offered
+        return tuple(entry for entry in self._news.offered if principal.may_call(entry.server, entry.name))
 
     def on_tools_changed(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever `tools()` gives something new; it must be quick and must not raise."""
-        self._tool_callbacks.append(callback)
+        self._news.on_tools_changed(callback)
 
     def on_change(self, callback: Callable[[ListChange], None]) -> Callable[[], None]:
         """Call `callback` whenever a list that clients see changed. Gives what ends that."""
-        key = object()
-        self._callbacks[key] = callback
-        return lambda: self._callbacks.pop(key, None) and None
+        return self._news.on_change(callback)
 
     async def watch(
         self, uris: Collection[str], principal: Principal, updated: Callable[[str], None]
@@ -272,30 +273,8 @@ class Proxy:
 
         A URI that no server owns is watched in vain, as a subscription to a resource that does not exist would be.
         """
-        key = object()
-        watched: list[tuple[str, str]] = []
-        for uri in uris:
-            for server in self._routes.uri_owners(uri, principal)[:1]:
-                if self._upstreams[server].follower.want(uri):
-                    self._watchers.setdefault((server, uri), {})[key] = updated
-                    watched.append((server, uri))
-
-        def stop() -> None:
-            while watched:
-                server, uri = watched.pop()
-                self._watchers[server, uri].pop(key, None)
-                if not self._watchers[server, uri]:
-                    del self._watchers[server, uri]
-                self._upstreams[server].follower.drop(uri)
-
-        try:
-            # What changes once we have said that we watch must be heard.
-            for server, uri in watched:
-                await self._upstreams[server].follower.settled(uri)
-        except BaseException:
-            stop()
-            raise
-        return stop
+        owners = [(self._routes.uri_owners(uri, principal), uri) for uri in uris]
+        return await self._news.watch([(servers[0], uri) for servers, uri in owners if servers], updated)
 
     def capabilities(self, principal: Principal = ANYBODY, *, modern: bool = False) -> dict[str, Any]:
         """What to advertise to this client: only what is truly passed on."""
@@ -354,49 +333,6 @@ class Proxy:
             )
             for each in self._upstreams.values()
         )
-
-    def upstream_changed(self, server: str, kind: ListKind | None, session: ClientSession | None) -> None:
-        """A server's list changed, or it came or went (`Listener`)."""
-        if session is not None:
-            self._tell_change(ListChange(kind or "tools", server, session))
-            return
-        if server not in self._upstreams:
-            # One that is being taken over, or was retired: a reload says itself what changed.
-            return
-        before = self._catalog.tools, self._offered
-        self._catalog.rebuild({name: {each: up.known(each) for each in KINDS} for name, up in self._upstreams.items()})
-        self._offered = tuple(e for e in self._catalog.tools.values() if self._upstreams[e.server].up)
-        # The server's own word is passed on even if what it lists is the same again: that is for clients to judge.
-        told: set[ListKind] = set() if kind is None else {kind}
-        if (self._catalog.tools, self._offered) != before:
-            told.add("tools")
-            for callback in self._tool_callbacks:
-                callback()
-        if kind is None:
-            offers = self._upstreams[server].offers
-            told |= {other for other in ("prompts", "resources") if isinstance(offers.get(other), dict)}
-        for each in sorted(told):
-            self._tell_change(ListChange(each, server))
-
-    def _merge(self) -> bool:
-        """Make the offer anew; whether its tools are others now."""
-        before = self._catalog.tools, self._offered
-        self._catalog.rebuild({name: {each: up.known(each) for each in KINDS} for name, up in self._upstreams.items()})
-        self._offered = tuple(e for e in self._catalog.tools.values() if self._upstreams[e.server].up)
-        changed = (self._catalog.tools, self._offered) != before
-        if changed:
-            for callback in self._tool_callbacks:
-                callback()
-        return changed
-
-    def resource_updated(self, server: str, uri: str) -> None:
-        """A resource changed that a main session watches (`Listener`)."""
-        for callback in list(self._watchers.get((server, uri), {}).values()):
-            callback(uri)
-
-    def _tell_change(self, change: ListChange) -> None:
-        for callback in list(self._callbacks.values()):
-            callback(change)
 
     def _visible(self, principal: Principal) -> list[Upstream]:
         return [each for each in self._upstreams.values() if principal.sees(each.config.name)]

@@ -84,15 +84,15 @@ class Routes:
         """
         name = params["name"]
         began = perf_counter()
-        outcome = "ok"
+        # What ends a call without a word of the server's own is its caller's going.
+        outcome = "cancelled"
         server = ""
         try:
             upstream, own = self._tool(name, caller)
             server = upstream.config.name
             sent = params if own == name else {**params, "name": own}
             result = await self._ask(upstream, "tools/call", sent, caller, seconds, self._headers(name, params))
-            if result.get("isError") is True:
-                outcome = "tool_error"
+            outcome = "tool_error" if result.get("isError") is True else "ok"
             return result
         except UpstreamTimeout as error:
             outcome = "timeout"
@@ -141,8 +141,9 @@ class Routes:
             tools = [e for e in self._catalog.tools.values() if caller.principal.may_call(e.server, e.name)]
             return _in_era(finder.search(tools, arguments), caller)
         # The call goes on as if the tool had been called by its own name: everything else of the request stays.
-        inner = {"name": arguments.get("name"), "arguments": arguments.get("arguments")}
-        return await self._call("tools/call", {**params, **inner}, caller)
+        inner = {key: arguments[key] for key in ("name", "arguments") if arguments.get(key) is not None}
+        around = {key: value for key, value in params.items() if key not in ("name", "arguments")}
+        return await self._call("tools/call", {**around, **inner}, caller)
 
     async def _get_prompt(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         name = params.get("name")
@@ -156,10 +157,13 @@ class Routes:
         uri = params.get("uri")
         if not isinstance(uri, str):
             raise refusal(INVALID_PARAMS, f"{method} needs the resource's URI as a text in params.uri")
-        refused: RpcError | None = None
+        refused: RpcError | UpstreamError | None = None
         for server in self.uri_owners(uri, caller.principal):
             try:
                 return await self._ask(self._upstreams[server], method, params, caller)
+            except UpstreamError as error:
+                # It may be the one that has it, which says more than the others' not knowing it.
+                refused = error
             except RpcError as error:
                 refused = refused or error
         raise refused or refusal(
@@ -210,7 +214,11 @@ class Routes:
         refused: Exception | None = None
         for upstream in logging:
             try:
-                answers.append(await self._ask(upstream, method, params, caller))
+                if await upstream.choice.is_modern(caller):
+                    # Each request says there which messages it wants, and ours do.
+                    answers.append({})
+                else:
+                    answers.append(await self._ask(upstream, method, params, caller))
             except (RpcError, UpstreamError) as error:
                 refused = error
         if answers:
@@ -243,19 +251,20 @@ class Routes:
         async def put(sent: dict[str, Any]) -> dict[str, Any]:
             return await upstream.request(method, sent, caller, seconds=seconds, headers=headers)
 
-        result = await put(params)
-        if not is_input_required(result):
-            return result
-        helped = upstream.helped(caller)
-        if caller.modern and (helped is caller or not asks_only(result, SAMPLING)):
-            return result
-        return await answer_rounds(result, put, params, helped)
+        with upstream.used():
+            result = await put(params)
+            if not is_input_required(result):
+                return result
+            helped = upstream.helped(caller)
+            if caller.modern and (helped is caller or not asks_only(result, SAMPLING)):
+                return result
+            return await answer_rounds(result, put, params, helped)
 
     def _tool(self, name: str, caller: Caller) -> tuple[Upstream, str]:
         entry = self._catalog.tools.get(name)
         if entry is not None and caller.principal.may_call(entry.server, name):
             return self._upstreams[entry.server], entry.tool
-        for server, own in self._catalog.naming.owners(name) if entry is None else ():
+        for server, own in self._catalog.naming.tool_owners(name):
             if caller.principal.may_call(server, name) and self._may_have(server, own, caller):
                 return self._upstreams[server], own
         raise UnknownTool(
@@ -280,7 +289,7 @@ class Routes:
         )
 
     def _prompt(self, name: str, principal: Principal) -> tuple[Upstream, str]:
-        owners = [(server, own) for server, own in self._catalog.naming.owners(name) if principal.sees(server)]
+        owners = [(server, own) for server, own in self._catalog.naming.prompt_owners(name) if principal.sees(server)]
         having = [pair for pair in owners if self._has_prompt(*pair)] or owners
         if not having:
             raise refusal(INVALID_PARAMS, f"unknown prompt {escape_text(name, _NAME_LENGTH)!r}: list them anew")

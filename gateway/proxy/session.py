@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
-from gateway.proxy.caller import NOBODY, Caller, ClientSession, Nobody
+from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Nobody
 from gateway.proxy.wire import Wire
 from gateway.rpc.eras import (
     PROGRESS_KEY,
@@ -34,6 +34,7 @@ CLIENT_INFO: Final = {"name": "codec-gateway", "version": version("codec-gateway
 _PROGRESS: Final = "notifications/progress"
 _UPDATED: Final = "notifications/resources/updated"
 _LOG: Final = "notifications/message"
+_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _CHANGED: Final[Mapping[str, ListKind]] = {
     "notifications/tools/list_changed": "tools",
     "notifications/prompts/list_changed": "prompts",
@@ -85,11 +86,6 @@ class Session:
         words = answer.get("instructions")
         self.instructions = words if isinstance(words, str) else None
 
-    @property
-    def busy(self) -> int:
-        """How many requests of clients run now."""
-        return len(self._running)
-
     async def request(
         self,
         method: str,
@@ -107,7 +103,8 @@ class Session:
             raise RuntimeError("a session answers only after its negotiation")
         running = _Running(self, caller)
         sent = self._translate(params, caller, running)
-        if not isinstance(caller, Nobody):
+        if caller is not NOBODY and caller is not NOBODY_MODERN:
+            # An agent's call counts, though nobody hears what is pushed for it: it is not for the one other caller.
             self._running.add(running)
         try:
             result = await self.wire.request(method, sent, running, headers=headers)
@@ -176,9 +173,10 @@ class Session:
                 self.owner.notified(method, _without_subscription(params))
         else:
             audience = self._audience(running)
-            if audience is NOBODY and method == _LOG:
+            if method == _LOG and audience is NOBODY:
                 self._metrics.notification_dropped("nobody")
-            audience.notified(method, params)
+            if method != _LOG or _wants(audience, params):
+                audience.notified(method, params)
 
     def _deliver_progress(self, params: dict[str, Any]) -> None:
         number = params.get("progressToken")
@@ -223,6 +221,13 @@ def refusal(code: int, message: str, **data: object) -> RpcError:
 def cannot_ask(method: str) -> RpcError:
     """What a server is told that asks for something which its client does not offer."""
     return refusal(METHOD_NOT_FOUND, f"the client does not offer {method!r}")
+
+
+def _wants(audience: Caller | ClientSession, params: Mapping[str, Any]) -> bool:
+    """Whether a log message is as severe as its hearer asked for: a server of the handshake era was told no level."""
+    if audience.log_level not in _LEVELS or params.get("level") not in _LEVELS:
+        return True
+    return _LEVELS.index(params["level"]) >= _LEVELS.index(audience.log_level)
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -7,8 +7,8 @@ whom) and `supervisor.py` (the main session) below.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Collection, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol
@@ -103,6 +103,8 @@ class Upstream:
             is_busy=lambda: self.gate.inside > 0,
             on_doze=self._dozed,
         )
+        self._users = 0
+        self._unused = asyncio.Event()
         self.choice = Choice(config, self.supervisor, opener, self.allowance)
 
     @property
@@ -133,6 +135,23 @@ class Upstream:
         """Ask `run` to end everything of the server and return."""
         self.supervisor.stop()
         self.choice.close()
+
+    @contextmanager
+    def used(self) -> Generator[None, None]:
+        """While this lasts somebody is not through with the server, though no request of theirs need run just now."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._unused.set()
+
+    async def unused(self) -> None:
+        """Wait until nobody uses it. For one that is to be stopped: new users are its owner's to keep out."""
+        while self._users:
+            self._unused = asyncio.Event()
+            await self._unused.wait()
 
     def known(self, kind: Kind) -> Listed | None:
         """What the main session last listed, even if the server is away."""
@@ -201,13 +220,16 @@ class Upstream:
         except TimeoutError:
             raise self._too_late(attempt, seconds) from None
 
-    def lease(self, caller: Caller) -> AbstractAsyncContextManager[Member]:
+    @asynccontextmanager
+    async def lease(self, caller: Caller) -> AsyncGenerator[Member, None]:
         """A session of the handshake era for this caller alone, to `request` on (see `Choice.bridges`).
 
         Raises:
             UpstreamUnavailable: it can't be opened.
         """
-        return self.choice.lease(caller)
+        with self.used():
+            async with self.choice.lease(caller) as member:
+                yield member
 
     def helped(self, caller: Caller) -> Caller:
         """The caller, with our engine to sample in its stead where it can't and the operator lets it."""

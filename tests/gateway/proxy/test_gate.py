@@ -88,21 +88,6 @@ async def test_place_that_comes_free_in_the_moment_in_which_its_waiter_goes_away
     assert (gate.inside, gate.waiting) == (1, 0)
 
 
-async def test_gate_is_empty_once_the_last_call_left_those_that_waited_included():
-    gate = Gate(1, 1)
-    await gate.enter()
-    waiting = asyncio.create_task(gate.enter())
-    emptied = asyncio.create_task(gate.emptied())
-    await turns()
-    gate.leave()
-    await turns()
-    assert not emptied.done()
-    gate.leave()
-    await emptied
-    await waiting
-    await gate.emptied()
-
-
 @given(
     limit=st.integers(1, 3),
     queue=st.integers(0, 3),

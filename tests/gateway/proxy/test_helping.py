@@ -1,0 +1,115 @@
+"""What a server may spend of our engine, and who is asked the rest."""
+
+import asyncio
+
+import anyio
+import pytest
+
+from gateway.errors import RpcError
+from gateway.proxy.caller import Nobody, Principal
+from gateway.proxy.helping import SAMPLING, Allowance
+
+pytestmark = pytest.mark.anyio
+
+
+class Sampler:
+    """Spends what it is told to; waits where it is told to."""
+
+    def __init__(self, cost: int = 0) -> None:
+        self.cost = cost
+        self.most: list[int] = []
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def sample(self, params, most):
+        self.most.append(most)
+        await self.go_on.wait()
+        if self.cost < 0:
+            raise RpcError({"code": -32603, "message": "no engine"})
+        return {"role": "assistant"}, self.cost
+
+
+def allowance(tokens: int, sampler: Sampler | None) -> Allowance:
+    made = Allowance("up", tokens)
+    made.sampler = sampler
+    return made
+
+
+async def test_what_was_spent_is_gone_and_what_was_not_comes_back():
+    budget = allowance(100, sampler := Sampler(30))
+    await budget.spend({"maxTokens": 50})
+
+    assert (sampler.most, budget.left) == ([50], 70)
+
+
+@pytest.mark.parametrize("asked", [None, 0, -5, "9", 1000])
+async def test_server_that_asks_for_more_or_for_nothing_in_particular_gets_what_is_left(asked):
+    budget = allowance(100, sampler := Sampler(1))
+    await budget.spend({"maxTokens": asked})
+
+    assert sampler.most == [100]
+
+
+async def test_generation_is_paid_for_before_it_runs_so_that_two_at_a_time_can_not_overspend():
+    budget = allowance(100, sampler := Sampler(60))
+    sampler.go_on.clear()
+    first = asyncio.create_task(budget.spend({"maxTokens": 80}))
+    await anyio.wait_all_tasks_blocked()
+    second = asyncio.create_task(budget.spend({"maxTokens": 80}))
+    await anyio.wait_all_tasks_blocked()
+    sampler.go_on.set()
+    await asyncio.gather(first, second)
+
+    assert sampler.most == [80, 20]
+    assert budget.left == -20
+
+
+async def test_exhausted_allowance_is_refused_by_name_and_no_longer_offered():
+    budget = allowance(10, Sampler(10))
+    assert budget.open
+    await budget.spend({"maxTokens": 10})
+
+    assert not budget.open
+    with pytest.raises(RpcError, match="server 'up' has no tokens left to sample with"):
+        await budget.spend({"maxTokens": 1})
+
+
+async def test_generation_that_failed_or_was_cancelled_is_paid_for_all_the_same():
+    budget = allowance(100, Sampler(-1))
+    with pytest.raises(RpcError, match="no engine"):
+        await budget.spend({"maxTokens": 40})
+    budget.sampler = hanging = Sampler(0)
+    hanging.go_on.clear()
+    with anyio.move_on_after(0.01):
+        await budget.spend({"maxTokens": 40})
+
+    assert budget.left == 20
+
+
+async def test_without_an_engine_or_an_allowance_nobody_is_helped():
+    caller = Nobody(modern=False)
+
+    assert allowance(100, None).help(caller) is caller
+    assert allowance(0, Sampler()).help(caller) is caller
+
+
+async def test_caller_that_can_sample_itself_is_left_alone():
+    caller = Nobody(modern=True)
+    caller.capabilities = {"sampling": {}}
+
+    assert allowance(100, Sampler()).help(caller) is caller
+
+
+async def test_helped_caller_offers_sampling_and_every_other_question_is_its_own():
+    class Person(Nobody):
+        async def asked(self, method, params):
+            return {"asked": method}
+
+    person = Person(modern=True, principal=Principal("ann"))
+    person.capabilities = {"elicitation": {}}
+    helped = allowance(100, Sampler()).help(person)
+
+    assert helped.capabilities == {"elicitation": {}, "sampling": {}}
+    assert await helped.asked(SAMPLING, {}) == {"role": "assistant"}
+    assert await helped.asked("elicitation/create", {}) == {"asked": "elicitation/create"}
+    assert (helped.modern, helped.principal.name, helped.session, helped.log_level) == (True, "ann", None, None)

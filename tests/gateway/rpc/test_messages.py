@@ -1,0 +1,125 @@
+"""Bytes into JSON-RPC messages and back: nothing raises, nothing is lost."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.rpc.messages import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    Failure,
+    Malformed,
+    Notification,
+    Request,
+    Response,
+    encode_failure,
+    encode_notification,
+    encode_request,
+    encode_response,
+    parse_message,
+    read_message,
+)
+
+# What JSON can carry through both directions: whole characters, and numbers that are numbers.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
+    max_leaves=6,
+)
+OBJECTS = st.dictionaries(TEXT, VALUES)
+IDS = st.integers() | TEXT
+
+
+@given(IDS, TEXT, OBJECTS)
+def test_request_comes_back_as_it_was(request_id, method, params):
+    assert parse_message(encode_request(request_id, method, params)) == Request(request_id, method, params)
+
+
+@given(TEXT, OBJECTS)
+def test_notification_comes_back_as_it_was(method, params):
+    assert parse_message(encode_notification(method, params)) == Notification(method, params)
+
+
+@given(IDS, OBJECTS, OBJECTS)
+def test_answers_come_back_as_they_were(request_id, result, error):
+    assert parse_message(encode_response(request_id, result)) == Response(request_id, result)
+    assert parse_message(encode_failure(request_id, error)) == Failure(request_id, error)
+    assert parse_message(encode_failure(None, error)) == Failure(None, error)
+
+
+@given(st.binary())
+def test_any_bytes_are_a_message_or_malformed(data):
+    assert isinstance(parse_message(data), Request | Notification | Response | Failure | Malformed)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), VALUES | st.just("2.0"))
+)
+def test_any_object_is_a_message_or_malformed_with_an_id_only_if_it_could_be_one(fields):
+    message = read_message(fields)
+
+    assert isinstance(message, Request | Notification | Response | Failure | Malformed)
+    if isinstance(message, Malformed) and message.id is not None:
+        assert message.id == fields["id"]
+        assert not isinstance(message.id, bool)
+
+
+@pytest.mark.parametrize("digits", [16, 64, 4000])
+def test_integers_keep_all_their_digits(digits):
+    number = int("9" * digits)
+    message = parse_message(b'{"jsonrpc":"2.0","id":%d,"method":"m","params":{"n":-%d}}' % (number, number))
+
+    assert message == Request(number, "m", {"n": -number})
+    assert json.loads(encode_request(number, "m", {"n": -number}))["params"]["n"] == -number
+
+
+@pytest.mark.parametrize("data", [b"[]", b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]'])
+def test_batch_is_refused_with_a_way_out(data):
+    assert parse_message(data) == Malformed(INVALID_REQUEST, "the message is a batch; send one message at a time")
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"nope", b"\xff\xfe", b'{"a":"\\ud800"}', b"[" * 300 + b"]" * 300])
+def test_what_is_no_json_that_could_be_carried_on_is_a_parse_error(data):
+    message = parse_message(data)
+
+    assert isinstance(message, Malformed)
+    assert (message.code, message.id) == (PARSE_ERROR, None)
+
+
+@pytest.mark.parametrize("bad", ["null", "true", "1.5", "[]", "{}"])
+def test_request_whose_id_is_neither_text_nor_integer_is_refused_and_no_notification(bad):
+    message = parse_message(b'{"jsonrpc":"2.0","id":%s,"method":"m"}' % bad.encode())
+
+    assert message == Malformed(INVALID_REQUEST, "the id must be a text or an integer", None)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"id": 7, "method": "m"},
+        {"jsonrpc": "1.0", "id": 7, "method": "m"},
+        {"jsonrpc": "2.0", "id": 7, "method": 1},
+        {"jsonrpc": "2.0", "id": 7, "method": "m", "params": []},
+        {"jsonrpc": "2.0", "id": 7},
+        {"jsonrpc": "2.0", "id": 7, "result": None},
+        {"jsonrpc": "2.0", "id": 7, "error": "text"},
+    ],
+)
+def test_who_sent_what_is_no_message_is_answered_under_its_id(fields):
+    message = read_message(fields)
+
+    assert isinstance(message, Malformed)
+    assert (message.code, message.id) == (INVALID_REQUEST, 7)
+
+
+def test_missing_and_null_params_are_empty_ones():
+    assert read_message({"jsonrpc": "2.0", "method": "m", "params": None}) == Notification("m", {})
+    assert json.loads(encode_request(1, "m", None)) == {"jsonrpc": "2.0", "id": 1, "method": "m"}
+
+
+def test_what_no_json_can_hold_is_not_written():
+    with pytest.raises(ValueError, match="surrogates"):
+        encode_request(1, "m", {"x": "\ud800"})
