@@ -49,4 +49,6 @@ def accept(
     if not count:
         what = f"server {server!r}" if tool is None else f"tool {tool!r} of server {server!r}"
         raise ConfigError(f"no definition of {what} differs from its pin: codec-gateway pins show lists those that do")
-    typer.echo(f"{count} {'definition is' if count == 1 else 'definitions are'} pinned as they are now")
+    typer.echo(
+        "1 definition is pinned as it is now" if count == 1 else f"{count} definitions are pinned as they are now"
+    )
