@@ -23,16 +23,25 @@ class Origin(NamedTuple):
 
     secure: bool
     host: str
-    """A name in ASCII, or an address without brackets."""
+    """A name in ASCII, an address without brackets, or the absolute path of a unix socket."""
     port: int
+
+    @property
+    def is_socket(self) -> bool:
+        """Whether it is a unix socket on this machine."""
+        return self.host.startswith("/")
 
     @property
     def authority(self) -> str:
         """As it stands in a `Host` header: without the scheme's own port."""
+        if self.is_socket:
+            return "localhost"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
 
     def __str__(self) -> str:
+        if self.is_socket:
+            return f"unix:{self.host}"
         return f"{'https' if self.secure else 'http'}://{self.authority}"
 
 

@@ -7,20 +7,17 @@ where that leads to the internet. It knows no request. `http.py` and `oauth.py` 
 """
 
 import asyncio
-import socket
 import ssl
 from collections.abc import AsyncGenerator, Hashable
 from contextlib import asynccontextmanager
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
-from urllib.request import getproxies, proxy_bypass
 
 import anyio
 
-from gateway.config.address import is_loopback
-from gateway.proxy.addresses import Address, Origin, check_public, read_url
+from gateway.proxy.addresses import Address, Origin, check_public
 from gateway.proxy.http_connection import Connection
 from gateway.proxy.http_headers import header_lines
+from gateway.proxy.http_ways import is_address, keep_alive, proxy_for, resolve
 from gateway.proxy.wire import LinkLost, NoAnswer
 
 if TYPE_CHECKING:
@@ -124,11 +121,15 @@ class HttpClient:
 
     async def _connect(self, origin: Origin, listed: frozenset[Origin] | None) -> Connection:
         guarded = listed is not None
+        if origin.is_socket:
+            connection = Connection(origin)
+            await asyncio.get_running_loop().create_unix_connection(lambda: connection, origin.host)
+            return connection
         if (proxy := proxy_for(origin)) is not None:
-            if listed is not None and _is_address(origin.host):
+            if listed is not None and is_address(origin.host):
                 check_public(origin, [origin.host], listed)
             return await self._connect_through(proxy, origin, guarded=guarded)
-        addresses = await _resolve(origin)
+        addresses = await resolve(origin)
         if listed is not None:
             check_public(origin, addresses, listed)
         connection = Connection(origin, guarded=guarded)
@@ -140,10 +141,10 @@ class HttpClient:
         credentials = header_lines({"proxy-authorization": proxy.authorization}) if proxy.authorization else b""
         if not origin.secure:
             connection = Connection(origin, guarded=guarded, via=str(origin).encode(), with_headers=credentials)
-            await self._reach(connection, proxy.origin, await _resolve(proxy.origin))
+            await self._reach(connection, proxy.origin, await resolve(proxy.origin))
             return connection
         tunnel = Connection(proxy.origin)
-        await self._reach(tunnel, proxy.origin, await _resolve(proxy.origin))
+        await self._reach(tunnel, proxy.origin, await resolve(proxy.origin))
         host = f"[{origin.host}]" if ":" in origin.host else origin.host
         target = f"{host}:{origin.port}"
         tunnel.send("CONNECT", target, header_lines({"host": target}) + credentials, b"")
@@ -173,7 +174,7 @@ class HttpClient:
                     transport, _ = await loop.create_connection(
                         lambda: connection, address, origin.port, ssl=context, server_hostname=name
                     )
-                    _keep_alive(transport)
+                    keep_alive(transport)
                     return
             except OSError:
                 if not left:
@@ -184,58 +185,6 @@ class HttpClient:
         if self._tls is None:
             self._tls = ssl.create_default_context()
         return self._tls
-
-
-def proxy_for(origin: Origin) -> Address | None:
-    """The proxy of the environment for a server (`https_proxy`, `no_proxy` ...); none for one on this machine.
-
-    A proxy stands outside: what it calls loopback is its own machine, not ours.
-
-    Raises:
-        LinkLost: the variable names a proxy that we can't speak to.
-    """
-    if is_loopback(origin.host):
-        return None
-    found = getproxies()
-    url = found.get("https" if origin.secure else "http") or found.get("all")
-    if not url or proxy_bypass(origin.host):
-        return None
-    try:
-        address = read_url(url if "://" in url else f"http://{url}")
-    except ValueError:
-        raise LinkLost(
-            "the environment names a proxy that is no http:// URL: correct or unset it", sent=False
-        ) from None
-    if address.origin.secure:
-        raise LinkLost("the environment names a proxy over TLS; only http:// ones are supported", sent=False)
-    return address
-
-
-async def _resolve(origin: Origin) -> list[str]:
-    if _is_address(origin.host):
-        return [origin.host]
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return True
-
-
-def _keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Notice within minutes that the other machine is gone, however silent a stream may be."""
-    sock = transport.get_extra_info("socket")
-    if sock is None:
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
-        if (number := getattr(socket, option, None)) is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, number, value)
 
 
 @asynccontextmanager
