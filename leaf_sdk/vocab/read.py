@@ -11,6 +11,7 @@ a map pass that could only fail later.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from .byte_level import ALPHABET
 from .collector import collector_held
 from .digest import map_digest, normalise_hash
 from .fields import MAX_ID, ids_of, json_object, refused, text_of
+from .merges import Merges
 from .metaspace_json import missing_byte
 from .pre_tokenizers import from_map
 from .token_map import CANNOT_ENCODE, TokenMap
@@ -171,19 +173,20 @@ def _byte_fallback(fields: Mapping[str, Any], vocab: Mapping[str, int]) -> tuple
     return first, last
 
 
-def _merges(fields: Mapping[str, Any], vocab: Mapping[str, int]) -> Sequence[tuple[str, str]]:
+def _merges(fields: Mapping[str, Any], vocab: Mapping[str, int]) -> Merges:
     value = fields.get("merges")
     if not isinstance(value, list):
         raise NotAMap(f"merges is a {type(value).__name__}, expected a list of 'left right'")
-    lines = cast("list[object]", value)
-    if set(map(type, lines)) - {str}:
-        index, line = next((at, each) for at, each in enumerate(lines) if not isinstance(each, str))
+    items = cast("list[object]", value)
+    if set(map(type, items)) - {str}:
+        index, line = next((at, each) for at, each in enumerate(items) if not isinstance(each, str))
         raise NotAMap(f"merges[{index}] is {line!r:.80}, expected 'left right'")
-    merges = tuple([tuple(line.split(" ")) for line in cast("list[str]", lines)])
-    for pair in merges:
-        if len(pair) != 2 or pair[0] not in vocab or pair[1] not in vocab or pair[0] + pair[1] not in vocab:
-            _name_the_wrong_merge(cast("list[str]", lines), vocab)
-    return cast("Sequence[tuple[str, str]]", merges)
+    lines = cast("list[str]", items)
+    # All at once, and only what the two sides join to: sides that are no tokens are refused when merging is built.
+    one_space = set(map(str.count, lines, repeat(" "))) <= {1}
+    if not one_space or not all(map(vocab.__contains__, map(str.replace, lines, repeat(" "), repeat("")))):
+        _name_the_wrong_merge(lines, vocab)
+    return Merges(lines)
 
 
 def _name_the_wrong_merge(lines: Sequence[str], vocab: Mapping[str, int]) -> None:
