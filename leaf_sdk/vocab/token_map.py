@@ -203,7 +203,8 @@ class TokenMap:
     @cached_property
     def _encode(self) -> Encode:
         special = [token for token in self.special_texts if self.vocab.get(token) in self.special_ids]
-        ordinary = dict(self.vocab)
+        # Not dict(vocab): a read-only view is copied entry by entry.
+        ordinary = dict(zip(self.vocab, self.vocab.values(), strict=True))
         for token in special:
             del ordinary[token]
         if self.encoder == "byte_level" and self.pre_tokenizer is not None:
