@@ -6,6 +6,7 @@ on stderr and exit code 3; wrong arguments as typer's own message and 2.
 
 import typer
 
+from .check import check
 from .maps import map_app
 from .new import new
 from .precache import precache
@@ -14,6 +15,7 @@ from .serve import serve
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Leaf servers, bolt-on tools and token maps.")
 app.command()(new)
 app.command()(precache)
+app.command()(check)
 app.command()(serve)
 app.add_typer(map_app, name="map")
 
