@@ -8,6 +8,7 @@ HTTP client (extra `http` or `mcp`). Below: `leaf.bolt_on`, `manifest`.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, cast
 
@@ -46,13 +47,18 @@ def check_bolt_on(
     path = target.removeprefix(UNIX) if target.startswith(UNIX) else None
     base = "http://localhost" if path is not None else target.removesuffix(CALL_PATH).rstrip("/")
     headers = {"authorization": f"Bearer {token}"} if token else {}
+    if path is not None and not Path(path).is_socket():
+        return _unreachable(f"no socket at {path!r:.120}")
     transport = httpx2.HTTPTransport(uds=path)
     try:
         with httpx2.Client(transport=transport, base_url=base, headers=headers, timeout=timeout) as client:
             return Report("bolt-on", tuple(_Checks(client, models, calls).run()))
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        detail = f"the server can't be asked: {type(error).__name__}: {str(error)!r:.120}"
-        return Report("unreachable", (Verdict("answers", "fail", detail),))
+        return _unreachable(f"{type(error).__name__}: {str(error)!r:.120}")
+
+
+def _unreachable(why: str) -> Report:
+    return Report("unreachable", (Verdict("answers", "fail", f"the server can't be asked: {why}"),))
 
 
 @dataclass(frozen=True, slots=True)
