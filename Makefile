@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: bench-leaf bench-mcp bench-toolcalls check clean conformance coverage demo exchanges fmt grammar-seeds help lock setup test test-frameworks test-random unit
+.PHONY: bench-leaf bench-maps bench-mcp bench-toolcalls check clean conformance coverage demo exchanges fmt grammar-seeds help lock setup test test-frameworks test-random test-tokenizers tokenizers unit
 
 PYTHON ?= python3
 VENV := .venv
@@ -38,6 +38,15 @@ coverage: $(READY) ## run the tests of the tool-call parsers, and fail where a b
 
 grammar-seeds: $(READY) ## let the engine write 20 calls under each format's grammar, for three sets of tools: half an hour
 	@TOOLCALL_SEEDS=20 $(BIN)/pytest tests/gateway/toolcalls/test_engine_grammar.py
+
+tokenizers: $(READY) ## fetch real models' tokenizers into .tools, for test-tokenizers and bench-maps
+	@$(BIN)/python tests/fetch_tokenizers.py
+
+test-tokenizers: tokenizers ## hold maps of real models' tokenizers against their libraries and llama.cpp: ten minutes
+	@$(BIN)/pytest -m tokenizers tests/leaf_sdk/test_tokenizers.py
+
+bench-maps: tokenizers ## time opening, encoding and decoding by maps, and write bench/results/maps.json
+	@$(BIN)/python -m bench.maps
 
 bench-toolcalls: $(READY) ## time the tool-call parsers, the watcher, and the first delta on a real engine
 	@$(BIN)/python -m bench.toolcalls

@@ -35,14 +35,15 @@ class Machine:
 
     def feed(self, text: str) -> None:
         """Read what has come."""
-        self._cursor.feed(text)
+        cursor = self._cursor
+        cursor.feed(text)
         if self._running:
             self._running = next(self._run, _OVER) is not _OVER
-        if self._cursor.region_length > MAX_REGION:
+        if cursor.region_length > MAX_REGION:
             self._end_region()
         if not self._running:
             # The format has nothing more to say of this message; the text must not be lost for that.
-            self._cursor.calls.content(self._cursor.take(len(self._cursor.buffer)))
+            cursor.calls.content(cursor.take(len(cursor.buffer)))
 
     def close(self, text: str) -> None:
         """The stream is over, with this last text: half a character, which may have been half a marker's."""
@@ -62,6 +63,7 @@ class StreamParser:
     def __init__(self, machine: Machine, cursor: Cursor, reader: TokenReader, *, text_wanted: bool) -> None:
         self._machine = machine
         self._cursor = cursor
+        self._calls = cursor.calls
         self._reader = reader
         self._text_wanted = text_wanted
         self._closed = False
@@ -78,7 +80,7 @@ class StreamParser:
         if not self._text_wanted and self._cursor.idle:
             ids = self._from_first_guard(ids)
         self._machine.feed(self._reader.feed(ids))
-        return self._drain()
+        return self._calls.drain() if self._text_wanted else self._calls_alone()
 
     def close(self) -> list[Event]:
         """End the stream and give what was held; a second time gives nothing."""
@@ -86,7 +88,7 @@ class StreamParser:
             return []
         self._closed = True
         self._machine.close(self._reader.close())
-        return self._drain()
+        return self._calls.drain() if self._text_wanted else self._calls_alone()
 
     def _from_first_guard(self, ids: Sequence[int]) -> Sequence[int]:
         for number, token_id in enumerate(ids):
@@ -94,9 +96,8 @@ class StreamParser:
                 return ids[number:]
         return ()
 
-    def _drain(self) -> list[Event]:
-        events = self._cursor.calls.drain()
-        return events if self._text_wanted else [e for e in events if not isinstance(e, (Content, Reasoning))]
+    def _calls_alone(self) -> list[Event]:
+        return [event for event in self._calls.drain() if not isinstance(event, (Content, Reasoning))]
 
 
 def machine_for(

@@ -79,7 +79,7 @@ def _hold_zero_or_one(numbers: bytes, size: int) -> bool:
 @lru_cache(maxsize=32)
 def _ordinary_ids(token_map: TokenMap) -> tuple[frozenset[object], bool]:
     """Give the ids that text may have, and whether 0 or 1, which true and false pass for, is among them."""
-    ordinary = frozenset(token_map.vocab.values()) - token_map.special_ids
+    ordinary: frozenset[object] = token_map.ordinary_ids
     return ordinary, not ordinary.isdisjoint((0, 1))
 
 

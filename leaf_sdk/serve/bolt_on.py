@@ -8,16 +8,13 @@ media type keeps pages of browsers out: they would have to ask first, and nobody
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from typing import Any, Final
+from typing import Any
 
 from leaf_sdk.errors import CallInvalid
 from leaf_sdk.leaf.bolt_on import CALL_PATH, CodecTool, CodecToolCall, CodecToolResult, ToolRefusal
-from leaf_sdk.leaf.bolt_on.messages import MAX_CALL_BYTES, MEDIA_TYPE
+from leaf_sdk.leaf.bolt_on.messages import MANIFEST_PATH, MAX_CALL_BYTES, MEDIA_TYPE
 
 from .running import run_tool
-
-MANIFEST_PATH: Final = "/codec/tool/v1/manifest/"
-"""Followed by a tool's name."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -60,7 +57,7 @@ class CallApp:
             await _send(send, await self._called(headers, receive))
         elif path.startswith(MANIFEST_PATH) and scope["method"] == "GET":
             await _send(send, self._manifest(path.removeprefix(MANIFEST_PATH)))
-        elif self._rest is not None and path not in (CALL_PATH, MANIFEST_PATH):
+        elif self._rest is not None and path != CALL_PATH:
             await self._rest(scope, receive, send)
         else:
             await _send(send, (404, "text/plain", f"expected POST {CALL_PATH}\n".encode()))
@@ -96,6 +93,8 @@ class CallApp:
         return 200, MEDIA_TYPE, result.to_bytes(call.dialect)
 
     def _manifest(self, name: str) -> _Answer:
+        if not name:
+            return 200, "application/json", json.dumps({"tools": list(self._tools)}, ensure_ascii=False).encode()
         tool = self._tools.get(name)
         if tool is None:
             return 404, "text/plain", b"no tool of that name here\n"

@@ -49,8 +49,12 @@ def serve_unix(tools: Sequence[CodecTool], path: str | Path) -> None:
     """
     with bound_unix_socket(Path(path)) as listener:
         config = uvicorn.Config(cast("Any", CallApp(tools)), fd=listener.fileno(), lifespan="off", log_level="warning")
-        uvicorn.Server(config).run(sockets=[listener])
-    Path(path).unlink(missing_ok=True)
+        try:
+            uvicorn.Server(config).run(sockets=[listener])
+        except KeyboardInterrupt:
+            pass  # as uvicorn.run itself does: it has drained by then
+        finally:
+            Path(path).unlink(missing_ok=True)
 
 
 def http_app(tools: Sequence[CodecTool], *, host: str = "127.0.0.1", token: str | None = None) -> CallApp:

@@ -37,6 +37,12 @@ class DecodeTable:
             return self._sparse.get(token_id)
         return self._rows[token_id] if 0 <= token_id < len(self._rows) else None
 
+    def ids(self) -> Iterable[int]:
+        """Give every id that has bytes."""
+        if self._sparse is not None:
+            return self._sparse
+        return [token_id for token_id, row in enumerate(self._rows) if row is not None]
+
     def rows(self) -> Sequence[bytes | None] | None:
         """Give the rows of a dense table; None for a sparse one."""
         return self._rows if self._sparse is None else None

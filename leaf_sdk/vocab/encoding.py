@@ -31,11 +31,12 @@ def byte_level_encoder(
     merges: Merges,
     pre_tokenizer: PreTokenizer,
     *,
+    special: Collection[str],
     normalizer: Normalizer | None,
     ignore_merges: bool,
     added: Collection[str],
 ) -> Encode:
-    """Build the encoder of a byte-level vocabulary; `vocab` and `merges` hold no special token.
+    """Build the encoder of a byte-level vocabulary; `vocab` holds no special token, and no merge that does is used.
 
     Raises:
         MapUnsupported: merges or a pattern that `tokenizers` refuses.
@@ -44,7 +45,7 @@ def byte_level_encoder(
     from tokenizers.models import BPE
 
     tokenizer = _tokenizer(
-        lambda kept: BPE(vocab=vocab, merges=kept, ignore_merges=ignore_merges), vocab, merges, added
+        lambda kept: BPE(vocab=vocab, merges=kept, ignore_merges=ignore_merges), merges, special, added
     )
     tokenizer.pre_tokenizer = to_tokenizers(pre_tokenizer)
     if normalizer is not None:
@@ -58,6 +59,7 @@ def metaspace_encoder(
     merges: Merges,
     metaspace: Metaspace,
     *,
+    special: Collection[str],
     algorithm: Algorithm,
     scores: Mapping[str, float],
     byte_ids: range,
@@ -79,8 +81,8 @@ def metaspace_encoder(
         (lambda _: _unigram(vocab, scores))
         if algorithm == "unigram"
         else lambda kept: BPE(vocab=vocab, merges=kept, byte_fallback=True, ignore_merges=ignore_merges),
-        vocab,
         merges,
+        special,
         added,
     )
     if added:
@@ -111,13 +113,13 @@ def spaced(text: str, metaspace: Metaspace, *, first: bool, keep_spaces: bool) -
 
 
 def _tokenizer(
-    build: "Callable[[Merges], Model]", vocab: Mapping[str, int], merges: Merges, added: Collection[str]
+    build: "Callable[[Merges], Model]", merges: Merges, special: Collection[str], added: Collection[str]
 ) -> "Tokenizer":
     from tokenizers import AddedToken, Tokenizer
 
     with collector_held():
         try:
-            tokenizer = Tokenizer(_build(build, vocab, merges))
+            tokenizer = Tokenizer(_build(build, merges, special))
         except Exception as error:  # the library raises a bare Exception for a vocabulary that it refuses
             raise MapUnsupported(
                 f"the merges of the map can't be built ({error}); get the map from its maker anew", what="merges"
@@ -127,12 +129,13 @@ def _tokenizer(
     return tokenizer
 
 
-def _build(build: "Callable[[Merges], Model]", vocab: Mapping[str, int], merges: Merges) -> "Model":
+def _build(build: "Callable[[Merges], Model]", merges: Merges, special: Collection[str]) -> "Model":
     try:
-        return build(merges)
+        return build(list(merges))
     except Exception:  # noqa: BLE001 - all that the library raises; what is wrong beside the merges is raised again below
         # A merge through a special token would let ordinary text reach it; without its vocabulary entry it can't stand.
-        return build([(a, b) for a, b in merges if a in vocab and b in vocab and a + b in vocab])
+        known = frozenset(special)
+        return build([(a, b) for a, b in merges if known.isdisjoint((a, b, a + b))])
 
 
 def _unigram(vocab: Mapping[str, int], scores: Mapping[str, float]) -> "Model":

@@ -5,6 +5,7 @@ tokenizer is. Above: `blocks`, `read`, `hugging_face`.
 """
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -20,7 +21,8 @@ def json_object(data: bytes, expected: str) -> dict[str, Any]:
         NotAMap: they are not; `expected` says what was.
     """
     try:
-        parsed: object = json.loads(data)
+        # Decoded strictly first: by itself the parser lets surrogates through that stand in the bytes.
+        parsed: object = json.loads(data.decode("utf-8-sig" if data.startswith(BOM_UTF8) else "utf-8"))
     except (ValueError, RecursionError) as error:
         raise NotAMap(f"the bytes are not JSON ({error}), expected {expected}; is this the right file?") from error
     if not isinstance(parsed, dict):

@@ -1,9 +1,9 @@
 r"""The table of pre-tokenizer names in GGUF files: how llama.cpp cuts text for each, as far as we cut it the same way.
 
-A name is in the table only if ids made here equal those of a llama.cpp server over the whole test corpus. Left out on
-purpose: names whose cut llama.cpp approximates with expressions that read text byte by byte, by its own code
-(`kimi-k2`, `afmoe`), or in ways that differ from release to release. Above: `gguf_tokenizer`. Source: llama.cpp's
-llama-vocab.cpp.
+A name is in the table only if ids made here equal those of a llama.cpp server over the whole test corpus, but for
+characters that are newer than its Unicode tables (15). Left out on purpose: names that nobody has held against the
+engine yet, and those whose cut llama.cpp makes by code of its own (`kimi-k2`, `afmoe`). Above: `gguf_tokenizer`.
+Source: llama.cpp's llama-vocab.cpp.
 """
 
 from collections.abc import Mapping

@@ -9,8 +9,10 @@ Source: Codec specification 0.5, "Tokenizer map"; the checks are the reference v
 a map pass that could only fail later.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -21,7 +23,8 @@ from .blocks import read_dictionaries, read_metaspace, read_tool_calling
 from .byte_level import ALPHABET
 from .collector import collector_held
 from .digest import map_digest, normalise_hash
-from .fields import MAX_ID, ids_of, json_object, refused, text_of
+from .fields import MAX_ID, as_object, ids_of, json_object, refused, text_of
+from .merges import Merges
 from .metaspace_json import missing_byte
 from .pre_tokenizers import from_map
 from .token_map import CANNOT_ENCODE, TokenMap
@@ -29,6 +32,7 @@ from .tokenizer import Algorithm, Normalizer
 
 _NORMALIZERS: tuple[Normalizer, ...] = ("NFC", "NFD", "NFKC", "NFKD")
 _ALGORITHMS: tuple[Algorithm, ...] = ("bpe", "unigram", "unigram32")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _PLACEHOLDER_KEYS = ("_synthetic", "synthetic", "_placeholder", "placeholder")
 
 
@@ -51,6 +55,7 @@ def load_map(data: bytes, expected_hash: str | None = None, *, decode_only: bool
         raise MapHashMismatch(expected, map_id)
     with collector_held():
         fields = json_object(data, "a Codec map")
+        _check_unicode(data, fields)
         token_map = _read(fields, map_id)
     if not token_map.can_encode and not decode_only:
         raise refused(_kind(fields), CANNOT_ENCODE)
@@ -133,22 +138,29 @@ def _version_1(fields: Mapping[str, Any]) -> dict[str, int]:
     for number, text in cast("dict[str, object]", table).items():
         if not (number.isascii() and number.isdigit() and int(number) <= MAX_ID):
             raise NotAMap(f"tokens has the key {number!r:.40}, expected an id from 0 to {MAX_ID}")
-        if not isinstance(text, str):
-            raise NotAMap(f"tokens[{number!r}] is a {type(text).__name__}, expected text")
+        if not isinstance(text, str) or any("\ud800" <= character <= "\udfff" for character in text):
+            raise NotAMap(f"tokens[{number!r}] is {text!r:.40}, expected Unicode text")
         if text in vocab:
             raise refused(f"tokens {vocab[text]} and {number} with one text", "a version 2 map has one id for a token")
         vocab[text] = int(number)
     return vocab
 
 
+def _check_unicode(data: bytes, fields: Mapping[str, Any]) -> None:
+    """Refuse a lone surrogate in any token; they are searched only where the bytes may hold an escape of one."""
+    if _SURROGATE.search(data) is None:
+        return
+    for key in ("vocab", "special_tokens"):
+        try:
+            "".join(as_object(fields.get(key))).encode()
+        except UnicodeEncodeError as error:
+            at = error.object[max(0, error.start - 10) : error.end]
+            raise NotAMap(f"{key} around {at!r} holds a lone surrogate, expected Unicode text") from error
+
+
 def _check_vocab(fields: Mapping[str, Any], vocab: Mapping[str, int], special_tokens: Mapping[str, int]) -> None:
     if len(set(vocab.values())) != len(vocab):
         raise NotAMap("two tokens of vocab share one id, expected one token for an id")
-    try:
-        "".join((*vocab, *special_tokens)).encode()
-    except UnicodeEncodeError as error:
-        at = error.object[max(0, error.start - 10) : error.end]
-        raise NotAMap(f"a token around {at!r} holds a lone surrogate, expected Unicode text") from error
     if len(vocab) < 2:
         raise refused(f"map {fields['id']!r} of {len(vocab)} tokens", "it is a placeholder, its ids mean nothing")
     special = {*special_tokens.values()}
@@ -171,19 +183,30 @@ def _byte_fallback(fields: Mapping[str, Any], vocab: Mapping[str, int]) -> tuple
     return first, last
 
 
-def _merges(fields: Mapping[str, Any], vocab: Mapping[str, int]) -> Sequence[tuple[str, str]]:
+def _merges(fields: Mapping[str, Any], vocab: Mapping[str, int]) -> Merges:
     value = fields.get("merges")
     if not isinstance(value, list):
         raise NotAMap(f"merges is a {type(value).__name__}, expected a list of 'left right'")
-    lines = cast("list[object]", value)
-    if set(map(type, lines)) - {str}:
-        index, line = next((at, each) for at, each in enumerate(lines) if not isinstance(each, str))
+    items = cast("list[object]", value)
+    if set(map(type, items)) - {str}:
+        index, line = next((at, each) for at, each in enumerate(items) if not isinstance(each, str))
         raise NotAMap(f"merges[{index}] is {line!r:.80}, expected 'left right'")
-    merges = tuple([tuple(line.split(" ")) for line in cast("list[str]", lines)])
-    for pair in merges:
-        if len(pair) != 2 or pair[0] not in vocab or pair[1] not in vocab or pair[0] + pair[1] not in vocab:
-            _name_the_wrong_merge(cast("list[str]", lines), vocab)
-    return cast("Sequence[tuple[str, str]]", merges)
+    lines = cast("list[str]", items)
+    # All at once, and only what the two sides join to: sides that are no tokens are refused when merging is built.
+    joined = [*map(str.replace, lines, repeat(" "), repeat(""))]
+    one_space = set(map(str.count, lines, repeat(" "))) <= {1}
+    if not one_space or not (_stand_in_a_row(joined, vocab) or all(map(vocab.__contains__, joined))):
+        _name_the_wrong_merge(lines, vocab)
+    return Merges(lines)
+
+
+def _stand_in_a_row(joined: Sequence[str], vocab: Mapping[str, int]) -> bool:
+    """Say whether these tokens follow each other in the vocabulary, as trained ones do: quicker than finding each."""
+    if not joined or joined[0] not in vocab:
+        return not joined
+    tokens = [*vocab]
+    start = tokens.index(joined[0])
+    return tokens[start : start + len(joined)] == joined
 
 
 def _name_the_wrong_merge(lines: Sequence[str], vocab: Mapping[str, int]) -> None:

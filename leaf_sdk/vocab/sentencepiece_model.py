@@ -28,7 +28,9 @@ Value = int | bytes
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class Piece:
+    """One entry of a model: its text, its score, and its kind (the constants above)."""
+
     text: str
     score: float
     kind: int
@@ -46,7 +48,21 @@ def read_sentencepiece(data: bytes) -> Tokenizer:
         MapUnsupported: another algorithm than BPE and unigram, a character map, or no byte tokens.
         NotAMap: the file is damaged.
     """
-    pieces: list[_Piece] = []
+    pieces, trainer, normalizer = read_pieces(data)
+    if normalizer.get(_CHARSMAP):
+        raise _refused("a character map (normalizer_spec.precompiled_charsmap)", "normalization 'identity'")
+    if trainer.get(_SUFFIX) or normalizer.get(_ESCAPE) == 0:
+        raise _refused("spaces at the end of words", "a space as the beginning of the word after it")
+    return _parts(pieces, trainer.get(_MODEL_TYPE, _UNIGRAM), normalizer)
+
+
+def read_pieces(data: bytes) -> tuple[list[Piece], dict[int, Value], dict[int, Value]]:
+    """Give a model's entries in the order of their ids, and the fields of its trainer's and its normalizer's settings.
+
+    Raises:
+        NotAMap: the file is damaged.
+    """
+    pieces: list[Piece] = []
     trainer: dict[int, Value] = {}
     normalizer: dict[int, Value] = {}
     for field, value in _message(data):
@@ -56,14 +72,10 @@ def read_sentencepiece(data: bytes) -> Tokenizer:
             trainer = dict(_message(value))
         elif field == _NORMALIZER and isinstance(value, bytes):
             normalizer = dict(_message(value))
-    if normalizer.get(_CHARSMAP):
-        raise _refused("a character map (normalizer_spec.precompiled_charsmap)", "normalization 'identity'")
-    if trainer.get(_SUFFIX) or normalizer.get(_ESCAPE) == 0:
-        raise _refused("spaces at the end of words", "a space as the beginning of the word after it")
-    return _parts(pieces, trainer.get(_MODEL_TYPE, _UNIGRAM), normalizer)
+    return pieces, trainer, normalizer
 
 
-def _parts(pieces: list[_Piece], model_type: Value, normalizer: dict[int, Value]) -> Tokenizer:
+def _parts(pieces: list[Piece], model_type: Value, normalizer: dict[int, Value]) -> Tokenizer:
     vocab = {piece.text: token_id for token_id, piece in enumerate(pieces)}
     if len(vocab) != len(pieces):
         raise NotAMap("the SentencePiece model lists one piece twice, expected one id for a piece")
@@ -91,13 +103,13 @@ def _parts(pieces: list[_Piece], model_type: Value, normalizer: dict[int, Value]
     raise _refused(f"trainer_spec.model_type {model_type!r}", f"{_UNIGRAM} (unigram) or {_BPE} (BPE)")
 
 
-def _piece(data: bytes) -> _Piece:
+def _piece(data: bytes) -> Piece:
     fields = dict(_message(data))
     text, score, kind = fields.get(1), fields.get(2, b"\0\0\0\0"), fields.get(3, _NORMAL)
     if not isinstance(text, bytes) or not text or not isinstance(score, bytes) or not isinstance(kind, int):
         raise NotAMap(f"a piece of the SentencePiece model is {data[:40]!r}, expected text, score and type: damaged")
     try:
-        return _Piece(text.decode(), struct.unpack("<f", score)[0], kind)
+        return Piece(text.decode(), struct.unpack("<f", score)[0], kind)
     except (UnicodeDecodeError, struct.error) as error:
         raise NotAMap(f"a piece of the SentencePiece model can't be read ({error}): the file is damaged") from error
 

@@ -139,15 +139,26 @@ class TokenMap:
 
         A vocabulary entry of the form `<|name|>` counts as one even where the map does not list it.
         """
-        shaped = [token for token in self.vocab if token[:2] == "<|" and _MARKER.fullmatch(token)]
-        return frozenset([*self.special_tokens.values(), *map(self.vocab.__getitem__, shaped)])
+        return frozenset([*self.special_tokens.values(), *map(self.vocab.__getitem__, self._shaped)])
 
     @cached_property
     def special_texts(self) -> dict[str, int]:
         """Special tokens by the text that a template writes; a role's name ("eos") is no spelling of its token."""
-        spelled = {token: token_id for token, token_id in self.vocab.items() if token_id in self.special_ids}
+        spelled = {token: self.vocab[token] for token in self._shaped}
+        spelled |= {name: i for name, i in self.special_tokens.items() if self.vocab.get(name) == i}
+        if unnamed := self.special_ids.difference(spelled.values()):
+            spelled |= {token: i for token, i in self.vocab.items() if i in unnamed}
         known = frozenset(spelled.values())
         return spelled | {name: i for name, i in self.special_tokens.items() if i not in known}
+
+    @cached_property
+    def _shaped(self) -> list[str]:
+        return [token for token in self.vocab if token[:2] == "<|" and _MARKER.fullmatch(token)]
+
+    @cached_property
+    def ordinary_ids(self) -> frozenset[int]:
+        """Every id that ordinary text may get: all that the map has, without the special ones."""
+        return frozenset(self.table.ids()) - self.special_ids
 
     @cached_property
     def table(self) -> DecodeTable:
@@ -191,15 +202,17 @@ class TokenMap:
 
     @cached_property
     def _encode(self) -> Encode:
-        ordinary = dict(self.vocab)
-        for token in self.special_texts:
-            if ordinary.get(token) in self.special_ids:
-                del ordinary[token]
+        special = [token for token in self.special_texts if self.vocab.get(token) in self.special_ids]
+        # Not dict(vocab): a read-only view is copied entry by entry.
+        ordinary = dict(zip(self.vocab, self.vocab.values(), strict=True))
+        for token in special:
+            del ordinary[token]
         if self.encoder == "byte_level" and self.pre_tokenizer is not None:
             return byte_level_encoder(
                 ordinary,
                 self.merges,
                 self.pre_tokenizer,
+                special=special,
                 normalizer=self.normalizer,
                 ignore_merges=self.ignore_merges,
                 added=self.added_tokens,
@@ -211,6 +224,7 @@ class TokenMap:
             ordinary,
             self.merges,
             self.metaspace,
+            special=special,
             algorithm=self.algorithm,
             scores=dict(zip(self.vocab, self.scores, strict=False)),
             byte_ids=range(self.byte_fallback[0], self.byte_fallback[1] + 1),

@@ -33,7 +33,7 @@ from leaf_sdk import (
 )
 from leaf_sdk.errors import BoltOnError, FragmentUnknown, ManifestInvalid
 from leaf_sdk.leaf.bolt_on import CALL_PATH
-from leaf_sdk.serve.bolt_on import MANIFEST_PATH
+from leaf_sdk.leaf.bolt_on.messages import MANIFEST_PATH
 from leaf_sdk.serve.mcp_server import build_mcp_server
 from leaf_sdk.serve.run import bound_unix_socket, http_app, serve_http
 from leaf_sdk.testing import assert_leaf_result, tiny_map, tiny_map_bytes
@@ -233,6 +233,10 @@ def test_what_is_no_call_has_a_status_that_says_so(url):
 
 def test_the_manifest_can_be_read_over_http(url):
     assert httpx2.get(url + MANIFEST_PATH + "greet").json() == _tool().manifest.to_fields()
+
+
+def test_the_tools_are_listed_over_http(url):
+    assert httpx2.get(url + MANIFEST_PATH).json() == {"tools": ["greet"]}
 
 
 @pytest.mark.anyio

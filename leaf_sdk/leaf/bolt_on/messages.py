@@ -15,6 +15,8 @@ from leaf_sdk.errors import CallInvalid
 
 CALL_PATH: Final = "/codec/tool/v1/call"
 """Where a bolt-on takes calls, over HTTP."""
+MANIFEST_PATH: Final = "/codec/tool/v1/manifest/"
+"""Where it lists its tools; followed by a tool's name, where its manifest is."""
 MEDIA_TYPE: Final = "application/x-msgpack"
 MAX_CALL_BYTES: Final = 4 * 2**20
 _MAX_ID: Final = 2**32

@@ -177,6 +177,20 @@ TAGGED_FAMILIES = (
         st.dictionaries(_identifiers, json_values, max_size=3),
     ),
     Family(
+        "kimi_k3",
+        listed("<|open|>tools<|sep|>", "", "<|close|>tools<|sep|>", _kimi_k3),
+        tuple(
+            f"<|{verb}|>{part}<|sep|>"
+            for verb in ("open", "close")
+            for part in ("tools", "response", "think", "message")
+        ),
+        ("<|open|>think<|sep|>", "<|close|>think<|sep|>"),
+        names=words,
+        arguments=st.dictionaries(words, json_values, max_size=3),
+        answer="<|open|>response<|sep|>",
+        verbatim=False,
+    ),
+    Family(
         "pythonic",
         listed("[", ", ", "]", _python),
         ("[", "<|python_start|>"),

@@ -55,7 +55,7 @@ def run_format(name: str, ids: list[int], cuts: list[int] | None, vocabulary: Ti
 
 
 def test_every_format_is_here() -> None:
-    assert set(ALL) <= set(format_names())
+    assert set(ALL) == set(format_names())
 
 
 @given(messages)
@@ -154,10 +154,10 @@ def test_anything_at_all_gives_the_same_events_and_never_fails(
         json.loads(call.arguments)
 
 
-@given(families, st.data())
+@given(families.filter(lambda family: not family.answer), st.data())
 def test_prose_is_content_to_its_last_character(family: Family, data: st.DataObject) -> None:
     told = data.draw(told_by(family))
-    assume(not told.calls and not told.reasoning and not family.answer)
+    assume(not told.calls and not told.reasoning)
     for marker in family.markup:
         for tail in (marker[:-1], marker[: len(marker) // 2]):
             message = parse(family.format, f"{told.content}x{tail}", ())

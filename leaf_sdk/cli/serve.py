@@ -1,0 +1,103 @@
+"""`codec-leaf serve`: a bolt-on that was built, on standard input and output, over HTTP or on a unix socket.
+
+Prints one line and decides nothing: `leaf.bolt_on.source` opens the tools, `leaf_sdk.serve.run` holds the sockets
+(extra `mcp`). On Ctrl-C it leaves with 130 and without a word. Below: `targets`.
+"""
+
+import os
+import signal
+from enum import Enum
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from leaf_sdk.errors import BoltOnError
+from leaf_sdk.leaf.bolt_on import CodecTool, load_tool
+from leaf_sdk.leaf.bolt_on.source import open_tools
+
+from .targets import function_of, is_manifest, source_of, tools_of
+
+DEFAULT_ADDRESS = "127.0.0.1:8300"
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+
+
+class Face(Enum):
+    """How MCP is spoken."""
+
+    STDIO = "stdio"
+    HTTP = "http"
+
+
+def serve(
+    target: Annotated[str, typer.Argument(help="A package with TOOLS, package:NAME, or a manifest and its folder.")],
+    maps: Annotated[
+        list[str], typer.Option("--map", "-m", help="A map or a model's file that it has ids for; repeatable.")
+    ],
+    function: Annotated[
+        str | None, typer.Option(help="The function of a manifest's tool, as module:name; a package says it itself.")
+    ] = None,
+    mcp: Annotated[Face | None, typer.Option(help="Speak MCP; stdio if nothing else is asked for.")] = None,
+    http: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Take calls of the tools' own protocol, and MCP at /mcp.")
+    ] = None,
+    unix: Annotated[Path | None, typer.Option(help="Take calls of the tools' own protocol on a unix socket.")] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="CODEC_TOOL_TOKEN", help="What callers over HTTP must send; required beyond this machine."),
+    ] = None,
+) -> None:
+    """Serve a bolt-on that codec-leaf precache has built.
+
+    Example: codec-leaf serve my_tool --map model.gguf --http 127.0.0.1:8300
+    """
+    address = _address(http or (DEFAULT_ADDRESS if mcp is Face.HTTP else None))
+    if sum([mcp is Face.STDIO, address is not None, unix is not None]) > 1:
+        raise typer.BadParameter("choose one of --mcp stdio, --http (or --mcp http) and --unix")
+    try:
+        from leaf_sdk.serve.run import serve_http, serve_stdio, serve_unix
+    except ModuleNotFoundError as error:
+        raise BoltOnError(
+            f"{error.name!r} is not installed, expected the extra: pip install 'codec-leaf[mcp]'"
+        ) from error
+    tools = _opened(target, function, [source_of(each) for each in maps])
+    if address is not None:
+        _say(tools, "http://{}:{}".format(*address))
+        serve_http(tools, *address, token=token or None)
+    elif unix is not None:
+        _say(tools, f"unix:{unix}")
+        serve_unix(tools, unix)
+    else:
+        # The thread that reads standard input would wait for a line; nothing is held that leaving could break.
+        signal.signal(signal.SIGINT, _leave)
+        _say(tools, "standard input and output")
+        serve_stdio(tools)
+
+
+def _opened(target: str, function: str | None, paths: list[str]) -> list[CodecTool]:
+    if not is_manifest(target):
+        if function is not None:
+            raise typer.BadParameter("a package says its functions itself", param_hint="--function")
+        return open_tools(tools_of(target), paths)
+    if function is None:
+        raise BoltOnError(f"manifest {target!r} names no function, which is code; say --function module:name")
+    return [load_tool(target, function_of(function), paths)]
+
+
+def _say(tools: list[CodecTool], where: str) -> None:
+    names = ", ".join(tool.manifest.name for tool in tools)
+    typer.echo(f"codec-leaf: {names} for {', '.join(tools[0].models)} on {where}", err=True)
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> None:
+    os._exit(EXIT_INTERRUPTED)
+
+
+def _address(text: str | None) -> tuple[str, int] | None:
+    if text is None:
+        return None
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise typer.BadParameter(f"{text!r} is no address, expected HOST:PORT such as {DEFAULT_ADDRESS}")
+    return host.strip("[]"), int(port)
