@@ -27,7 +27,6 @@ _ANSWER_ROOM = 64
 """Ids of context that results leave to the model's answer."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class AnswerOptions:
     """What a client may ask of one answer."""
