@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: bench-leaf bench-maps bench-mcp bench-toolcalls check clean conformance coverage demo exchanges fmt grammar-seeds help lock setup test test-frameworks test-random test-tokenizers tokenizers unit
+.PHONY: bench-install bench-leaf bench-maps bench-mcp bench-toolcalls check clean conformance coverage demo exchanges fmt grammar-seeds help lock setup test test-frameworks test-new test-random test-tokenizers tokenizers unit
 
 PYTHON ?= python3
 VENV := .venv
@@ -54,6 +54,18 @@ bench-toolcalls: $(READY) ## time the tool-call parsers, the watcher, and the fi
 
 bench-leaf: $(READY) ## time what ids beside a text cost and save, and write bench/results/leaf.json
 	@$(BIN)/python -m bench.leaf
+
+bench-install: $(READY) ## count what installing the SDK brings and time its import; writes bench/results/install.json (downloads)
+	@$(BIN)/python -m bench.install
+
+test-new: $(READY) ## make packages with codec-leaf new and run their tests, each in an environment of its own (downloads)
+	@for kind in leaf bolt-on; do \
+	  rm -rf .tools/new && $(BIN)/codec-leaf new my-tool --kind $$kind --into .tools/new >/dev/null; \
+	  $(UV) venv --quiet --clear .tools/new/venv; \
+	  VIRTUAL_ENV=.tools/new/venv $(UV) pip install --quiet --constraint requirements.lock \
+	    './leaf_sdk[cli,mcp]' ./.tools/new/my-tool --group .tools/new/my-tool/pyproject.toml:dev; \
+	  (cd .tools/new/my-tool && ../venv/bin/python -m pytest -q); \
+	done
 
 test-random: $(READY) ## hold the ids of 10,000 random results against their texts
 	@CODEC_RANDOM_RESULTS=10000 $(BIN)/pytest -q tests/leaf_sdk/test_random_results.py

@@ -46,8 +46,8 @@ def read(name: str) -> str:
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """Fenced blocks; one inside a list is taken out of its indentation."""
-    found = re.finditer(r"^( *)```(\w*)\n(.*?)^\1```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    """Fenced blocks; one inside a list is taken out of its indentation. From four spaces on, Markdown sees no fence."""
+    found = re.finditer(r"^( {0,3})```(\w*)\n(.*?)^\1```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     return [
         Block(str(page.relative_to(ROOT)), match[2], re.sub(rf"^{match[1]}", "", match[3], flags=re.MULTILINE))
         for match in found
@@ -63,7 +63,7 @@ def blocks_in(language: str) -> list[object]:
 
 
 def prose_of(page: Path) -> str:
-    return re.sub(r"^( *)```.*?^\1```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"^( {0,3})```.*?^\1```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
 def anchors_of(text: str) -> set[str]:
