@@ -1,9 +1,9 @@
 """What one request to an MCP server costs the gateway's side of the wire: over a pipe, over HTTP in both eras.
 
 Turns calls to a server that costs next to nothing into CPU time of this process a call, and writes
-`results/wires.json`. No proxy, no client: only `gateway/proxy/stdio.py` and `http.py`, and httpx2 alone as a measure of
-what a general client would cost. Variants take turns, so that a busy moment hits all alike. `make bench-mcp` measures
-the whole gateway.
+`results/wires.json`. No proxy, no client: only `stdio.py` and `http.py` of `gateway/proxy/wires/`, and httpx2 alone as
+a measure of what a general client would cost. Variants take turns, so that a busy moment hits all alike. `make
+bench-mcp` measures the whole gateway.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ from bench.record import summary, write
 from gateway.config.model import UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import NOBODY
-from gateway.proxy.http import open_http, open_http_client
-from gateway.proxy.stdio import open_stdio
+from gateway.proxy.wires.http import open_http, open_http_client
+from gateway.proxy.wires.stdio import open_stdio
 from gateway.rpc.messages import encode_request, parse_message
 
 _SERVER: Final = ("-m", "bench.mcp.upstream")

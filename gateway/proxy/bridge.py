@@ -17,8 +17,8 @@ from anyio.abc import TaskGroup
 
 from gateway.errors import GatewayError, RpcError, UpstreamUnavailable
 from gateway.proxy.caller import Caller, ClientSession, Principal
-from gateway.proxy.session import cannot_ask, refusal
-from gateway.proxy.upstream import SessionGone, Upstream
+from gateway.proxy.upstreams.session import cannot_ask, refusal
+from gateway.proxy.upstreams.upstream import SessionGone, Upstream
 from gateway.rpc.eras import is_input_required
 from gateway.rpc.messages import INTERNAL_ERROR, INVALID_PARAMS
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import Principal
-from gateway.proxy.listing import Listed
 from gateway.proxy.naming import Naming, ToolEntry
+from gateway.proxy.upstreams.listing import Listed
 
 _VARIABLE: Final = re.compile(r"\{[^{}]*\}")
 _WORD: Final = 120

@@ -13,11 +13,11 @@ from gateway.errors import UpstreamError
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.catalog import Catalog
-from gateway.proxy.listing import Kind, Listed
-from gateway.proxy.members import Member
 from gateway.proxy.naming import Naming
 from gateway.proxy.offers import list_result
-from gateway.proxy.upstream import Upstream
+from gateway.proxy.upstreams.listing import Kind, Listed
+from gateway.proxy.upstreams.members import Member
+from gateway.proxy.upstreams.upstream import Upstream
 
 _KEPT: Final = 64
 Answer = tuple[Upstream, Listed, Member]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.proxy.caller import ClientSession
 from gateway.proxy.catalog import Catalog
-from gateway.proxy.listing import KINDS, Kind
-from gateway.proxy.session import ListKind
-from gateway.proxy.upstream import Upstream
+from gateway.proxy.upstreams.listing import KINDS, Kind
+from gateway.proxy.upstreams.session import ListKind
+from gateway.proxy.upstreams.upstream import Upstream
 
 if TYPE_CHECKING:
     from gateway.proxy.naming import ToolEntry

@@ -7,7 +7,7 @@ one server its own words stay, fields that we don't know included. Pure. `proxy.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from gateway.proxy.listing import FIELDS, METHODS, Kind, Listed
+from gateway.proxy.upstreams.listing import FIELDS, METHODS, Kind, Listed
 from gateway.rpc.eras import result_to_handshake, result_to_modern
 
 _LISTS: Final = ("tools", "prompts", "resources")

@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.model import GatewayConfig, Transport, UpstreamConfig
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.bridge import Bridge
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
-from gateway.proxy.dialling import Dialler
-from gateway.proxy.helping import Sampler
-from gateway.proxy.lifecycle import State
 from gateway.proxy.naming import Naming, ToolEntry
 from gateway.proxy.news import ListChange, News
 from gateway.proxy.offers import merge_capabilities, merge_instructions
 from gateway.proxy.routes import Routes
-from gateway.proxy.upstream import Upstream
+from gateway.proxy.upstreams.helping import Sampler
+from gateway.proxy.upstreams.lifecycle import State
+from gateway.proxy.upstreams.upstream import Upstream
+from gateway.proxy.wires.dialling import Dialler
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
-    from gateway.proxy.session import ListKind
+    from gateway.proxy.upstreams.session import ListKind
 
 _STOP_GRACE: Final = 10.0
 
@@ -43,7 +43,7 @@ class UpstreamStatus:
     """Where one upstream stands, for people and health checks."""
 
     name: str
-    transport: Literal["stdio", "http"]
+    transport: Transport
     state: State
     tools: int
     """How many tools it offers now; 0 while it is not up."""

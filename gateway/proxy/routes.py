@@ -16,12 +16,12 @@ from gateway.proxy import finder
 from gateway.proxy.bridge import Bridge, answer_rounds, asks_only
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
-from gateway.proxy.helping import SAMPLING
-from gateway.proxy.listing import Kind
 from gateway.proxy.lists import Lists
 from gateway.proxy.results import error_result
-from gateway.proxy.session import refusal
-from gateway.proxy.upstream import Upstream
+from gateway.proxy.upstreams.helping import SAMPLING
+from gateway.proxy.upstreams.listing import Kind
+from gateway.proxy.upstreams.session import refusal
+from gateway.proxy.upstreams.upstream import Upstream
 from gateway.rpc.annotations import headers_for
 from gateway.rpc.eras import MULTI_ROUND, is_input_required
 from gateway.rpc.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND

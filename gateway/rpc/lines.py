@@ -2,7 +2,7 @@
 
 Sans-IO: `feed(data)` gives the lines that ended, `close()` the rest. A line over the bound is not kept: of it remain
 its head and its tail, enough to see which request it would have answered. Linear in the bytes fed, however they are
-cut. `sse.py` and `proxy/stdio.py` stand above.
+cut. `sse.py` and `proxy/wires/stdio.py` stand above.
 """
 
 import re

@@ -24,9 +24,9 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy import NOBODY, Proxy, ToolEntry
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.costs import DefinitionCosts
-from gateway.proxy.listing import Listed
 from gateway.proxy.naming import Naming
-from gateway.proxy.pins import PinFile
+from gateway.proxy.upstreams.listing import Listed
+from gateway.proxy.upstreams.pins import PinFile
 from gateway.serve.advice import advice_for
 from gateway.serve.leaf_ids import Judgement, can_be_tried, judge
 

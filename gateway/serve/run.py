@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.config import GatewayConfig
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
-from gateway.proxy.pins import PinFile
+from gateway.proxy.upstreams.pins import PinFile
 from gateway.serve.access import guard_faces
 from gateway.serve.auth import guard_admin
 from gateway.serve.drain import Drain

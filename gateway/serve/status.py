@@ -23,7 +23,7 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ToolEntry, UpstreamStatus
 from gateway.proxy.costs import DefinitionCosts
-from gateway.proxy.pins import PinFile
+from gateway.proxy.upstreams.pins import PinFile
 from gateway.serve.health import Readiness
 from gateway.serve.key_file import KeyFile
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from gateway.cli import exit_codes
 from gateway.cli.doctor import print_checkup
-from gateway.proxy.pins import PinFile
+from gateway.proxy.upstreams.pins import PinFile
 from gateway.serve.checkup import Checkup, ServerCheck
 from leaf_sdk import make_meta_tokenizer, wrap_tool_call
 from leaf_sdk.leaf.contract import CODEC_META_KEY

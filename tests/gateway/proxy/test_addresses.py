@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.proxy.addresses import Address, Origin, check_public, is_public, read_url
-from gateway.proxy.wire import NoAnswer
+from gateway.proxy.wires.addresses import Address, Origin, check_public, is_public, read_url
+from gateway.proxy.wires.wire import NoAnswer
 
 IDN = "xn--mller-kva.example"
 

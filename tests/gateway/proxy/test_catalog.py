@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.proxy.catalog import Catalog, fits
-from gateway.proxy.listing import Listed
 from gateway.proxy.naming import Naming
+from gateway.proxy.upstreams.listing import Listed
 
 
 def listed(key: str, *values: str) -> Listed:

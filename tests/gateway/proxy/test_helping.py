@@ -7,7 +7,7 @@ import pytest
 
 from gateway.errors import RpcError
 from gateway.proxy.caller import Nobody, Principal
-from gateway.proxy.helping import SAMPLING, Allowance
+from gateway.proxy.upstreams.helping import SAMPLING, Allowance
 
 pytestmark = pytest.mark.anyio
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.proxy.http_headers import challenge_parameters, header_lines, media_type, status_words
-from gateway.proxy.wire import NoAnswer
+from gateway.proxy.wires.http_headers import challenge_parameters, header_lines, media_type, status_words
+from gateway.proxy.wires.wire import NoAnswer
 
 
 def test_headers_are_lines():

@@ -7,7 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from gateway.proxy.caller import Nobody, Principal
-from gateway.proxy.patience import Patience
+from gateway.proxy.upstreams.patience import Patience
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ import pytest
 from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.costs import written
-from gateway.proxy.pins import PinFile
+from gateway.proxy.upstreams.pins import PinFile
 from gateway.serve.health import Readiness, admin_app
 from gateway.serve.rooms import open_rooms
 from leaf_sdk.vocab import load_map

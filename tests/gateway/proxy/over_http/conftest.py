@@ -11,8 +11,8 @@ import pytest
 from gateway.config.model import UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
-from gateway.proxy.http import HttpClient, open_http, open_http_client
-from gateway.proxy.wire import Wire
+from gateway.proxy.wires.http import HttpClient, open_http, open_http_client
+from gateway.proxy.wires.wire import Wire
 
 BOUND = 100_000
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.proxy.addresses import Origin
-from gateway.proxy.http_connection import Connection
-from gateway.proxy.wire import LinkLost, NoAnswer
+from gateway.proxy.wires.addresses import Origin
+from gateway.proxy.wires.http_connection import Connection
+from gateway.proxy.wires.wire import LinkLost, NoAnswer
 
 PLACES = st.lists(st.integers(0, 5000), max_size=12)
 BODIES = st.lists(st.binary(min_size=1, max_size=200), max_size=5)

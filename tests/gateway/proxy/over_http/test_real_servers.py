@@ -14,7 +14,7 @@ import anyio
 import pytest
 from anyio.abc import Process
 
-from gateway.proxy.wire import LinkLost, PeerError, SessionForgotten, Wire
+from gateway.proxy.wires.wire import LinkLost, PeerError, SessionForgotten, Wire
 from gateway.rpc.eras import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSION_KEY
 
 pytestmark = pytest.mark.anyio

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from gateway.proxy.addresses import Address, Origin, check_public
-from gateway.proxy.http_connection import Connection
-from gateway.proxy.http_headers import header_lines
-from gateway.proxy.http_ways import is_address, keep_alive, proxy_for, resolve
-from gateway.proxy.wire import LinkLost, NoAnswer
+from gateway.proxy.wires.addresses import Address, Origin, check_public
+from gateway.proxy.wires.http_connection import Connection
+from gateway.proxy.wires.http_headers import header_lines
+from gateway.proxy.wires.http_ways import is_address, keep_alive, proxy_for, resolve
+from gateway.proxy.wires.wire import LinkLost, NoAnswer
 
 if TYPE_CHECKING:
-    from gateway.proxy.authorizer import Authorizer
+    from gateway.proxy.wires.authorizer import Authorizer
 
 CONNECT_TIME: Final = 10.0
 KEPT_TIME: Final = 4.0

@@ -13,7 +13,7 @@ from typing import Any, Final
 from gateway.errors import RpcError
 from gateway.observe.escape import escape_text
 from gateway.proxy.caller import Exchange
-from gateway.proxy.complaints import Complaints
+from gateway.proxy.wires.complaints import Complaints
 from gateway.rpc.messages import INTERNAL_ERROR, Request, RequestId, encode_failure, encode_response
 
 MOST: Final = 64

@@ -18,7 +18,7 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
 from gateway.config.nesting import DEPTH_VARIABLE, nesting_depth
-from gateway.proxy.complaints import Complaints
+from gateway.proxy.wires.complaints import Complaints
 
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 """What a child sees of our environment: no secret that it was not given by name (MCP's own list, and the locale)."""

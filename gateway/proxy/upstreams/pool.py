@@ -20,9 +20,9 @@ from pydantic_core import to_json
 from gateway.config.model import UpstreamConfig
 from gateway.errors import RpcError, UpstreamUnavailable
 from gateway.proxy.caller import ClientSession
-from gateway.proxy.failures import describe_failure
-from gateway.proxy.members import PING_TIME, Member, Opener, until_over, why_silent
-from gateway.proxy.negotiation import NoCommonEra, Terms
+from gateway.proxy.upstreams.failures import describe_failure
+from gateway.proxy.upstreams.members import PING_TIME, Member, Opener, until_over, why_silent
+from gateway.proxy.upstreams.negotiation import NoCommonEra, Terms
 
 _MOST: Final = 1000
 _SWEEP: Final = 15.0

@@ -16,14 +16,14 @@ from gateway.errors import UpstreamUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ClientSession
-from gateway.proxy.failures import describe_ending, describe_failure
-from gateway.proxy.follow import Follower
-from gateway.proxy.lifecycle import Backoff, Lifecycle
-from gateway.proxy.members import Member, Opener
-from gateway.proxy.negotiation import Era, Terms
-from gateway.proxy.session import ListKind
-from gateway.proxy.tending import Tender, list_all
-from gateway.proxy.wire import LinkLost
+from gateway.proxy.upstreams.failures import describe_ending, describe_failure
+from gateway.proxy.upstreams.follow import Follower
+from gateway.proxy.upstreams.lifecycle import Backoff, Lifecycle
+from gateway.proxy.upstreams.members import Member, Opener
+from gateway.proxy.upstreams.negotiation import Era, Terms
+from gateway.proxy.upstreams.session import ListKind
+from gateway.proxy.upstreams.tending import Tender, list_all
+from gateway.proxy.wires.wire import LinkLost
 
 
 class Supervisor:

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from gateway.proxy.wire import NoAnswer
+from gateway.proxy.wires.wire import NoAnswer
 
 _PATH_SAFE: Final = "/%:@!$&'()*+,;=~?[]"
 _NAT64: Final = ip_network("64:ff9b::/96")

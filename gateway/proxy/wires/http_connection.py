@@ -12,8 +12,8 @@ from typing import Final, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gateway.proxy.addresses import Origin
-from gateway.proxy.wire import LinkLost, NoAnswer
+from gateway.proxy.wires.addresses import Origin
+from gateway.proxy.wires.wire import LinkLost, NoAnswer
 
 _HEAD_BOUND: Final = 64 * 1024
 _HEADERS_BOUND: Final = 256

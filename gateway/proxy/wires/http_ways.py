@@ -10,8 +10,8 @@ from ipaddress import ip_address
 from urllib.request import getproxies, proxy_bypass
 
 from gateway.config.address import is_loopback
-from gateway.proxy.addresses import Address, Origin, read_url
-from gateway.proxy.wire import LinkLost
+from gateway.proxy.wires.addresses import Address, Origin, read_url
+from gateway.proxy.wires.wire import LinkLost
 
 
 def proxy_for(origin: Origin) -> Address | None:

@@ -15,12 +15,12 @@ from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.observe.escape import escape_text
 from gateway.observe.logs import get_logger
-from gateway.proxy.failures import describe_failure
-from gateway.proxy.follow import Follower
-from gateway.proxy.listing import KINDS
-from gateway.proxy.members import PING_TIME, Member, until_over, why_silent
-from gateway.proxy.session import ListKind
-from gateway.proxy.wire import LinkLost, NoAnswer, PeerError, SessionForgotten
+from gateway.proxy.upstreams.failures import describe_failure
+from gateway.proxy.upstreams.follow import Follower
+from gateway.proxy.upstreams.listing import KINDS
+from gateway.proxy.upstreams.members import PING_TIME, Member, until_over, why_silent
+from gateway.proxy.upstreams.session import ListKind
+from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, SessionForgotten
 
 _PING_EVERY: Final = 15.0
 LISTING_PAUSE: Final = 1.0

@@ -8,10 +8,10 @@ for the person who has to do something about it. It sends nothing and keeps noth
 from typing import Any, Final
 
 from gateway.observe.escape import escape_text
-from gateway.proxy.http_connection import Connection
-from gateway.proxy.http_headers import media_type, status_words
-from gateway.proxy.stdio import too_long
-from gateway.proxy.wire import LinkLost, NoAnswer, PeerError, Unfit
+from gateway.proxy.wires.http_connection import Connection
+from gateway.proxy.wires.http_headers import media_type, status_words
+from gateway.proxy.wires.stdio import too_long
+from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Unfit
 from gateway.rpc.mending import BrokenAnswer, mend_message
 from gateway.rpc.messages import Failure, Malformed, Message, Response, parse_message
 

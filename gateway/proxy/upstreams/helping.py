@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from gateway.proxy.caller import Caller, ClientSession, Principal
-from gateway.proxy.session import refusal
+from gateway.proxy.upstreams.session import refusal
 from gateway.rpc.messages import INTERNAL_ERROR
 
 SAMPLING: Final = "sampling/createMessage"

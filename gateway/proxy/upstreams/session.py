@@ -14,7 +14,7 @@ from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Nobody
-from gateway.proxy.wire import Wire
+from gateway.proxy.wires.wire import Wire
 from gateway.rpc.eras import (
     PROGRESS_KEY,
     SUBSCRIPTION_KEY,

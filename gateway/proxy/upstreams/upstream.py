@@ -18,20 +18,20 @@ import anyio
 from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
 from gateway.observe.metrics import Metrics
-from gateway.proxy.breaker import Breaker
 from gateway.proxy.caller import Caller, ClientSession
-from gateway.proxy.choice import Choice
-from gateway.proxy.failures import describe_failure
-from gateway.proxy.follow import Follower
-from gateway.proxy.gate import Full, Gate
-from gateway.proxy.helping import Allowance
-from gateway.proxy.listing import Kind, Listed
-from gateway.proxy.members import Dial, Member, Opener
-from gateway.proxy.patience import Patience
-from gateway.proxy.pins import Pins
-from gateway.proxy.session import ListKind
-from gateway.proxy.supervisor import Supervisor
-from gateway.proxy.wire import LinkLost, NoAnswer, PeerError, SessionForgotten, Unfit
+from gateway.proxy.upstreams.breaker import Breaker
+from gateway.proxy.upstreams.choice import Choice
+from gateway.proxy.upstreams.failures import describe_failure
+from gateway.proxy.upstreams.follow import Follower
+from gateway.proxy.upstreams.gate import Full, Gate
+from gateway.proxy.upstreams.helping import Allowance
+from gateway.proxy.upstreams.listing import Kind, Listed
+from gateway.proxy.upstreams.members import Dial, Member, Opener
+from gateway.proxy.upstreams.patience import Patience
+from gateway.proxy.upstreams.pins import Pins
+from gateway.proxy.upstreams.session import ListKind
+from gateway.proxy.upstreams.supervisor import Supervisor
+from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, SessionForgotten, Unfit
 
 
 class SessionGone(UpstreamUnavailable):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from gateway.observe.escape import escape_text
-from gateway.proxy.addresses import Address, Origin, read_url
-from gateway.proxy.wire import NoAnswer
+from gateway.proxy.wires.addresses import Address, Origin, read_url
+from gateway.proxy.wires.wire import NoAnswer
 
 Method = Literal["client_secret_basic", "client_secret_post"]
 _RESOURCE: Final = "/.well-known/oauth-protected-resource"

@@ -16,19 +16,19 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
 from gateway.observe.escape import escape_text
-from gateway.proxy.addresses import read_url
-from gateway.proxy.asking import Questions
 from gateway.proxy.caller import Exchange
-from gateway.proxy.complaints import Complaints
-from gateway.proxy.http_answers import EVENTS, JSON, read_json, read_message, read_refusal
-from gateway.proxy.http_channel import Channel
-from gateway.proxy.http_client import HttpClient, open_http_client
-from gateway.proxy.http_connection import Connection
-from gateway.proxy.http_headers import header_lines, media_type
-from gateway.proxy.http_streams import follow, listen
-from gateway.proxy.oauth import authorizer_for
-from gateway.proxy.stdio import CANCELLED, NEVER_CANCELLED, encode_or_refuse, too_long
-from gateway.proxy.wire import LinkLost, NoAnswer, PeerError, Unfit, Wire
+from gateway.proxy.wires.addresses import read_url
+from gateway.proxy.wires.asking import Questions
+from gateway.proxy.wires.complaints import Complaints
+from gateway.proxy.wires.http_answers import EVENTS, JSON, read_json, read_message, read_refusal
+from gateway.proxy.wires.http_channel import Channel
+from gateway.proxy.wires.http_client import HttpClient, open_http_client
+from gateway.proxy.wires.http_connection import Connection
+from gateway.proxy.wires.http_headers import header_lines, media_type
+from gateway.proxy.wires.http_streams import follow, listen
+from gateway.proxy.wires.oauth import authorizer_for
+from gateway.proxy.wires.stdio import CANCELLED, NEVER_CANCELLED, encode_or_refuse, too_long
+from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Unfit, Wire
 from gateway.rpc.headers import routing_headers
 from gateway.rpc.lines import LongLine
 from gateway.rpc.mending import BrokenAnswer

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final, Self
 
 from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.observe.logs import get_logger
-from gateway.proxy.http import HttpClient, open_http, open_http_client
-from gateway.proxy.members import Dial
-from gateway.proxy.session import Session
-from gateway.proxy.stdio import open_stdio
-from gateway.proxy.traced import traced_wire
-from gateway.proxy.wire import Wire
+from gateway.proxy.upstreams.members import Dial
+from gateway.proxy.upstreams.session import Session
+from gateway.proxy.wires.http import HttpClient, open_http, open_http_client
+from gateway.proxy.wires.stdio import open_stdio
+from gateway.proxy.wires.traced import traced_wire
+from gateway.proxy.wires.wire import Wire
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing

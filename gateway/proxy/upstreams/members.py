@@ -17,11 +17,11 @@ import anyio
 from gateway.config.model import UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ClientSession
-from gateway.proxy.listing import Listing
-from gateway.proxy.negotiation import Terms, negotiate
-from gateway.proxy.pins import Pins
-from gateway.proxy.session import ListKind, Session
-from gateway.proxy.wire import LinkLost, NoAnswer, PeerError, Wire
+from gateway.proxy.upstreams.listing import Listing
+from gateway.proxy.upstreams.negotiation import Terms, negotiate
+from gateway.proxy.upstreams.pins import Pins
+from gateway.proxy.upstreams.session import ListKind, Session
+from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Wire
 
 Dial = Callable[[Session], AbstractAsyncContextManager[Wire]]
 """Opens a wire to the server with the session as its listener."""

@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from gateway.proxy.http_connection import Connection
-from gateway.proxy.wire import LinkLost, NoAnswer, PeerError
+from gateway.proxy.wires.http_connection import Connection
+from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError
 from gateway.rpc.sse import Event, EventParser, LongEvent
 
 PAUSE: Final = 1.0

@@ -11,9 +11,9 @@ from typing import Any, Final, cast
 import anyio
 
 from gateway.observe.logs import get_logger
-from gateway.proxy.members import Member
-from gateway.proxy.session import Session
-from gateway.proxy.wire import LinkLost, NoAnswer, PeerError
+from gateway.proxy.upstreams.members import Member
+from gateway.proxy.upstreams.session import Session
+from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError
 
 _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
-from gateway.proxy.wire import NoAnswer
+from gateway.proxy.wires.wire import NoAnswer
 
 _CHALLENGE_BOUND: Final = 8192
 _BEARER: Final = re.compile(r"(?i)(?:^|,)\s*bearer\s+")

@@ -15,7 +15,7 @@ import anyio
 from gateway.errors import UpstreamUnavailable
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN
 from gateway.proxy.results import exceeds
-from gateway.proxy.session import ListKind, Session
+from gateway.proxy.upstreams.session import ListKind, Session
 
 Kind = Literal["tools", "prompts", "resources", "templates"]
 KINDS: Final[tuple[Kind, ...]] = ("tools", "prompts", "resources", "templates")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gateway.config.model import UpstreamConfig
 from gateway.proxy.caller import Exchange
-from gateway.proxy.wire import Wire
+from gateway.proxy.wires.wire import Wire
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing

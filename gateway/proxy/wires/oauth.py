@@ -20,11 +20,11 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import ClientCredentials, UpstreamConfig
 from gateway.observe.escape import escape_text
-from gateway.proxy.addresses import Address, read_url
-from gateway.proxy.authorizer import Authorizer
-from gateway.proxy.http_client import HttpClient
-from gateway.proxy.http_headers import challenge_parameters, header_lines, status_words
-from gateway.proxy.oauth_metadata import (
+from gateway.proxy.wires.addresses import Address, read_url
+from gateway.proxy.wires.authorizer import Authorizer
+from gateway.proxy.wires.http_client import HttpClient
+from gateway.proxy.wires.http_headers import challenge_parameters, header_lines, status_words
+from gateway.proxy.wires.oauth_metadata import (
     Endpoint,
     check_confidential,
     issuer_urls,
@@ -33,7 +33,7 @@ from gateway.proxy.oauth_metadata import (
     read_resource,
     resource_urls,
 )
-from gateway.proxy.wire import LinkLost, NoAnswer
+from gateway.proxy.wires.wire import LinkLost, NoAnswer
 
 _FETCH_TIME: Final = 10.0
 _DOCUMENT_BOUND: Final = 64 * 1024

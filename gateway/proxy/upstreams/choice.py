@@ -16,12 +16,12 @@ from anyio.abc import TaskGroup
 from gateway.config.model import UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.proxy.caller import NOBODY, Caller, ClientSession
-from gateway.proxy.helping import CAPABILITY, Allowance
-from gateway.proxy.members import Member, Opener
-from gateway.proxy.negotiation import NoCommonEra, Terms
-from gateway.proxy.pool import Pool
-from gateway.proxy.supervisor import Supervisor
-from gateway.proxy.wire import LinkLost, NoAnswer, PeerError
+from gateway.proxy.upstreams.helping import CAPABILITY, Allowance
+from gateway.proxy.upstreams.members import Member, Opener
+from gateway.proxy.upstreams.negotiation import NoCommonEra, Terms
+from gateway.proxy.upstreams.pool import Pool
+from gateway.proxy.upstreams.supervisor import Supervisor
+from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError
 
 ASKABLE: Final = frozenset({"elicitation", "roots", "sampling"})
 """What a client may announce that it can be asked for."""

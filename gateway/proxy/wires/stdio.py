@@ -16,12 +16,12 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
 from gateway.observe.escape import escape_text
-from gateway.proxy.asking import Questions
 from gateway.proxy.caller import Exchange
-from gateway.proxy.child import Child, run_child
-from gateway.proxy.complaints import Complaints
 from gateway.proxy.params import why_unwritable
-from gateway.proxy.wire import LinkLost, NoAnswer, PeerError, Unfit, Wire
+from gateway.proxy.wires.asking import Questions
+from gateway.proxy.wires.child import Child, run_child
+from gateway.proxy.wires.complaints import Complaints
+from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Unfit, Wire
 from gateway.rpc.lines import LineSplitter, LongLine
 from gateway.rpc.mending import BrokenAnswer, mend_message
 from gateway.rpc.messages import (

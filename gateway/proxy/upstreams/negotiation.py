@@ -14,8 +14,8 @@ import anyio
 
 from gateway.errors import UpstreamUnavailable
 from gateway.observe.escape import escape_text
-from gateway.proxy.session import CLIENT_INFO, Session
-from gateway.proxy.wire import NoAnswer, PeerError, Wire
+from gateway.proxy.upstreams.session import CLIENT_INFO, Session
+from gateway.proxy.wires.wire import NoAnswer, PeerError, Wire
 from gateway.rpc.eras import (
     HANDSHAKE_VERSIONS,
     MODERN_VERSIONS,
