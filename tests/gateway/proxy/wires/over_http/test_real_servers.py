@@ -18,7 +18,7 @@ from gateway.proxy.wires.wire import LinkLost, PeerError, SessionForgotten, Wire
 from gateway.rpc.eras import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSION_KEY
 
 pytestmark = pytest.mark.anyio
-SERVERS = Path(__file__).parents[1] / "servers"
+SERVERS = Path(__file__).parents[2] / "servers"
 HANDSHAKE = "2025-11-25"
 MODERN = "2026-07-28"
 INFO = {"name": "test", "version": "1"}
