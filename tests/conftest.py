@@ -1,6 +1,7 @@
 """What every test stands on: asyncio as the event loop, nothing of the user's own environment, and the real engine."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -28,6 +29,20 @@ def anyio_backend() -> str:
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [n for n in os.environ if n.startswith(("CODEC_", "NO_COLOR", "FORCE_COLOR"))]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_they_were() -> Iterator[None]:
+    """Commands that run in this process say where the whole process logs, and from which level on."""
+    loggers = [
+        logging.getLogger(name) for name in (None, "uvicorn", "uvicorn.error", "uvicorn.access", "mcp", "httpx2")
+    ]
+    before = [(each, each.level, list(each.handlers), each.propagate) for each in loggers]
+    yield
+    for logger, level, handlers, propagate in before:
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
+        logger.propagate = propagate
 
 
 @pytest.fixture(scope="session")

@@ -354,12 +354,15 @@ class Upstream:
 
     def _broke_off(self, error: NoAnswer | LinkLost, attempt: _Attempt) -> UpstreamUnavailable:
         self._failed(attempt)
-        return self._spoiled(error, attempt)
-
-    def _spoiled(self, error: NoAnswer | LinkLost, attempt: _Attempt) -> UpstreamUnavailable:
+        cause = describe_failure(error, self.config)
         return UpstreamUnavailable(
-            f"server {self.config.name!r} broke off {attempt.what}: {describe_failure(error, self.config)}",
-            server=self.config.name,
+            f"server {self.config.name!r} broke off {attempt.what}: {cause}", server=self.config.name
+        )
+
+    def _spoiled(self, error: Unfit, attempt: _Attempt) -> UpstreamUnavailable:
+        cause = describe_failure(error, self.config)
+        return UpstreamUnavailable(
+            f"{attempt.what} of server {self.config.name!r} failed: {cause}", server=self.config.name
         )
 
     def _unavailable(self, cause: str) -> UpstreamUnavailable:

@@ -11,6 +11,12 @@ import pytest
 
 TALKER = "import sys; sys.stderr.write('I saw ' + {secret!r} + chr(10))"
 SECRET = "engine-5555"
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
 
 
 def command(*args: str) -> list[str]:
@@ -46,16 +52,14 @@ def test_key_of_the_engine_is_masked_in_the_log_of_stdio(tmp_path: Path, environ
     (tmp_path / "codec-gateway.toml").write_text(own)
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"talker": talker(SECRET)}}))
 
-    ended = subprocess.run(
-        command("stdio", "--config", "mcp.json"),
-        cwd=tmp_path,
-        env=environment,
-        input="",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    stdio = command("stdio", "--config", "mcp.json")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(stdio, cwd=tmp_path, env=environment, text=True, **pipes) as gateway:
+        assert gateway.stdin is not None
+        assert gateway.stderr is not None
+        gateway.stdin.write(json.dumps(INITIALIZE) + "\n")
+        gateway.stdin.flush()
+        line = next(line for line in gateway.stderr if "I saw" in line)
+        gateway.kill()
 
-    lines = [json.loads(line)["line"] for line in ended.stderr.splitlines() if "I saw" in line]
-    assert lines[0] == "I saw ****"
+    assert json.loads(line)["line"] == "I saw ****"

@@ -527,7 +527,7 @@ async def test_client_that_does_not_read_its_stream_holds_up_nobody_and_loses_pr
         for step in range(40):
             caller.notified("notifications/resources/updated", {"uri": f"x:{step}"})
             for _ in range(30):
-                caller.notified("notifications/progress", {"progress": step, "message": "x" * 2000})
+                caller.notified("notifications/progress", {"progress": step, "message": "x" * 20_000})
             await anyio.lowlevel.checkpoint()
         flooded.set()
         return text("done")
