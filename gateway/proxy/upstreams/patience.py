@@ -5,8 +5,8 @@ that was left. `upstream.py` stands above.
 """
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from gateway.proxy.caller import Caller, ClientSession, Principal
@@ -55,9 +55,15 @@ class Patience:
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Passed on, while the clock stands still."""
+        with self.still():
+            return await self._caller.asked(method, params)
+
+    @contextmanager
+    def still(self) -> Generator[None, None, None]:
+        """The clock stands still meanwhile; as often at a time as need be."""
         self._stop()
         try:
-            return await self._caller.asked(method, params)
+            yield
         finally:
             self._go_on()
 
@@ -77,3 +83,13 @@ class Patience:
         # A server may answer its call while what it asked is still open: then there is no time left to keep.
         with suppress(RuntimeError):
             self._clock.reschedule(deadline)
+
+
+@contextmanager
+def all_still(callers: Iterable[Caller]) -> Generator[None, None, None]:
+    """The clocks of all these calls stand still meanwhile: one of them asks, and nothing says which."""
+    with ExitStack() as clocks:
+        for caller in callers:
+            if isinstance(caller, Patience):
+                clocks.enter_context(caller.still())
+        yield

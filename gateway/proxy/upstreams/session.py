@@ -14,6 +14,7 @@ from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Nobody
+from gateway.proxy.upstreams.patience import all_still
 from gateway.proxy.wires.wire import Wire
 from gateway.rpc.eras import (
     PROGRESS_KEY,
@@ -151,13 +152,14 @@ class Session:
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """The server asks something that the transport can't tie to a request (`Exchange`)."""
         audience = self._audience(None)
-        if (
-            method == "sampling/createMessage"
-            and self._on_sampling is not None
-            and "sampling" not in audience.capabilities
-        ):
-            return await self._on_sampling(params)
-        return await audience.asked(method, params)
+        with all_still([running.caller for running in self._running]):
+            if (
+                method == "sampling/createMessage"
+                and self._on_sampling is not None
+                and "sampling" not in audience.capabilities
+            ):
+                return await self._on_sampling(params)
+            return await audience.asked(method, params)
 
     def deliver(self, method: str, params: dict[str, Any], running: "_Running | None") -> None:
         """Bring a notification to whom it belongs; `running`: the request on whose stream it came."""

@@ -1,15 +1,20 @@
 """Real servers for the proxy: small scripts that each do one thing wrong, and what a test needs to watch them."""
 
+import json
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
+from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
+from gateway.proxy.caller import ANYBODY, ClientSession, Principal
 
 SERVERS = Path(__file__).parent / "servers"
 
@@ -83,3 +88,100 @@ def descriptors() -> Callable[[], int]:
     """How many descriptors this process holds open; nothing to compare where /proc is missing."""
     folder = Path("/proc/self/fd")
     return lambda: len(list(folder.iterdir())) if folder.exists() else 0
+
+
+@pytest.fixture
+def noted(notes: Path) -> Callable[[], list[str]]:
+    """The lines that servers wrote down."""
+    return lambda: notes.read_text().splitlines() if notes.exists() else []
+
+
+@pytest.fixture
+def soon() -> Callable[[Callable[[], object]], Awaitable[None]]:
+    """Waits for what has no event to wait for: a file, a process, a breaker."""
+
+    async def wait(condition: Callable[[], object]) -> None:
+        with anyio.fail_after(20):
+            while not condition():  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+
+    return wait
+
+
+@pytest.fixture
+def until_noted(
+    noted: Callable[[], list[str]], soon: Callable[[Callable[[], object]], Awaitable[None]]
+) -> Callable[..., Awaitable[None]]:
+    """Waits until servers wrote down `count` lines that begin so."""
+
+    async def wait(words: str, count: int = 1) -> None:
+        await soon(lambda: sum(line.startswith(words) for line in noted()) >= count)
+
+    return wait
+
+
+class Client:
+    """A client: what it announced, what it heard, how it answers. Its own session, unless it is modern."""
+
+    def __init__(self, *, modern: bool = False, principal: Principal = ANYBODY, **capabilities: Any) -> None:
+        self.modern = modern
+        self.principal = principal
+        self.capabilities: dict[str, Any] = capabilities
+        self.log_level: str | None = None
+        self.session: ClientSession | None = None if modern else self
+        self.heard: list[tuple[str, dict[str, Any]]] = []
+        self.was_asked: list[str] = []
+        self.answers: dict[str, dict[str, Any]] = {}
+        self.news = anyio.Event()
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        self.heard.append((method, params))
+        self.news.set()
+        self.news = anyio.Event()
+
+    async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self.was_asked.append(method)
+        self.news.set()
+        self.news = anyio.Event()
+        if method not in self.answers:
+            raise RpcError({"code": -1, "message": "no"})
+        return self.answers[method]
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        with anyio.fail_after(20):
+            while not condition():
+                await self.news.wait()
+
+
+@pytest.fixture
+def client() -> type[Client]:
+    """Makes clients."""
+    return Client
+
+
+@pytest.fixture
+def obeying(upstream: Callable[..., UpstreamConfig]) -> Callable[..., UpstreamConfig]:
+    """Makes the configuration of a server that does what calls say; `offer` as in servers/obeys.py."""
+
+    def make(name: str = "up", offer: dict[str, Any] | None = None, **settings: Any) -> UpstreamConfig:
+        return replace(upstream("obeys", json.dumps(offer or {}), name=name), **settings)
+
+    return make
+
+
+@pytest.fixture
+def call() -> Callable[..., Awaitable[Any]]:
+    """Calls a tool as a client does, and gives the structured content of what comes back, or the error's text."""
+
+    async def ask(proxy: Proxy, client: Client, name: str = "up__do", **orders: Any) -> Any:
+        with anyio.fail_after(30):
+            result = await proxy.handle("tools/call", {"name": name, "arguments": orders}, client)
+        return result["structuredContent"] if "structuredContent" in result else result["content"][0]["text"]
+
+    return ask
+
+
+@pytest.fixture
+def starts(noted: Callable[[], list[str]]) -> Callable[[], int]:
+    """How many processes there were."""
+    return lambda: sum(line.startswith("pid ") for line in noted())

@@ -1,0 +1,135 @@
+"""A server of the handshake era that does what a call tells it, and notes what it hears.
+
+Its one argument is JSON: what it offers (`tools`, `prompts`, `resources`, `templates`: names), more `capabilities`,
+`instructions`. A call's arguments: `push` (notifications, sent first), `ask` (a request to the client; its answer is
+the result), `hold` (no answer until a call says `release`), `error`, `exit`, `list` (from now on it has these tools).
+"""
+
+import json
+import os
+import sys
+from typing import Any
+
+from wire import answer, note, requests, send
+
+OFFER: dict[str, Any] = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+TOOLS: list[str] = OFFER.get("tools", ["do"])
+KINDS = {
+    "prompts/list": ("prompts", "name", "prompts"),
+    "resources/list": ("resources", "uri", "resources"),
+    "resources/templates/list": ("resourceTemplates", "uriTemplate", "templates"),
+}
+held: list[dict[str, Any]] = []
+asked: dict[str, dict[str, Any]] = {}
+
+
+def done(request: dict[str, Any], **more: Any) -> None:
+    content = [{"type": "text", "text": "done"}]
+    answer(request, {"content": content, "structuredContent": {"pid": os.getpid(), **more}})
+
+
+def refuse(request: dict[str, Any], code: int, message: str) -> None:
+    send({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": message}})
+
+
+def greet(request: dict[str, Any]) -> None:
+    kinds = {kind: {} for kind in ("prompts", "resources") if kind in OFFER}
+    capabilities = {"tools": {}, **kinds, **({"resources": {}} if "templates" in OFFER else {})}
+    result = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {**capabilities, **OFFER.get("capabilities", {})},
+        "serverInfo": {"name": "obeys", "version": "1"},
+    }
+    note("initialize " + json.dumps(request["params"]["capabilities"], separators=(",", ":")))
+    answer(request, result | ({"instructions": OFFER["instructions"]} if "instructions" in OFFER else {}))
+
+
+def call(request: dict[str, Any]) -> None:
+    orders = request["params"].get("arguments") or {}
+    note("call " + request["params"]["name"])
+    for method, params in orders.get("push", []):
+        send({"jsonrpc": "2.0", "method": method, "params": params})
+    if "list" in orders:
+        TOOLS[:] = orders["list"]
+        send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    if "exit" in orders:
+        os._exit(orders["exit"])
+    if "ask" in orders:
+        key = f"q{len(asked)}"
+        asked[key] = request
+        method, params = orders["ask"]
+        send({"jsonrpc": "2.0", "id": key, "method": method, "params": params})
+    elif "error" in orders:
+        refuse(request, *orders["error"])
+    elif "hold" in orders:
+        held.append(request)
+        note("holds")
+    else:
+        for each in [*held, request] if "release" in orders else [request]:
+            done(each, params=each["params"])
+        if "release" in orders:
+            held.clear()
+
+
+def lists(request: dict[str, Any]) -> None:
+    if request["method"] == "tools/list":
+        answer(request, {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]})
+        return
+    field, key, offered = KINDS[request["method"]]
+    answer(request, {field: [{key: each, "name": each} for each in OFFER.get(offered, [])]})
+
+
+def note_and_agree(request: dict[str, Any]) -> None:
+    words = [str(value) for key, value in request.get("params", {}).items() if key != "_meta"]
+    note(" ".join([request["method"], *words]))
+    answer(request, {})
+
+
+def read(request: dict[str, Any]) -> None:
+    uri = request["params"]["uri"]
+    if uri in OFFER.get("resources", []) or "reads" in OFFER:
+        answer(request, {"contents": [{"uri": uri, "text": OFFER.get("reads", "")}]})
+    else:
+        refuse(request, -32002, f"no resource {uri}")
+
+
+def prompt(request: dict[str, Any]) -> None:
+    answer(request, {"messages": [], "description": request["params"]["name"]})
+
+
+def complete(request: dict[str, Any]) -> None:
+    answer(request, {"completion": {"values": [json.dumps(request["params"]["ref"])]}})
+
+
+def vendor(request: dict[str, Any]) -> None:
+    answer(request, {"pid": os.getpid()})
+
+
+METHODS = {
+    "initialize": greet,
+    "tools/list": lists,
+    **dict.fromkeys(KINDS, lists),
+    "tools/call": call,
+    **dict.fromkeys(["ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"], note_and_agree),
+    "resources/read": read,
+    "prompts/get": prompt,
+    "completion/complete": complete,
+    "vendor/method": vendor,
+}
+
+
+def take(message: dict[str, Any]) -> None:
+    method = message.get("method")
+    if method is None:
+        done(asked[message["id"]], answer=message.get("result") or message.get("error"))
+    elif "id" not in message:
+        note(method + (f" {message['params']['requestId']}" if method == "notifications/cancelled" else ""))
+    elif method in METHODS:
+        METHODS[method](message)
+    else:
+        refuse(message, -32601, "no such method")
+
+
+note(f"pid {os.getpid()}")
+for received in requests():
+    take(received)

@@ -1,0 +1,228 @@
+"""What users of gateways complain of, here of one bad server: it takes others with it, hangs, and nobody says which."""
+
+import asyncio
+import re
+from contextlib import suppress
+from dataclasses import replace
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from gateway.config.model import GatewayConfig
+from gateway.errors import ConfigError, RpcError
+from gateway.observe.metrics import Metrics
+from gateway.proxy import Proxy
+from gateway.proxy.caller import Principal
+
+pytestmark = pytest.mark.anyio
+ASKS = {"elicitation": {}}
+
+
+async def test_one_dead_server_hides_its_own_things_and_nobody_elses(obeying, upstream, proxy_of, client):
+    offer = {"prompts": ["p"], "resources": ["x:1"], "reads": "here"}
+    dead = upstream("dies_at_start", name="dead")
+    async with proxy_of(dead, obeying("up", offer)) as proxy:
+        one = client()
+        tools = await proxy.handle("tools/list", {}, one)
+        prompts = await proxy.handle("prompts/list", {}, one)
+        resources = await proxy.handle("resources/list", {}, one)
+        read = await proxy.handle("resources/read", {"uri": "x:unlisted"}, one)
+
+    assert [tool["name"] for tool in tools["tools"]] == ["up__do"]
+    assert [prompt["name"] for prompt in prompts["prompts"]] == ["up__p"]
+    assert [resource["uri"] for resource in resources["resources"]] == ["x:1"]
+    assert read["contents"][0]["text"] == "here"
+
+
+async def test_server_that_dies_later_hides_no_resource_of_another(obeying, proxy_of, client, call, until):
+    first = obeying("one", {"resources": ["a:1"]})
+    limits = {"restart_backoff": 3600.0, "restart_backoff_max": 3600.0}
+    async with proxy_of(first, obeying("two", {"resources": ["b:1"], "reads": "here"}), **limits) as proxy:
+        one = client()
+        assert "exit code 9" in await call(proxy, one, "one__do", exit=9)
+        await until(proxy, lambda: proxy.statuses()[0].state == "restarting")
+        # Nobody lists this one, so every server is tried: the dead one first.
+        read = await proxy.handle("resources/read", {"uri": "b:unlisted"}, one)
+        with pytest.raises(RpcError, match="server 'one' is not available: its process ended"):
+            await proxy.handle("resources/read", {"uri": "a:1"}, one)
+
+    assert read["contents"][0]["text"] == "here"
+
+
+async def test_server_with_more_resources_than_anyone_reads_is_still_there_for_its_tools(
+    obeying, proxy_of, client, call
+):
+    offer = {"resources": ["x" * 100 for _ in range(200)]}
+    async with proxy_of(obeying("up", offer), result_bytes=10_000) as proxy:
+        assert "pid" in await call(proxy, client())
+        assert proxy.statuses()[0].state == "up"
+
+
+@pytest.mark.parametrize(
+    ("offer", "what"),
+    [({"tools": ["x"]}, "tool 'x'"), ({"tools": [], "prompts": ["x"]}, "prompt 'x'")],
+)
+async def test_two_servers_with_one_name_end_the_start_with_both_named(obeying, offer, what):
+    upstreams = (obeying("one", offer), obeying("two", offer))
+    proxy = Proxy(GatewayConfig(upstreams=upstreams, prefix="never"), Metrics())
+
+    with pytest.raises(ConfigError, match=f"{what} is offered by server 'one' and by server 'two'"):
+        async with proxy:
+            pass
+
+
+async def test_call_has_the_time_that_its_server_is_given(obeying, proxy_of, client, call, noted, until_noted):
+    async with proxy_of(obeying(timeout=0.3), tool_timeout=3600.0) as proxy:
+        text = await call(proxy, client(), hold=True)
+        await until_noted("notifications/cancelled")
+
+    assert text == "server 'up' did not answer the call of tool 'do' within 0.3 s; it was told to stop"
+
+
+@pytest.mark.parametrize("others", [0, 2])
+async def test_person_may_think_longer_than_a_call_may_take(obeying, proxy_of, client, call, others):
+    class Thinks(client):
+        async def asked(self, method, params):
+            await anyio.sleep(1.2)
+            return {"action": "accept"}
+
+    person = Thinks(**ASKS)
+    async with proxy_of(obeying(timeout=1.0, breaker_failures=0)) as proxy:
+        # Its session is there before the clock matters.
+        while "pid" not in await call(proxy, person):
+            pass
+        waiting = [asyncio.create_task(call(proxy, person, hold=True)) for _ in range(others)]
+        result = await call(proxy, person, ask=["elicitation/create", {}])
+        # It asked for one of the three: who can't say for which costs none of them their time.
+        await call(proxy, person, release=True)
+        released = await asyncio.gather(*waiting)
+
+    assert result["answer"] == {"action": "accept"}
+    assert ["pid" in each for each in released] == [True] * others
+
+
+async def test_call_behind_a_full_queue_is_refused_at_once_by_name(obeying, proxy_of, client, call, until_noted):
+    async with proxy_of(obeying(concurrency=1, queue=1), tool_timeout=3600.0) as proxy:
+        one = client()
+        running = asyncio.create_task(call(proxy, one, hold=True))
+        await until_noted("holds")
+        waiting = asyncio.create_task(call(proxy, one))
+        while not proxy.statuses()[0].queued:
+            await anyio.lowlevel.checkpoint()
+        refused = await call(proxy, one)
+        for task in (running, waiting):
+            task.cancel()
+        await asyncio.wait([running, waiting])
+
+    assert refused == "server 'up' is not available: 1 calls wait for it already; call again later"
+
+
+async def test_call_that_waited_for_its_turn_in_vain_says_so_and_blames_nobody(
+    obeying, proxy_of, client, call, until_noted, noted
+):
+    async with proxy_of(obeying(concurrency=1, breaker_failures=1), tool_timeout=3600.0) as proxy:
+        one = client()
+        running = asyncio.create_task(call(proxy, one, hold=True))
+        await until_noted("holds")
+        waited = await proxy.call("up__do", {}, timeout=0.1)
+        state = proxy.statuses()[0].breaker
+        running.cancel()
+        await asyncio.wait([running])
+
+    assert waited["content"][0]["text"] == (
+        "server 'up' is busy: the call of tool 'do' waited 0.1 s for its turn while 1 others run; call again later"
+    )
+    assert state == "closed"
+    assert sum(line.startswith("call ") for line in noted()) == 1
+
+
+async def test_server_that_does_not_answer_is_left_alone_for_a_while_and_then_tried_by_one(
+    obeying, proxy_of, client, call, noted, soon
+):
+    one = client()
+    upstream = obeying(timeout=0.1, breaker_failures=2, breaker_pause=0.5)
+    async with proxy_of(upstream) as proxy:
+        for _ in range(2):
+            assert "did not answer" in await call(proxy, one, hold=True)
+        assert proxy.statuses()[0].breaker == "open"
+        refused = await call(proxy, one)
+        assert re.fullmatch(
+            r"server 'up' is not available: it failed 2 times in a row and is left alone for 0\.\d s more", refused
+        )
+        await soon(lambda: proxy.statuses()[0].breaker == "half_open")
+        tried = await asyncio.gather(*(call(proxy, one) for _ in range(3)))
+        assert proxy.statuses()[0].breaker == "closed"
+
+    assert ["pid" in each for each in tried].count(True) == 1
+    assert sum(line.startswith("call ") for line in noted()) == 3
+
+
+async def test_server_that_was_away_when_it_was_tried_again_is_tried_again_later(obeying, proxy_of, client, call, soon):
+    one = client()
+    upstream = obeying(breaker_failures=1, breaker_pause=0.05)
+    async with proxy_of(upstream, restart_backoff=0.4, restart_backoff_max=0.4) as proxy:
+        assert "exit code 1" in await call(proxy, one, exit=1)
+        await soon(lambda: proxy.statuses()[0].breaker == "half_open")
+        # The one that tries finds nobody: that is no verdict, and must not keep the breaker for ever.
+        assert "is not available" in await call(proxy, one)
+        await soon(lambda: proxy.statuses()[0].state == "up")
+        assert "pid" in await call(proxy, one)
+
+
+@pytest.mark.parametrize("orders", [{"error": [-1, "no"]}, {"x": "\ud800"}])
+async def test_no_refusal_and_no_mistake_of_a_client_opens_the_breaker(obeying, proxy_of, client, call, orders):
+    async with proxy_of(obeying(breaker_failures=1)) as proxy:
+        for _ in range(3):
+            with suppress(RpcError):
+                await call(proxy, client(), **orders)
+        assert proxy.statuses()[0].breaker == "closed"
+
+
+async def test_result_over_the_limit_opens_no_breaker(upstream, proxy_of):
+    huge = replace(upstream("huge"), breaker_failures=1)
+    async with proxy_of(huge, result_bytes=1000) as proxy:
+        for _ in range(2):
+            over = await proxy.call("up__echo", {"bytes": 5000, "order": "id-first"})
+            assert "limits.result_bytes" in over["content"][0]["text"]
+        assert proxy.statuses()[0].breaker == "closed"
+
+
+async def test_changed_list_is_told_once_a_client_could_see_it_and_only_to_whom_it_concerns(
+    obeying, proxy_of, client, call
+):
+    told = []
+    offer = {"capabilities": {"tools": {"listChanged": True}}}
+    async with proxy_of(obeying("up", offer)) as proxy:
+        one = client(**ASKS)
+        await call(proxy, one)
+        proxy.on_change(told.append)
+        await call(proxy, one, list=["do", "more"])
+        mine = await proxy.handle("tools/list", {}, one)
+        theirs = await proxy.handle("tools/list", {}, client())
+        assert [(change.kind, change.server, change.session) for change in told] == [("tools", "up", one)]
+
+    assert [tool["name"] for tool in mine["tools"]] == ["up__do", "up__more"]
+    assert [tool["name"] for tool in theirs["tools"]] == ["up__do"]
+
+
+async def test_only_what_servers_have_is_advertised(obeying, proxy_of):
+    async with proxy_of(obeying("one"), obeying("two", {"prompts": ["p"]})) as proxy:
+        assert proxy.capabilities() == {"tools": {"listChanged": True}, "prompts": {"listChanged": True}}
+        assert proxy.capabilities(Principal("p", servers=frozenset({"one"}))) == {"tools": {"listChanged": True}}
+
+
+async def test_cancelled_call_is_told_the_server_and_counted_as_what_it_is(
+    obeying, proxy_of, client, call, until_noted
+):
+    metrics = Metrics()
+    async with proxy_of(obeying(), metrics=metrics) as proxy:
+        gone = asyncio.create_task(call(proxy, client(), hold=True))
+        await until_noted("holds")
+        gone.cancel()
+        await asyncio.wait([gone])
+        await until_noted("notifications/cancelled")
+
+    labels = {"server": "up", "outcome": "cancelled"}
+    assert metrics.registry.get_sample_value("codec_tool_calls_total", labels) == 1
+    assert metrics.registry.get_sample_value("codec_tool_calls_total", {**labels, "outcome": "ok"}) is None

@@ -1,0 +1,131 @@
+"""What users of gateways complain of, here of processes and sessions: one for every call, and none that ever ends."""
+
+import asyncio
+import os
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from gateway.errors import RpcError
+
+pytestmark = pytest.mark.anyio
+ASKS = {"elicitation": {}}
+
+
+async def test_no_process_is_started_for_a_call_however_many_there_are(obeying, proxy_of, client, call, starts):
+    async with proxy_of(obeying()) as proxy:
+        clients = [client() for _ in range(5)] + [client(modern=True) for _ in range(5)]
+        for _ in range(10):
+            await asyncio.gather(*(call(proxy, each) for each in clients))
+
+    assert starts() == 1
+
+
+async def test_client_that_can_be_asked_has_one_process_of_its_own_for_all_its_calls(
+    obeying, proxy_of, client, call, starts
+):
+    async with proxy_of(obeying()) as proxy:
+        one, other = client(**ASKS), client(**ASKS)
+        pids = [{(await call(proxy, each))["pid"] for _ in range(5)} for each in (one, other)]
+
+    assert [len(each) for each in pids] == [1, 1]
+    assert pids[0] != pids[1]
+    assert starts() == 3
+
+
+async def test_calls_at_the_same_time_open_one_session_for_their_client(obeying, proxy_of, client, call, starts):
+    async with proxy_of(obeying()) as proxy:
+        one = client(**ASKS)
+        await asyncio.gather(*(call(proxy, one) for _ in range(20)))
+
+    assert starts() == 2
+
+
+async def test_modern_clients_that_can_be_asked_use_one_session_after_the_other(
+    obeying, proxy_of, client, call, starts
+):
+    async with proxy_of(obeying()) as proxy:
+        for _ in range(5):
+            await call(proxy, client(modern=True, **ASKS))
+        with pytest.raises(RpcError, match="full"):
+            await call(proxy, client(modern=True, **ASKS), error=[-5, "full"])
+        await call(proxy, client(modern=True, **ASKS))
+
+    assert starts() == 2
+
+
+async def test_session_of_a_call_that_was_cancelled_is_not_given_to_the_next_client(
+    obeying, proxy_of, client, call, starts, until_noted
+):
+    async with proxy_of(obeying()) as proxy:
+        gone = asyncio.create_task(call(proxy, client(modern=True, **ASKS), hold=True))
+        await until_noted("holds")
+        gone.cancel()
+        await asyncio.wait([gone])
+        await until_noted("notifications/cancelled")
+        await call(proxy, client(modern=True, **ASKS))
+
+    assert starts() == 3
+
+
+@pytest.mark.parametrize("policy", ["shared", "per_client"])
+async def test_operator_says_whether_clients_share_a_process(obeying, proxy_of, client, call, policy):
+    async with proxy_of(obeying(sessions=policy)) as proxy:
+        pids = {(await call(proxy, client(**ASKS)))["pid"] for _ in range(2)}
+
+    assert len(pids) == {"shared": 1, "per_client": 2}[policy]
+
+
+async def test_process_of_a_client_that_is_gone_is_ended(obeying, proxy_of, client, call, is_running, soon):
+    async with proxy_of(obeying()) as proxy:
+        one, other = client(**ASKS), client(**ASKS)
+        mine, theirs = [(await call(proxy, each))["pid"] for each in (one, other)]
+        proxy.session_ended(one)
+        await soon(lambda: not is_running(mine))
+        assert is_running(theirs)
+        assert (await call(proxy, other))["pid"] == theirs
+    assert not is_running(theirs)
+
+
+async def test_process_that_was_being_opened_for_a_client_that_left_is_ended(
+    obeying, proxy_of, client, call, until_noted, noted_pids, is_running, soon
+):
+    async with proxy_of(obeying()) as proxy:
+        one = client(**ASKS)
+        calling = asyncio.create_task(call(proxy, one))
+        await until_noted("pid", 2)
+        proxy.session_ended(one)
+        calling.cancel()
+        await asyncio.wait([calling])
+        second = noted_pids()[1]
+        await soon(lambda: not is_running(second))
+
+
+async def test_nothing_is_left_after_many_clients_came_and_went(
+    obeying, proxy_of, client, call, noted_pids, is_running, descriptors, soon
+):
+    async with proxy_of(obeying()) as proxy:
+        await call(proxy, client())
+        before = descriptors(), len(anyio.get_running_tasks())
+        for _ in range(5):
+            one = client(**ASKS)
+            await call(proxy, one)
+            proxy.session_ended(one)
+        await soon(lambda: sum(map(is_running, noted_pids())) <= 1)
+        await soon(lambda: len(anyio.get_running_tasks()) <= before[1])
+        assert descriptors() <= before[0]
+
+
+async def test_process_of_one_client_that_hangs_is_replaced_and_nobody_elses(
+    obeying, proxy_of, client, call, monkeypatch, is_running, soon
+):
+    monkeypatch.setattr("gateway.proxy.upstreams.pool.PING_TIME", 0.2)
+    async with proxy_of(obeying(timeout=0.3, breaker_failures=0)) as proxy:
+        one, other = client(**ASKS), client(**ASKS)
+        mine, theirs = [(await call(proxy, each))["pid"] for each in (one, other)]
+        os.kill(mine, 19)
+        assert "did not answer" in await call(proxy, one)
+        await soon(lambda: not is_running(mine))
+        assert (await call(proxy, one))["pid"] not in (mine, theirs)
+        assert (await call(proxy, other))["pid"] == theirs
