@@ -18,12 +18,20 @@ CodecError
 ├── LeafError                       a tool result does not keep the leaf contract
 │   ├── LeafResultInvalid           the thing given is no tool result
 │   └── CodecMetaMapMismatchError   ids of another map than the caller's; using them would show the model other text
-└── BoltOnError                     a bolt-on tool can't be described, called or answered
-    ├── ManifestInvalid             not a manifest, or one that can't be used; `source` says which
-    ├── FragmentCacheInvalid        not a cache of fragments, or one of another map or another version of the texts
-    ├── SeamUnsafe                  cached ids and ids of the whole text would differ; `example` shows the text
-    ├── FragmentUnknown             a fragment, or a slot of one, that is not there (also a LookupError)
-    └── CallInvalid                 not a call, or not an answer to one; `code` is what goes on the wire
+├── BoltOnError                     a bolt-on tool can't be described, called or answered
+│   ├── ManifestInvalid             not a manifest, or one that can't be used; `source` says which
+│   ├── FragmentCacheInvalid        not a cache of fragments, or one of another map or another version of the texts
+│   ├── SeamUnsafe                  cached ids and ids of the whole text would differ; `example` shows the text
+│   ├── FragmentUnknown             a fragment, or a slot of one, that is not there (also a LookupError)
+│   └── CallInvalid                 not a call, or not an answer to one; `code` is what goes on the wire
+├── FrameError                      a stream of frames can't be read or written; `offset` is a byte of the stream
+│   ├── FrameTruncated              it ends inside a frame, or before the frame that says `done`
+│   ├── FrameInvalid                the bytes are no frame, or the frame can't be written
+│   └── FrameTooLarge               a frame, or something in it, is over a limit of ours
+└── CompressionError                a body can't be compressed or decompressed
+    ├── BodyTooLarge                it grows past the limit when decompressed
+    ├── BodyInvalid                 it is damaged, ends early, or was made with another dictionary
+    └── CodingUnavailable           a coding that is unknown, or whose library is not installed
 """
 
 
@@ -162,3 +170,46 @@ class CallInvalid(BoltOnError):
     def __init__(self, message: str, *, code: str = "E_BAD_CALL") -> None:
         super().__init__(message)
         self.code = code
+
+
+class FrameError(CodecError):
+    """A stream of frames can't be read or written: `offset` is the byte of the (decompressed) stream it is about."""
+
+    def __init__(self, message: str, *, offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+class FrameTruncated(FrameError):
+    """The stream ends inside a frame, or before a frame says `done`: `offset` is where more was expected."""
+
+
+class FrameInvalid(FrameError):
+    """The bytes are no frame, or the frame can't be written: `offset` is where it starts."""
+
+
+class FrameTooLarge(FrameError):
+    """A frame, or a number or a list in it, is over a limit: `offset` is where the frame starts."""
+
+
+class CompressionError(CodecError):
+    """A body can't be compressed or decompressed."""
+
+
+class BodyTooLarge(CompressionError):
+    """A body grows past the limit when it is decompressed. What came before the limit is not given out."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"the body grows past {limit!r} bytes when it is decompressed; "
+            "send less at once, or raise the limit if you trust the sender"
+        )
+        self.limit = limit
+
+
+class BodyInvalid(CompressionError):
+    """A compressed body is damaged, ends early, or was made with another dictionary."""
+
+
+class CodingUnavailable(CompressionError):
+    """A content coding that is unknown, or whose library is not installed."""

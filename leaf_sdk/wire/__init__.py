@@ -1,0 +1,49 @@
+"""The wire: streams of token ids as frames, compressed so that they still stream. Sans-IO: bytes in, frames out.
+
+`FrameWriter` and `FrameReader` know the formats, `FlushGate` when frames leave, `open_encoder` and `Decoder` the
+content codings, `choose` which coding a client gets. Stands on `errors` alone, beside `vocab`; above stand the
+gateway's faces.
+"""
+
+from .choose import Choice, Reason, choose
+from .compression import CODINGS, Coding, Encoder, available_codings, open_encoder
+from .decompression import MAX_BODY, Decoder
+from .dictionary import Dictionary, dictionary_for, train
+from .flush import AT_ONCE, BATCH, INTERACTIVE, FlushGate, FlushPolicy
+from .frame import DEFAULT_LIMITS, MAX_ID, NO_EXTRAS, Extras, Frame, Limits, Spliced, ToolCall, Usage, merge
+from .stream import MEDIA_TYPES, Format, FrameReader, FrameWriter
+
+__all__ = [
+    "AT_ONCE",
+    "BATCH",
+    "CODINGS",
+    "DEFAULT_LIMITS",
+    "INTERACTIVE",
+    "MAX_BODY",
+    "MAX_ID",
+    "MEDIA_TYPES",
+    "NO_EXTRAS",
+    "Choice",
+    "Coding",
+    "Decoder",
+    "Dictionary",
+    "Encoder",
+    "Extras",
+    "FlushGate",
+    "FlushPolicy",
+    "Format",
+    "Frame",
+    "FrameReader",
+    "FrameWriter",
+    "Limits",
+    "Reason",
+    "Spliced",
+    "ToolCall",
+    "Usage",
+    "available_codings",
+    "choose",
+    "dictionary_for",
+    "merge",
+    "open_encoder",
+    "train",
+]

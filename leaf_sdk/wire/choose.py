@@ -1,0 +1,121 @@
+"""An `Accept-Encoding` header, the flush policy and the expected length to a content coding, and to why it was chosen.
+
+The client's weights come first; among codings it likes equally the measurement decides. Knows no headers but the one
+value and opens no encoder. Source: RFC 9110 12.5.3 for the header; docs/protocol.md has the measurement. Above: whoever
+serves streams.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from .compression import CODINGS, Coding
+from .flush import FlushPolicy
+
+_SHORT: Final = 8
+"""Streams of so few ids are smaller as they are: a gzip body alone has 18 bytes around it."""
+
+
+class Reason(StrEnum):
+    """Why a coding was chosen. A closed set, fit for a metric's label."""
+
+    NOT_ASKED = "not_asked"
+    """The request has no Accept-Encoding."""
+    TOO_SHORT = "too_short"
+    """The stream is so short that compressing would make it longer."""
+    CLIENT_WEIGHTS = "client_weights"
+    """The client likes this one best, by its q-values."""
+    MEASURED_BEST = "measured_best"
+    """The best by measurement of several that the client likes equally."""
+    ONLY_ONE = "only_one"
+    """The only one that client and server share."""
+    NO_DICTIONARY = "no_dictionary"
+    """zstd was asked for, and there is no dictionary for this stream; the best of the others."""
+    NONE_ACCEPTED = "none_accepted"
+    """The client refuses all that we have, identity included: identity is sent all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A coding, and why."""
+
+    coding: Coding
+    reason: Reason
+
+
+def choose(
+    accept_encoding: str | None,
+    policy: FlushPolicy,
+    *,
+    available: Collection[Coding] = CODINGS,
+    has_dictionary: bool = False,
+    plain_zstd: bool = False,
+    expected_ids: int | None = None,
+) -> Choice:
+    """Choose the coding of one stream.
+
+    Args:
+        accept_encoding: the header's value; None or "" where there is none.
+        policy: when the stream is flushed.
+        available: what the server can write.
+        has_dictionary: whether there is a zstd dictionary for this format and map. Codec's clients refuse zstd without.
+        plain_zstd: whether zstd without a dictionary may be used: for JSON streams, or where it was asked for by name.
+        expected_ids: how many ids the stream will have at most, where that is known.
+    """
+    weights = _weights(accept_encoding or "")
+    if not (accept_encoding or "").strip():
+        return Choice("identity", Reason.NOT_ASKED)
+    usable: dict[Coding, float] = {
+        coding: weights[coding] for coding in CODINGS if coding in available and weights[coding] > 0
+    }
+    no_dictionary = "zstd" in usable and not (has_dictionary or plain_zstd)
+    if no_dictionary:
+        del usable["zstd"]
+    if not usable:
+        return Choice("identity", Reason.NONE_ACCEPTED)
+    if expected_ids is not None and expected_ids <= _SHORT and "identity" in usable:
+        return Choice("identity", Reason.TOO_SHORT)
+    return _best(usable, policy, has_dictionary, no_dictionary)
+
+
+def _best(usable: Mapping[Coding, float], policy: FlushPolicy, has_dictionary: bool, no_dictionary: bool) -> Choice:
+    most = max(usable.values())
+    liked: list[Coding] = [coding for coding in usable if usable[coding] == most]
+    order = preference(policy, has_dictionary)
+    best = next(coding for coding in order if coding in liked)
+    if no_dictionary:
+        return Choice(best, Reason.NO_DICTIONARY)
+    if len(usable) == 1:
+        return Choice(best, Reason.ONLY_ONE)
+    return Choice(best, Reason.MEASURED_BEST if len(liked) > 1 else Reason.CLIENT_WEIGHTS)
+
+
+def preference(policy: FlushPolicy, has_dictionary: bool) -> tuple[Coding, ...]:
+    """Give the codings in the order of the measurement, best first."""
+    del policy
+    return ("zstd", "br", "gzip", "identity") if has_dictionary else ("br", "gzip", "zstd", "identity")
+
+
+def _weights(value: str) -> dict[Coding, float]:
+    """Read q-values. What is not named has that of `*`; identity, not named, is acceptable and liked least."""
+    named: dict[str, float] = {}
+    for part in value.split(","):
+        name, _, parameters = part.partition(";")
+        named[name.strip().lower()] = _q(parameters)
+    star = named.get("*")
+    weights: dict[Coding, float] = {coding: named.get(coding, star or 0.0) for coding in CODINGS}
+    if "identity" not in named and star != 0.0:
+        weights["identity"] = 0.0001
+    return weights
+
+
+def _q(parameters: str) -> float:
+    for parameter in parameters.split(";"):
+        name, _, number = parameter.partition("=")
+        if name.strip().lower() == "q":
+            try:
+                return min(max(float(number), 0.0), 1.0)
+            except ValueError:
+                return 0.0
+    return 1.0

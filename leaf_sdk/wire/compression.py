@@ -1,0 +1,140 @@
+"""Bodies to compressed bodies that stream: what was written before a `flush` can be read as soon as its bytes arrive.
+
+One encoder serves one body, in one context from its first byte to its last; every flush costs some bytes. Knows no
+headers and no policy: `choose` picks a coding and `flush` says when to flush. brotli and zstd belong to the extra
+`wire` and are imported when first used. The way back is `decompression`.
+"""
+
+import zlib
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, get_args
+
+from leaf_sdk.errors import CodingUnavailable
+
+from .dictionary import Dictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Coding = Literal["identity", "gzip", "br", "zstd"]
+"""What `Content-Encoding` may name."""
+CODINGS: Final[tuple[Coding, ...]] = get_args(Coding)
+
+GZIP_WINDOW: Final = 31
+"""zlib's number for its greatest window inside a gzip header and trailer."""
+_LEVEL: Final = 6
+_QUALITY: Final = 5
+_BROTLI_WINDOW: Final = 18
+
+
+class Encoder(Protocol):
+    """Compresses one body."""
+
+    def write(self, data: bytes, /) -> bytes:
+        """Take the next bytes, and give what happens to be ready: often nothing."""
+        ...
+
+    def flush(self) -> bytes:
+        """Give what makes everything written so far readable."""
+        ...
+
+    def close(self) -> bytes:
+        """Give the end of the body."""
+        ...
+
+
+class _Identity:
+    def write(self, data: bytes) -> bytes:
+        return data
+
+    def flush(self) -> bytes:
+        return b""
+
+    def close(self) -> bytes:
+        return b""
+
+
+class _Gzip:
+    def __init__(self) -> None:
+        stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, GZIP_WINDOW)
+        self.write = stream.compress
+        self._flush = stream.flush
+        self.close = stream.flush
+
+    def flush(self) -> bytes:
+        # A partial flush is as readable as a sync flush and ends in 10 bits where that takes 5 bytes.
+        return self._flush(zlib.Z_PARTIAL_FLUSH)
+
+
+class _Brotli:
+    def __init__(self) -> None:
+        stream = brotli_module().Compressor(quality=_QUALITY, lgwin=_BROTLI_WINDOW)
+        self.write = cast("Callable[[bytes], bytes]", stream.process)
+        self.flush = cast("Callable[[], bytes]", stream.flush)
+        self.close = cast("Callable[[], bytes]", stream.finish)
+
+
+class _Zstd:
+    def __init__(self, dictionary: Dictionary | None) -> None:
+        from .zstandard import CompressionParameter, ZstdCompressor
+
+        options: dict[int, int] = {
+            CompressionParameter.compression_level: 3,
+            CompressionParameter.checksum_flag: 0,
+            CompressionParameter.dict_id_flag: 0,
+        }
+        loaded = None if dictionary is None else dictionary.loaded
+        self._stream = ZstdCompressor(options=options, zstd_dict=loaded)
+        self.write = self._stream.compress
+        self.close = self._stream.flush
+
+    def flush(self) -> bytes:
+        return self._stream.flush(self._stream.FLUSH_BLOCK)
+
+
+def open_encoder(coding: Coding, dictionary: Dictionary | None = None) -> Encoder:
+    """Begin a body in a coding. The dictionary is for zstd, which does without one too; other codings have none.
+
+    Raises:
+        CodingUnavailable: unknown, or its library is not installed.
+    """
+    try:
+        match coding:
+            case "identity":
+                return _Identity()
+            case "gzip":
+                return _Gzip()
+            case "br":
+                return _Brotli()
+            case "zstd":
+                return _Zstd(dictionary)
+    except ImportError as error:
+        raise unavailable(coding) from error
+    raise unavailable(coding)
+
+
+def available_codings() -> tuple[Coding, ...]:
+    """Say which codings can be used here: all where the extra `wire` is installed."""
+    return tuple(coding for coding in CODINGS if _opens(coding))
+
+
+def unavailable(coding: str) -> CodingUnavailable:
+    """Make the error for a coding that can't be used here."""
+    return CodingUnavailable(
+        f"the content coding {coding!r:.40} can't be used here, expected one of {', '.join(CODINGS)}; "
+        "br and zstd need codec-leaf[wire]"
+    )
+
+
+def _opens(coding: Coding) -> bool:
+    try:
+        open_encoder(coding)
+    except CodingUnavailable:
+        return False
+    return True
+
+
+def brotli_module() -> Any:
+    """Import brotli, which has no types."""
+    import brotli  # pyright: ignore[reportMissingTypeStubs]
+
+    return cast("Any", brotli)

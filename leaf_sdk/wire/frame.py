@@ -1,0 +1,104 @@
+"""What one frame of a token stream holds, whatever its bytes: plain data, and the rule by which two become one.
+
+A frame carries the ids that the model generated. Additions of ours, which readers of others skip, carry what is left
+of the model's context, so that a client can rebuild it id by id. Knows no encoding: `msgpack_frames`, `delta_frames`
+and `protobuf_frames` give frames bytes. Source: Codec v0.5; the additions are described in `codec.proto`.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+MAX_ID: Final = 2**32 - 1
+"""The greatest id that a frame can carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that the server found in the stream."""
+
+    arguments_json: str
+    """The whole trimmed text between the markers, not the arguments alone."""
+    name: str | None = None
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spliced:
+    """Ids that stand in the model's context and that the model did not generate."""
+
+    ids: tuple[int, ...]
+    source: str
+    """"leaf" (the tool's own ids), "shim" (tokenized for it) or "scaffold" (the chat template's)."""
+    call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens counted over the whole request."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int | None = None
+    """The part of the prompt that the engine's cache held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What we add to a frame. All of it may be skipped."""
+
+    region_ids: tuple[int, ...] = ()
+    """The ids of tool-call regions, their markers included; they are not among the frame's `ids`."""
+    spliced: tuple[Spliced, ...] = ()
+    usage: Usage | None = None
+    error: str | None = None
+    """Why the stream ends with finish_reason "error"."""
+    seq: int | None = None
+    """The number of the frame in its stream, from 0. Given by whoever writes the stream, after frames were merged."""
+    prompt_ids: tuple[int, ...] = ()
+
+
+NO_EXTRAS: Final = Extras()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame. Its ids stand in the model's context in this order: prompt_ids, ids, region_ids, spliced."""
+
+    ids: tuple[int, ...] = ()
+    done: bool = False
+    finish_reason: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    extras: Extras = NO_EXTRAS
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the frame says nothing but ids, and that more will come."""
+        return not (self.done or self.finish_reason or self.tool_calls) and self.extras == NO_EXTRAS
+
+    @property
+    def context_ids(self) -> tuple[int, ...]:
+        """The ids that the frame adds to the model's context, in order."""
+        spliced = tuple(token for part in self.extras.spliced for token in part.ids)
+        return self.extras.prompt_ids + self.ids + self.extras.region_ids + spliced
+
+
+def merge(earlier: Frame, later: Frame) -> Frame | None:
+    """Make one frame of two that follow each other; None where the order of the ids would be lost."""
+    if not earlier.is_plain or later.extras.prompt_ids:
+        return None
+    return replace(later, ids=earlier.ids + later.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a reader takes before it gives up. Every count is of one frame."""
+
+    frame_bytes: int = 2 * 2**20
+    ids: int = 2**18
+    """The length of any one list of ids."""
+    parts: int = 2**10
+    """Tool calls, and spliced parts."""
+    largest_id: int = MAX_ID
+
+
+DEFAULT_LIMITS: Final = Limits()

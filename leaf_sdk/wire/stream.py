@@ -1,0 +1,139 @@
+"""The two ends of a stream of frames: frames to bytes, and bytes that come in any pieces to frames.
+
+They keep the rules that hold in every format: nothing follows the frame that says `done`, a stream that ends without
+one is an error, and a reader that failed stays failed. The formats stand below (`msgpack_frames`, `delta_frames`,
+`protobuf_frames`); compression, flushing and sockets are other modules' affairs.
+"""
+
+from collections.abc import Callable
+from typing import Final, Literal, Protocol
+
+from leaf_sdk.errors import FrameError, FrameInvalid, FrameTruncated
+
+from .delta_frames import DeltaWriter, read_delta
+from .frame import DEFAULT_LIMITS, Frame, Limits
+from .msgpack_frames import MapReader, read_msgpack, write_msgpack
+
+Format = Literal["msgpack", "protobuf", "msgpack-delta"]
+"""What `stream_format` may name, besides "json"."""
+
+MEDIA_TYPES: Final[dict[Format, str]] = {
+    "msgpack": "application/x-msgpack",
+    "protobuf": "application/x-protobuf",
+    "msgpack-delta": "application/x-msgpack",
+}
+
+
+class _Parser(Protocol):
+    offset: int
+
+    @property
+    def pending(self) -> int: ...
+
+    def feed(self, data: bytes, frames: list[Frame]) -> None: ...
+
+
+class FrameWriter:
+    """Writes one stream."""
+
+    def __init__(self, form: Format) -> None:
+        self.format: Final = form
+        self._write = _writer(form)
+        self._written = 0
+        self.done = False
+        """Whether the last frame has been written."""
+
+    def write(self, frame: Frame) -> bytes:
+        """Give a frame's bytes.
+
+        Raises:
+            FrameInvalid: an id is out of range, or a frame has been written that says `done`. The stream goes on as if
+                the frame had not been tried.
+        """
+        if self.done:
+            raise FrameInvalid(
+                f"{frame!r:.200} comes after a frame that says done; open a new stream", offset=self._written
+            )
+        try:
+            data = self._write(frame)
+        except (ValueError, OverflowError, TypeError) as error:
+            raise FrameInvalid(f"{frame!r:.200} can't be written: {error}", offset=self._written) from error
+        self._written += len(data)
+        self.done = frame.done
+        return data
+
+
+class FrameReader:
+    """Reads one stream. Frames that come before a fault are given first: the call after that raises."""
+
+    def __init__(self, form: Format, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.format: Final = form
+        self._parser = _parser(form, limits)
+        self._error: FrameError | None = None
+        self.done = False
+        """Whether the last frame has come. What follows it is not looked at."""
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Give the frames that these bytes complete.
+
+        Raises:
+            FrameInvalid: bytes that are no frame.
+            FrameTooLarge: a frame over a limit.
+        """
+        if self._error is not None:
+            raise self._error
+        frames: list[Frame] = []
+        if self.done:
+            return frames
+        try:
+            self._parser.feed(data, frames)
+        except FrameError as error:
+            self._error = error
+            if not frames:
+                raise
+        self.done = bool(frames) and frames[-1].done
+        return frames
+
+    def close(self) -> list[Frame]:
+        """Say that no bytes will come; gives no frames, as none can be left.
+
+        Raises:
+            FrameTruncated: inside a frame, or before a frame said `done`.
+            FrameError: the one that a `feed` put off.
+        """
+        if self._error is not None:
+            raise self._error
+        if self.done:
+            return []
+        end = self._parser.offset + self._parser.pending
+        where = "before a frame that says done"
+        if self._parser.pending:
+            where = f"inside the frame that starts at byte {self._parser.offset}"
+        self._error = FrameTruncated(
+            f"the {self.format} stream ends at byte {end}, {where}; the connection broke off: ask again", offset=end
+        )
+        raise self._error
+
+
+def _writer(form: Format) -> Callable[[Frame], bytes]:
+    match form:
+        case "msgpack":
+            return write_msgpack
+        case "msgpack-delta":
+            return DeltaWriter().write
+        case "protobuf":
+            from .protobuf_frames import write_protobuf
+
+            return write_protobuf
+
+
+def _parser(form: Format, limits: Limits) -> _Parser:
+    match form:
+        case "msgpack":
+            return MapReader(read_msgpack, limits)
+        case "msgpack-delta":
+            return MapReader(read_delta, limits)
+        case "protobuf":
+            from .protobuf_frames import MessageReader
+
+            return MessageReader(limits)
