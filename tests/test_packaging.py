@@ -76,7 +76,7 @@ def test_python_and_license_are_the_same_everywhere(name: str) -> None:
 @every_distribution
 def test_wheel_holds_the_package_whole_and_nothing_else(name: str, wheels: dict[str, zipfile.ZipFile]) -> None:
     _, folder, package = MEMBERS[name]
-    files = [path for kind in ("*.py", "*.json", "*.tmpl") for path in (ROOT / folder).rglob(kind)]
+    files = [path for kind in ("*.py", "*.pyi", "*.json", "*.proto", "*.tmpl") for path in (ROOT / folder).rglob(kind)]
     sources = {f"{package}/{path.relative_to(ROOT / folder)}" for path in files}
     contents = {entry for entry in wheels[name].namelist() if ".dist-info/" not in entry}
 

@@ -83,7 +83,7 @@ def _best(usable: Mapping[Coding, float], policy: FlushPolicy, has_dictionary: b
     most = max(usable.values())
     liked: list[Coding] = [coding for coding in usable if usable[coding] == most]
     order = preference(policy, has_dictionary)
-    best = next(coding for coding in order if coding in liked)
+    best = min(liked, key=order.index)
     if no_dictionary:
         return Choice(best, Reason.NO_DICTIONARY)
     if len(usable) == 1:
