@@ -45,6 +45,7 @@ class Dialect:
 
 PYTHON = Dialect(('"""', "'''", '"', "'"))
 GEMMA = Dialect(('<|"|>', '"'), escapes=False, bare=True)
+FUNCTION_GEMMA = Dialect(("<escape>", '"'), escapes=False, bare=True)
 
 
 class _Next(Enum):

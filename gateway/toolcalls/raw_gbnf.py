@@ -121,4 +121,5 @@ def _begun(begin: str, rest: str, least: int) -> str:
 
 
 def _name(closer: str) -> str:
-    return "".join(char for char in closer if char.isascii() and char.isalnum()) or "end"
+    """Give a part of a rule's name that no other closer has."""
+    return "".join(char if char.isascii() and char.isalnum() else f"-{ord(char):x}-" for char in closer).strip("-")

@@ -11,7 +11,7 @@ from gateway.toolcalls.formats.cohere import COMMAND_R7B
 from gateway.toolcalls.formats.deepseek import DEEPSEEK_V3, DEEPSEEK_V31
 from gateway.toolcalls.formats.dsml import DEEPSEEK_V4, DEEPSEEK_V32
 from gateway.toolcalls.formats.functionary import FUNCTIONARY_31, FUNCTIONARY_32
-from gateway.toolcalls.formats.gemma4 import GEMMA_4
+from gateway.toolcalls.formats.gemma4 import FUNCTION_GEMMA, GEMMA_4
 from gateway.toolcalls.formats.glm import GLM45, GLM47
 from gateway.toolcalls.formats.granite import GRANITE_3
 from gateway.toolcalls.formats.harmony import HARMONY
@@ -20,7 +20,8 @@ from gateway.toolcalls.formats.hunyuan import HUNYUAN_3
 from gateway.toolcalls.formats.kimi import KIMI_K2
 from gateway.toolcalls.formats.kimi_k3 import KIMI_K3
 from gateway.toolcalls.formats.llama import JSON, LLAMA_3
-from gateway.toolcalls.formats.minimax import MINIMAX_M2
+from gateway.toolcalls.formats.minicpm5 import MINICPM_5
+from gateway.toolcalls.formats.minimax import MINIMAX_M2, MINIMAX_M3
 from gateway.toolcalls.formats.mistral import MISTRAL, MISTRAL_NEMO, MISTRAL_SMALL
 from gateway.toolcalls.formats.phi import PHI_4_MINI
 from gateway.toolcalls.formats.pythonic import LFM2, OLMO_3, PYTHONIC
@@ -49,6 +50,7 @@ _ALL = (
     ERNIE_45,
     FUNCTIONARY_31,
     FUNCTIONARY_32,
+    FUNCTION_GEMMA,
     GEMMA_4,
     GENERIC,
     GIGACHAT_3,
@@ -70,8 +72,10 @@ _ALL = (
     LLAMA_3,
     LONGCAT,
     MIMO,
+    MINICPM_5,
     MINIMAX_M1,
     MINIMAX_M2,
+    MINIMAX_M3,
     MISTRAL,
     MISTRAL_NEMO,
     MISTRAL_SMALL,

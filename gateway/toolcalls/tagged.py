@@ -57,7 +57,8 @@ class Parameters(Node):
     (true or false) or `type` its type, if the format gives one. `bridge` stands between the head and the value. `ends`
     are what follows the last argument, `strays` closing tags that models write once too often. `written` is what the
     grammar writes around a value. A key that no schema knows is of the types `unknown`; one of `wrappers` that the tool
-    does not have holds the whole object instead.
+    does not have holds the whole object instead. A value may stand between two `quotes`, and is then text up to the
+    second: the grammar writes strings so where a `<` is in them.
     """
 
     opener: str
@@ -70,6 +71,7 @@ class Parameters(Node):
     strays: tuple[str, ...] = ()
     unknown: Kinds = STRING
     wrappers: tuple[str, ...] = ()
+    quotes: tuple[str, str] | None = None
 
     @property
     def nullable(self) -> bool:
@@ -118,16 +120,24 @@ class Parameters(Node):
             if not (yield from Lit(self.bridge).run(at)):
                 return False
         key, properties = found["key"], _properties(at)
+        ending = yield from self._ending(at)
         if key in self.wrappers and properties and key not in properties:
-            return (yield from self._read_wrapped(at, key))
+            return (yield from self._read_wrapped(at, key, ending))
         # A key goes out with its value's beginning: until then it may be cut off.
         at.calls.argue(f"{_glue(at)}{json.dumps(key, ensure_ascii=False)}: ")
-        return (yield from read_value(at, self._kinds(at, key, found.groupdict()), self.ending))
+        return (yield from read_value(at, self._kinds(at, key, found.groupdict()), ending))
 
-    def _read_wrapped(self, at: Cursor, key: str) -> Steps:
+    def _ending(self, at: Cursor) -> Generator[None, None, Ending]:
+        """Give how the value ends that begins here, and read the quote with which it begins, if it does."""
+        if self.quotes is None or (yield from pick(at, (quote := Lit(self.quotes[0]),))) is None:
+            return self.ending
+        yield from quote.run(at)
+        return Ending(f"{self.quotes[1]}{self.ending.closer}", followers=self.ending.followers)
+
+    def _read_wrapped(self, at: Cursor, key: str, ending: Ending) -> Steps:
         """Read a value that holds all arguments as one object; it is an argument like any other if it is none."""
         held: list[str] = []
-        if not (yield from read_text(at, self.ending, False, held.append)):
+        if not (yield from read_text(at, ending, False, held.append)):
             return False
         value = as_json("".join(held), ALL)
         members = value[1:-1].strip(WHITESPACE) if value.startswith("{") else f"{json.dumps(key)}: {value}"
@@ -159,6 +169,11 @@ class Parameters(Node):
         kinds = kinds_of(schema, root)
         typed = sorted(kinds)[0] if len(kinds) == 1 else "string" if "string" in kinds else sorted(kinds)[0]
         head = g.markup(before, key=key, string="true" if "string" in kinds else "false", type=typed)
+        if self.quotes and "string" in kinds:
+            opener, closer = self.quotes
+            plain = f"{raw_value(g, schema, root, '<')} {g.markup(after)}"
+            quoted = f"{g.literal(opener)} {raw_value(g, schema, root, closer)} {g.markup(closer + after)}"
+            return f"{head} ({plain} | {quoted})"
         value = raw_value(g, schema, root, self.ending.closer, paired=self.ending.newline == "pair")
         return f"{head} {value} {g.markup(after)}"
 

@@ -1,23 +1,29 @@
-"""Gemma 4: calls in a syntax of their own, back to back; thoughts in a channel, at any place.
+"""Gemma 4, FunctionGemma: calls in a syntax of their own, back to back; thoughts in a channel, at any place.
 
 Strings stand between markers and hold anything, braces and quotation marks included. The prompt may have closed the
-thought channel, or opened it, and models leave out its name, or `call`; a turn's framing is no content.
+thought channel, or opened it, and models leave out its name, or `call`; a turn's framing is no content. FunctionGemma
+does not think, and has markers of its own.
 """
 
 from gateway.toolcalls.combinators import Seq
 from gateway.toolcalls.format import Format
 from gateway.toolcalls.gemma import GemmaObject
+from gateway.toolcalls.literal import FUNCTION_GEMMA as ESCAPED
 from gateway.toolcalls.nodes import Capture, Lit, Marker, Space
 from gateway.toolcalls.passages import Aside, Prose, Thought
 from gateway.toolcalls.regions import Call, Calls, Region
 from gateway.toolcalls.series import Spelled
 
-_END = "<tool_call|>"
 _CALLED = Spelled(Lit("call:"), Lit(":"), writes=Lit("call:"))
-_OBJECT = GemmaObject()
-_ARGUMENTS = Spelled(_OBJECT, Seq(), writes=_OBJECT)
-_CALL = Call(Seq(_CALLED, Capture("name", "{", also=(_END,)), _ARGUMENTS))
-_REGION = Region("<|tool_call>", Space(), _CALL, Space(), Marker(_END))
+
+
+def _region(opener: str, arguments: GemmaObject, closer: str) -> Region:
+    optional = Spelled(arguments, Seq(), writes=arguments)
+    call = Call(Seq(_CALLED, Capture("name", "{", also=(closer,)), optional))
+    return Region(opener, Space(), call, Space(), Marker(closer))
+
+
+_REGION = _region("<|tool_call>", GemmaObject(), "<tool_call|>")
 _CHANNEL, _CHANNEL_END = "<|channel>", "<channel|>"
 
 GEMMA_4 = Format(
@@ -31,4 +37,14 @@ GEMMA_4 = Format(
     calls=Calls(_REGION),
     shape='<|tool_call>call:TOOL{KEY:<|"|>VALUE<|"|>}<tool_call|>',
     template_has=("<|tool_call>",),
+)
+
+_FUNCTION = _region("<start_function_call>", GemmaObject(ESCAPED), "<end_function_call>")
+
+FUNCTION_GEMMA = Format(
+    name="function_gemma",
+    body=Prose(_FUNCTION, mutes=("<start_function_response>", "<end_of_turn>")),
+    calls=Calls(_FUNCTION),
+    shape="<start_function_call>call:TOOL{KEY:<escape>VALUE<escape>}<end_function_call>",
+    template_has=("<start_function_call>",),
 )

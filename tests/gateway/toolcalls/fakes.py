@@ -39,7 +39,8 @@ class TinyVocabulary:
     def spell(self, text: str, *, specials: bool = False) -> list[int]:
         """Give ids: the longest word at each place, else bytes; special tokens first, and only if asked for."""
         if specials and self.special_tokens:
-            parts = re.split(f"({'|'.join(map(re.escape, self.special_tokens))})", text)
+            longest = sorted(self.special_tokens, key=len, reverse=True)
+            parts = re.split(f"({'|'.join(map(re.escape, longest))})", text)
             return [i for p in parts for i in ([self.special_tokens[p]] if p in self.special_tokens else self.spell(p))]
         rest = text.encode()
         longest_first = sorted(self._words.items(), key=lambda word: -len(word[1]))

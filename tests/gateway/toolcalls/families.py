@@ -43,6 +43,8 @@ class Family:
     """The id that the message gives a call, where the model writes one."""
     verbatim: bool = True
     """Whether the arguments are the model's own text."""
+    data: tuple[str, ...] | None = None
+    """The markers that may stand in a string without being meant; None: all of them."""
 
 
 def quoted(text: str) -> str:
@@ -95,7 +97,8 @@ def _given(draw: st.DrawFn, family: Family) -> str:
     """Arguments, at times with the family's own markers in a string, where they are data."""
     given = draw(family.arguments)
     if draw(st.booleans()):
-        given = {**given, "text": "".join(draw(st.lists(st.sampled_from([*family.markup, '"', "\\"]), max_size=3)))}
+        markers = family.markup if family.data is None else family.data
+        given = {**given, "text": "".join(draw(st.lists(st.sampled_from([*markers, '"', "\\"]), max_size=3)))}
     return json.dumps(given, ensure_ascii=draw(st.booleans()))
 
 

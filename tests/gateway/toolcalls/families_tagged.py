@@ -47,20 +47,68 @@ def _python(call: Written) -> str:
     return f"{call.name}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
 
 
-def _gemma_value(value: Any) -> str:
+def _gemma_value(value: Any, quote: str) -> str:
     match value:
         case str():
-            return f'<|"|>{value}<|"|>'
+            return f"{quote}{value}{quote}"
         case dict():
-            return f"{{{','.join(f'{key}:{_gemma_value(inner)}' for key, inner in value.items())}}}"
+            return f"{{{','.join(f'{key}:{_gemma_value(inner, quote)}' for key, inner in value.items())}}}"
         case list():
-            return f"[{','.join(map(_gemma_value, value))}]"
+            return f"[{','.join(_gemma_value(inner, quote) for inner in value)}]"
         case _:
             return json.dumps(value)
 
 
 def _gemma(call: Written) -> str:
-    return f"<|tool_call>call:{call.name}{_gemma_value(json.loads(call.given))}<tool_call|>"
+    arguments = _gemma_value(json.loads(call.given), '<|"|>')
+    return f"<|tool_call>call:{call.name}{arguments}<tool_call|>"
+
+
+def _function_gemma(call: Written) -> str:
+    arguments = _gemma_value(json.loads(call.given), "<escape>")
+    return f"<start_function_call>call:{call.name}{arguments}<end_function_call>"
+
+
+def _minicpm5(call: Written) -> str:
+    def spelled(value: str) -> str:
+        return f"<![CDATA[{value}]]>" if set("<&\n") & set(value) else value
+
+    arguments = [f'<param name="{key}">{spelled(value)}</param>' for key, value in json.loads(call.given).items()]
+    return f'<function name="{call.name}">{"".join(arguments)}</function>'
+
+
+_M3 = "]<]minimax[>["
+
+
+def _element(key: str, value: Any) -> str:
+    match value:
+        case dict():
+            inside = "".join(_element(inner, given) for inner, given in value.items())
+        case list():
+            inside = "".join(_element("item", given) for given in value)
+        case _:
+            inside = value
+    return f"{_M3}<{key}>{inside}{_M3}</{key}>"
+
+
+def _minimax_m3(call: Written) -> str:
+    arguments = "".join(_element(key, value) for key, value in json.loads(call.given).items())
+    return f'{_M3}<invoke name="{call.name}">{arguments}{_M3}</invoke>\n'
+
+
+# Without a schema every text is a string, and an object without members could be an empty one.
+_elements = st.dictionaries(
+    words,
+    st.recursive(
+        tricky_text,
+        lambda inner: (
+            st.lists(inner, min_size=1, max_size=3)
+            | st.dictionaries(words.filter(lambda key: key != "item"), inner, min_size=1, max_size=3)
+        ),
+        max_leaves=6,
+    ),
+    max_size=3,
+)
 
 
 def _harmony(call: Written) -> str:
@@ -148,6 +196,14 @@ TAGGED_FAMILIES = (
         st.dictionaries(words, _keyed, max_size=3),
         ("<|channel>", "<channel|>"),
     ),
+    Family(
+        "function_gemma",
+        listed("", "", "", _function_gemma),
+        ("<start_function_call>", "<end_function_call>", "<start_function_response>", "<end_of_turn>"),
+        names=words,
+        arguments=st.dictionaries(words, _keyed, max_size=3),
+        verbatim=False,
+    ),
     _tagged("glm45", listed("", "\n", "", _GLM45), (*_TOOL_CALL, "<|role_end|>"), _unlike_json),
     _tagged("glm47", listed("", "", "", _GLM47), (*_TOOL_CALL, "<|role_end|>"), _unlike_json),
     Family(
@@ -170,6 +226,17 @@ TAGGED_FAMILIES = (
         listed("<minimax:tool_call>\n", "", "</minimax:tool_call>", _MINIMAX),
         ("<minimax:tool_call>", "</minimax:tool_call>"),
     ),
+    Family(
+        "minimax_m3",
+        listed(f"{_M3}<tool_call>\n", "", f"{_M3}</tool_call>", _minimax_m3),
+        (f"{_M3}<tool_call>", f"{_M3}</tool_call>", "<mm:think>", "</mm:think>"),
+        ("<mm:think>", "</mm:think>"),
+        names=words,
+        arguments=_elements,
+        verbatim=False,
+        data=("<mm:think>", "</mm:think>", "<tool_call>"),
+    ),
+    _tagged("minicpm5", listed("", "\n", "", _minicpm5), ("<function", "</function>", "</param>"), _strings),
     _tagged(
         "olmo_3",
         listed("<function_calls>", "\n", "</function_calls>", _python),

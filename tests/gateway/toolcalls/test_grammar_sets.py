@@ -38,6 +38,8 @@ def takes(name: str, schema: Any, text: str) -> bool:
     """Whether the grammar of a tool `f` with the one argument `v` takes a call whose value is spelled so."""
     shapes = {
         "gemma4": "<|tool_call>call:f{v:%s}<tool_call|>",
+        "minimax_m3": '~<tool_call>\n~<invoke name="f">~<v>%s~</v>~</invoke>\n~</tool_call>',
+        "minicpm5": '<function name="f"><param name="v">%s</param></function>',
         "glm47": "<tool_call>f<arg_key>v</arg_key><arg_value>%s</arg_value></tool_call>",
         "qwen3_coder": "<tool_call>\n<function=f>\n<parameter=v>\n%s\n</parameter>\n</function>\n</tool_call>",
         "mimo": "<tool_call><function=f><parameter=v>%s</parameter></function></tool_call>",
@@ -51,7 +53,8 @@ def takes(name: str, schema: Any, text: str) -> bool:
     }
     parameters = {"type": "object", "properties": {"v": schema}, "required": ["v"], "$defs": definitions}
     grammar = call_grammar(format_named(name), [ToolSpec("f", "", parameters)], choice="required")
-    return Gbnf(grammar).takes(shapes[name] % text)
+    # The tilde stands for MiniMax M3's mark.
+    return Gbnf(grammar).takes((shapes[name] % text).replace("~", "]<]minimax[>["))
 
 
 UNIT = {"$ref": "#/$defs/Unit"}
@@ -91,6 +94,18 @@ TREE = {"type": "object", "properties": {"n": {"type": "null"}, "d": DEEP}, "req
         ("gemma4", TREE, ["{n:null}", "{n:null,d:null}"], ["{}", "{d:null}"]),
         ("gemma4", DEEP, ["null"], ["1"]),
         ("gemma4", {"type": "object"}, ["{}"], ["null"]),
+        ("minimax_m3", UNIT, ["m", "ft"], ["km", '"m"']),
+        ("minimax_m3", {"enum": [1, [2]]}, ["1", "[2]"], ["2"]),
+        ("minimax_m3", {"type": "string", "minLength": 1}, ["a", "a<b"], ["", "a~</v>b"]),
+        ("minimax_m3", LISTED, ["~<item>true~</item>"], ["", "true", "~<item>1~</item>"]),
+        ("minimax_m3", PAIR, ['[1, "x"]'], ["~<item>1~</item>"]),
+        ("minimax_m3", {"type": "array", "items": {"type": "null"}, "maxItems": 0}, ["[]"], ["~<item>null~</item>"]),
+        ("minimax_m3", {"anyOf": [{"$ref": "#/$defs/Lists"}, {"type": "null"}]}, ["null"], ["[]", "~<item>~</item>"]),
+        ("minimax_m3", {"items": {"type": "null"}}, ["", "~<item>null~</item>"], ["~<item>1~</item>"]),
+        ("minimax_m3", TREE, ["~<n>null~</n>", "~<n>null~</n>~<d>null~</d>"], ["", "{}", "~<d>null~</d>"]),
+        ("minimax_m3", {"type": "object"}, ["{}", '{"a": 1}'], ["", "~<a>1~</a>"]),
+        ("minicpm5", {"type": "string"}, ["", "a b", "<![CDATA[a<b\nc]]>"], ["a<b", "<![CDATA[a"]),
+        ("minicpm5", {"type": "integer"}, ["1"], ["<![CDATA[1]]>", "a"]),
         ("olmo_3", {"type": "boolean"}, ["True", "False"], ["true"]),
         ("olmo_3", {"type": "null"}, ["None"], ["null"]),
         ("olmo_3", {"type": "boolean", "const": True}, ["true"], ["false", "False"]),

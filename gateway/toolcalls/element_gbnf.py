@@ -1,0 +1,51 @@
+"""The grammar of arguments that are elements named after them, with elements inside for what a schema knows.
+
+A text that may be a string has no mark in it; what a schema says nothing of inside is JSON. Below: `nested_gbnf`.
+Above: `elements`, which reads it.
+"""
+
+import json
+
+from gateway.toolcalls.gbnf import Grammar
+from gateway.toolcalls.kinds import Kinds, mapping_of
+from gateway.toolcalls.nested_gbnf import NestedRules, Schema
+from gateway.toolcalls.raw_gbnf import raw_value
+from gateway.toolcalls.schema_gbnf import length_bounds, value_rules
+
+ITEM = "item"
+"""The name of an element that is an item of a list."""
+
+
+class ElementRules(NestedRules):
+    """The rules of one schema, with `mark` before every tag."""
+
+    def __init__(self, g: Grammar, root: Schema, mark: str) -> None:
+        super().__init__(g, root)
+        self._mark = mark
+
+    def member(self, key: str, value: str) -> str:
+        """Give a value between its tags."""
+        head = self.g.markup(f"{self._mark}<{{key}}>", key=key)
+        return f"{head} {value} {self.g.markup(f'{self._mark}</{{key}}>', key=key)}"
+
+    def choice(self, value: object) -> str:
+        """Give a value as JSON: strings are `text`'s."""
+        return self.g.literal(json.dumps(value, ensure_ascii=False))
+
+    def text(self, schema: Schema, kinds: Kinds) -> str:
+        """Give text where the schema allows a string, in which no tag can stand."""
+        return raw_value(self.g, schema, self.root, self._mark) if "string" in kinds else ""
+
+    def of_kind(self, kind: str, schema: Schema) -> str:
+        """Give a value of one type: elements where the schema knows what is in them, else JSON."""
+        g = self.g
+        if kind == "object" and mapping_of(schema.get("properties")):
+            members = self.members(schema)
+            return f"({members})" if members else ""
+        least, most = length_bounds(schema)
+        if kind == "array" and mapping_of(schema.get("items")) and most:
+            item = self.value(schema["items"])
+            if item:
+                return g.repeat(self.member(ITEM, item), "", least, most)
+            return "" if least else g.literal("[]")
+        return value_rules(g, {**schema, "type": kind}, self.root, "value")
