@@ -17,6 +17,8 @@ from gateway.cli.call import call
 from gateway.cli.check import check
 from gateway.cli.demo import demo
 from gateway.cli.doctor import doctor
+from gateway.cli.engine import engine
+from gateway.cli.health import health
 from gateway.cli.keys import keys
 from gateway.cli.parse import parse
 from gateway.cli.pins import pins
@@ -37,6 +39,8 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     call,
     parse,
     token,
+    engine,
+    health,
 )
 
 

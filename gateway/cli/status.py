@@ -13,6 +13,7 @@ from rich.console import Console
 
 from gateway.cli.console import Cell, Column, plain_console, print_table, say
 from gateway.cli.exit_codes import FAILED, OK
+from gateway.cli.probe import url_of
 from gateway.config.address import is_http_url
 from gateway.config.load import load_config
 from gateway.errors import ConfigError, UpstreamUnavailable
@@ -110,8 +111,7 @@ def print_report(console: Console, report: dict[str, Any], *, tools: bool) -> No
 
 def _address(config: Path | None) -> str:
     serve = load_config(config).serve
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(serve.admin_host, serve.admin_host)  # noqa: S104 - only asked
-    return f"http://[{host}]:{serve.admin_port}" if ":" in host else f"http://{host}:{serve.admin_port}"
+    return url_of(serve.admin_host, serve.admin_port)
 
 
 def _server_row(server: dict[str, Any]) -> list[Cell | str]:

@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
@@ -28,6 +29,15 @@ _MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _LAST_WORDS = 3
 
 log = get_logger("engine.embedded")
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where a server listens: unless told otherwise a free port of this machine, with a key for the gateway alone."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    key: str | None = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
 
 def packaged_model() -> Path:
@@ -48,14 +58,17 @@ def embedded_model(config: EngineConfig) -> Path:
 
 
 @asynccontextmanager
-async def embedded_server(config: EngineConfig) -> AsyncGenerator["EmbeddedServer"]:
+async def embedded_server(config: EngineConfig, listening: Listening | None = None) -> AsyncGenerator["EmbeddedServer"]:
     """Start a server and wait until its model is loaded; end it with the context.
 
     Raises `ConfigError` without the extra, and `EngineUnavailable` when the server does not come up.
     """
     if importlib.util.find_spec("xllamacpp") is None:
         raise ConfigError(f"engine.kind 'embedded' needs the package xllamacpp; {_EXTRA}")
+    listening = listening or Listening()
     settings = {
+        "host": listening.host,
+        "port": listening.port,
         "model": str(embedded_model(config)),
         "context": config.context,
         "slots": config.slots,
@@ -64,13 +77,12 @@ async def embedded_server(config: EngineConfig) -> AsyncGenerator["EmbeddedServe
     command = [sys.executable, "-m", "gateway.engine.embedded_server", json.dumps(settings)]
     # A session of its own: Ctrl-C in the terminal is for the gateway, which ends the child when it has drained.
     failure: EngineUnavailable | None = None
-    key = secrets.token_urlsafe(32)
-    environment = {**os.environ, "CODEC_ENGINE_KEY": key}
+    environment = {**os.environ, "CODEC_ENGINE_KEY": listening.key or ""}
     async with (
         await anyio.open_process(command, start_new_session=True, env=environment) as process,
         anyio.create_task_group() as tasks,
     ):
-        server = EmbeddedServer(process, key)
+        server = EmbeddedServer(process, listening.key)
         tasks.start_soon(server.read_log)
         try:
             failure = await server.started(config.start_timeout)
@@ -86,7 +98,7 @@ async def embedded_server(config: EngineConfig) -> AsyncGenerator["EmbeddedServe
 class EmbeddedServer:
     """A running child. `url` is set once its model is loaded."""
 
-    def __init__(self, process: Process, key: str) -> None:
+    def __init__(self, process: Process, key: str | None) -> None:
         self._process = process
         self.key = key
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)

@@ -15,8 +15,8 @@ from typing import Any
 def main() -> None:
     """Serve until stdin closes.
 
-    Settings come as one JSON argument: model, context, slots, threads. A key that clients must send comes in
-    CODEC_ENGINE_KEY, since arguments are for everybody to see.
+    Settings come as one JSON argument: host, port (0: a free one), model, context, slots, threads. A key that clients
+    must send comes in CODEC_ENGINE_KEY, since arguments are for everybody to see.
     """
     settings = json.loads(sys.argv[1])
     # The native code writes its log to fd 1 and 2; the address line keeps a stdout of its own.
@@ -26,11 +26,11 @@ def main() -> None:
     native: Any = importlib.import_module("xllamacpp")
     params = native.CommonParams()
     params.model.path = settings["model"]
-    params.hostnames = ["127.0.0.1"]
+    params.hostnames = [settings["host"]]
     # Anybody on this machine, and any page in a browser, can reach the port; the key is for the gateway alone.
     if key := os.environ.get("CODEC_ENGINE_KEY"):
         params.api_keys = [key]
-    params.port = 0
+    params.port = settings["port"]
     params.n_ctx = settings["context"]
     params.n_parallel = settings["slots"]
     params.cpuparams.n_threads = settings["threads"]

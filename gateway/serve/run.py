@@ -4,8 +4,6 @@ Opens the rooms (`rooms.py`, below), listens, and stops in order: readiness goes
 told, then upstreams and the engine end. Above: `gateway.cli.serve`.
 """
 
-import os
-import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
@@ -16,7 +14,6 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config import GatewayConfig
-from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstreams.pins import PinFile
 from gateway.serve.access import guard_faces
@@ -30,6 +27,7 @@ from gateway.serve.openai import OpenAiFace
 from gateway.serve.reload import Reloader, Reread
 from gateway.serve.rooms import Rooms, open_rooms
 from gateway.serve.shutdown import Shutdown
+from gateway.serve.sockets import listening, url_of_socket
 
 log = get_logger("serve")
 
@@ -88,8 +86,8 @@ async def run_gateway(config: GatewayConfig, reread: Reread) -> None:
 
 async def _run(config: GatewayConfig, reread: Reread, shutdown: Shutdown) -> None:
     async with AsyncExitStack() as stack:
-        faces = stack.enter_context(_listening(config.serve.host, config.serve.port, "--port"))
-        admin = stack.enter_context(_listening(config.serve.admin_host, config.serve.admin_port, "--admin-port"))
+        faces = stack.enter_context(listening("faces", config.serve.host, config.serve.port))
+        admin = stack.enter_context(listening("admin", config.serve.admin_host, config.serve.admin_port))
         rooms = await stack.enter_async_context(open_rooms(config))
         inner, mcp = await stack.enter_async_context(open_app(rooms, config))
         app = Drain(inner)
@@ -107,7 +105,7 @@ async def _run(config: GatewayConfig, reread: Reread, shutdown: Shutdown) -> Non
 
         shutdown.ready(drain)
         settle_memory()
-        _announce(config, rooms, _url(config.serve.host, faces), _url(config.serve.admin_host, admin))
+        _announce(config, rooms, url_of_socket(config.serve.host, faces), url_of_socket(config.serve.admin_host, admin))
         async with anyio.create_task_group() as following:
             besides = {PinFile().path: rooms.proxy.list_again}
             following.start_soon(Reloader(config, reread, rooms.take_over, besides).follow)
@@ -128,27 +126,6 @@ def _announce(config: GatewayConfig, rooms: Rooms, url: str, admin: str) -> None
         tools=len(rooms.proxy.tools()),
         engine=config.engine.kind,
     )
-
-
-def _url(host: str, listener: socket.socket) -> str:
-    """Where a listener is reached: the setting may have said port 0, any free one."""
-    name = f"[{host}]" if ":" in host else host
-    return f"http://{name}:{listener.getsockname()[1]}"
-
-
-@contextmanager
-def _listening(host: str, port: int, flag: str) -> Generator[socket.socket]:
-    """A bound socket. Raises `ConfigError` when the address is taken or not ours."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        raise ConfigError(
-            f"can't listen on {host}:{port} ({os.strerror(error.errno or 0)}); "
-            f"stop what listens there or choose another with {flag}"
-        ) from error
-    with listener:
-        yield listener
 
 
 class _Server(uvicorn.Server):

@@ -1,0 +1,77 @@
+"""`codec-gateway engine`: the packaged llama.cpp server by itself, for a gateway in another container.
+
+Reads the engine's settings as `serve` does and runs `gateway.engine.embedded` until a signal comes or the server ends.
+It decides nothing about generations: the gateway that is given its address does (`serve --engine URL`).
+"""
+
+import os
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import typer
+
+from gateway.config import EngineConfig
+from gateway.config.address import is_loopback
+from gateway.config.load import load_config
+from gateway.engine.embedded import EmbeddedServer, Listening, embedded_server
+from gateway.errors import EngineUnavailable
+from gateway.observe.logs import configure_logging, get_logger
+
+log = get_logger("engine")
+KEY_VARIABLE = "CODEC_ENGINE_KEY"
+
+
+def engine(
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Whose [engine] is read (codec-gateway.toml here).")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="GGUF file of the model (the packaged SmolLM2 if unset).")] = None,
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port of the llama.cpp server.")] = 8080,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Run the packaged llama.cpp server by itself: `serve --engine http://HOST:8080` elsewhere uses it.
+
+    CODEC_ENGINE_KEY, where it is set, is asked of every client (the gateway's `engine.api_key`).
+
+    Example: codec-gateway engine --model model.gguf
+    """
+    flags: dict[str, object] = {"engine": "embedded"}
+    if model is not None:
+        flags["engine.model"] = model
+    settings = load_config(config, flags).engine
+    key = os.environ.get(KEY_VARIABLE) or None
+    configure_logging(level=log_level, secrets=[key] if key else [])
+    if key is None and not is_loopback(host):
+        log.warning(
+            "anybody who reaches this port can generate: set CODEC_ENGINE_KEY, or let only the gateway reach it"
+        )
+    failure = anyio.run(_run, settings, Listening(host, port, key))
+    if failure is not None:
+        raise failure
+
+
+async def _run(settings: EngineConfig, listening: Listening) -> EngineUnavailable | None:
+    async with embedded_server(settings, listening) as server:
+        log.info("engine ready", url=server.url, context=settings.context, slots=settings.slots)
+        status = await _ended(server)
+    return None if status is None else EngineUnavailable(f"the llama.cpp server ended with exit status {status}")
+
+
+async def _ended(server: EmbeddedServer) -> int | None:
+    """Wait for a signal (None) or for the server's own end (its exit status)."""
+    status: int | None = None
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with anyio.create_task_group() as tasks:
+
+            async def watch() -> None:
+                nonlocal status
+                status = await server.wait()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(watch)
+            await anext(signals)
+            tasks.cancel_scope.cancel()
+    return status

@@ -1,0 +1,90 @@
+"""Whether a gateway is ready, asked as cheaply as a process can: for containers, which ask every few seconds.
+
+`python -m gateway.cli.probe [URL]` is what `codec-gateway health` does, in a twentieth of its time, because nothing but
+the standard library is imported here. It knows no configuration file: the address is an argument, or follows from the
+environment variables of the admin port. `health.py`, above, is the same for people.
+"""
+
+import http.client
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+READY_PATH: Final = "/healthz/ready"
+TIMEOUT: Final = 3.0
+_LARGEST: Final = 65_536
+_OK, _FAILED, _CONFIG, _UNREACHABLE = 0, 1, 3, 4
+"""As `exit_codes.py` has them; a test compares."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of the question: an exit code, and a line for whoever reads the container's log."""
+
+    code: int
+    words: str
+
+
+def admin_url(environ: Mapping[str, str]) -> str:
+    """The admin port's address as CODEC_GATEWAY_SERVE__ADMIN_HOST and __ADMIN_PORT set it, seen from this machine."""
+    host = environ.get("CODEC_GATEWAY_SERVE__ADMIN_HOST") or "127.0.0.1"
+    return url_of(host, environ.get("CODEC_GATEWAY_SERVE__ADMIN_PORT") or "8601")
+
+
+def url_of(host: str, port: object) -> str:
+    """The address of a port that listens on `host`; every address of this machine is asked for by its loopback."""
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - only asked
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
+
+def ask(url: str, timeout: float = TIMEOUT) -> Answer:
+    """Ask `url` (http only; `/healthz/ready` unless it names a path) once: 200 is yes, anything else is no."""
+    address = _parse(url)
+    if address is None:
+        return Answer(_CONFIG, f"{url!r} is no address to ask: expected http://HOST:PORT, as http://127.0.0.1:8601")
+    host, port, path = address
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
+    try:
+        connection.request("GET", path.rstrip("/") or READY_PATH)
+        response = connection.getresponse()
+        body = response.read(_LARGEST)
+    except (OSError, http.client.HTTPException) as error:
+        return Answer(_UNREACHABLE, f"nothing answers at {url!r}: {error or type(error).__name__}")
+    finally:
+        connection.close()
+    return Answer(_OK, "ready") if response.status == 200 else Answer(_FAILED, _reason(response.status, body))
+
+
+def _parse(url: str) -> tuple[str, int | None, str] | None:
+    """Host, port and path of an `http` address, None where it is none."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    return (host, port, parts.path) if host and parts.scheme == "http" else None
+
+
+def _reason(status: int, body: bytes) -> str:
+    """Why not, in the words of a gateway's report, else the status alone."""
+    try:
+        reasons = json.loads(body)["reasons"]
+        words = "; ".join(str(reason) for reason in reasons)
+    except (ValueError, TypeError, KeyError):
+        words = ""
+    return f"not ready: {words}" if words else f"not ready: status {status}"
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Ask the one address among the arguments, else the admin port; prints the words and returns the exit code."""
+    answer = ask(arguments[0] if arguments else admin_url(environ))
+    (sys.stderr if answer.code else sys.stdout).write(f"{ascii(answer.words)[1:-1]}\n")
+    return answer.code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))
