@@ -45,6 +45,14 @@ def _logs_as_they_were() -> Iterator[None]:
         logger.propagate = propagate
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compiled maps are kept; those of tests are not to lie among the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def model_map_bytes() -> bytes:
     """The token map of the packaged SmolLM2 model, built from its GGUF file."""

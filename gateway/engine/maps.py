@@ -12,7 +12,7 @@ from gateway.config import GatewayConfig
 from gateway.engine.embedded import embedded_model
 from gateway.errors import ConfigError
 from leaf_sdk.errors import CodecError
-from leaf_sdk.fetch import open_map
+from leaf_sdk.fetch import MapCache, default_cache, open_map
 from leaf_sdk.vocab import TokenMap
 
 
@@ -38,9 +38,10 @@ def resolve_maps(config: GatewayConfig, *, engine_model: str | None = None) -> M
     maps = MapSet()
     if config.tokens.map is None:
         return maps
-    maps.add(_open(_session_source(config, engine_model)))
-    for path in config.tokens.maps:
-        maps.add(_open(path))
+    # An engine's maps encode at once, for their proof: the form that decodes fast would gain nothing.
+    cache = default_cache() if config.engine.kind == "none" else None
+    for path in (_session_source(config, engine_model), *config.tokens.maps):
+        maps.add(_open(path, cache))
     return maps
 
 
@@ -68,8 +69,8 @@ def _session_source(config: GatewayConfig, engine_model: str | None) -> Path:
     )
 
 
-def _open(path: Path) -> TokenMap:
+def _open(path: Path, cache: MapCache | None) -> TokenMap:
     try:
-        return open_map(path)
+        return open_map(path, cache=cache)
     except CodecError as error:
         raise ConfigError(f"token map {str(path)!r}: {error}") from error

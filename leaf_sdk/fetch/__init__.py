@@ -37,14 +37,16 @@ def open_map(source: str | Path, expected_hash: str | None = None, *, cache: Map
         source: a path, an https address, or http on loopback.
         expected_hash: of the Codec map; for another kind of file, of the map that is built from it. A map at an address
             that is named by its hash is kept in this user's cache, and read from there the next time.
-        cache: keep the map here, and its compiled form, which starts faster; see `cache.MapCache`.
+        cache: keep the compiled form here, which starts faster, and of a map that is named by its hash the map too; see
+            `cache.MapCache`.
 
     Raises:
         MapError: see the tree in `errors`.
     """
     expected = None if expected_hash is None else normalise_hash(expected_hash)
     if expected is None or not (cache or _is_url(source)):
-        return load_map(map_bytes(source), expected)
+        data = map_bytes(source)
+        return cache.open(map_digest(data), lambda: data) if cache else load_map(data, expected)
     kept = cache or default_cache()
     if _is_url(source):
         data = kept.fetched(expected, lambda: read_source(source, expected_hash=expected))

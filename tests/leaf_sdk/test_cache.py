@@ -35,6 +35,20 @@ def test_a_map_without_a_hash_is_asked_for_every_time():
     assert len(asked) == 2
 
 
+def test_a_file_without_a_hash_is_compiled_under_the_hash_that_it_has_now(cache, tmp_path):
+    path = tmp_path / "map.json"
+    path.write_bytes(DATA)
+    assert open_map(path, cache=cache).map_id == DIGEST
+    compiled = cache.folder / "maps" / f"{DIGEST.removeprefix('sha256:')}.compiled"
+    assert compiled.is_file()
+    again = open_map(path, cache=cache)
+    assert (again.map_id, again.decode([0, 1]), again.encode("hello")) == (
+        (DIGEST, tiny_map().decode([0, 1]), tiny_map().encode("hello"))
+    )
+    path.write_bytes(DATA + b"\n")
+    assert open_map(path, cache=cache).map_id == map_digest(DATA + b"\n")
+
+
 def test_eight_threads_fetch_once():
     begun = threading.Event()
 

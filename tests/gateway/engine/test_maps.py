@@ -40,6 +40,33 @@ def test_named_map_is_the_session_map(tiny_file):
     assert set(maps.accepted) == {tiny_map().map_id}
 
 
+def compiled_forms(folder: Path) -> list[str]:
+    return [path.stem for path in folder.rglob("*.compiled")]
+
+
+def test_without_an_engine_the_compiled_form_of_each_map_is_kept_and_read(
+    tiny_file, second_file, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    config = config_of(str(tiny_file), second_file, engine=EngineConfig())
+
+    first, again = resolve_maps(config), resolve_maps(config)
+
+    assert sorted(f"sha256:{stem}" for stem in compiled_forms(tmp_path / "cache")) == sorted(first.accepted)
+    assert list(again.accepted) == list(first.accepted)
+    for map_id, token_map in again.accepted.items():
+        assert token_map.special_ids == first.accepted[map_id].special_ids
+        assert token_map.encode("hello <|im_end|>") == first.accepted[map_id].encode("hello <|im_end|>")
+
+
+def test_with_an_engine_which_has_every_map_encode_at_once_no_compiled_form_is_kept(tiny_file, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    resolve_maps(config_of(str(tiny_file)))
+
+    assert compiled_forms(tmp_path) == []
+
+
 def test_more_maps_are_accepted_beside_it(tiny_file, second_file):
     maps = resolve_maps(config_of(str(tiny_file), second_file))
 
