@@ -1,8 +1,9 @@
 """Whether a leaf server answers: for containers, which ask every few seconds.
 
 `python -m leaf_sdk.serve.alive HOST:PORT` ends with 0 when whoever listens there speaks HTTP and does not say that it
-is broken; an MCP server answers a question that is no MCP with some 4xx, and that is life enough. Standard library only.
-It knows no tool and no session: a probe that called a tool would load it.
+is broken; an MCP server answers a question that is no MCP with some 4xx, and that is life enough. It imports nothing
+but the standard library, and
+knows no tool and no session: a probe that called a tool would load it.
 """
 
 import http.client
