@@ -1,12 +1,11 @@
 """A changed configuration, taken over while the gateway runs.
 
-Looks at the files' state every second (a `stat`, which works on every file system) and hears SIGHUP; reads and checks
-everything anew, and only then hands the new configuration to the rooms. A configuration that is wrong changes nothing,
-and the log says what is wrong. What can't change in a running process (addresses, engine, maps, limits) is named and
-waits for a restart. `run.py` stands above.
+Looks at the files' state every second (a `stat`, which works on every file system), and at once when it is asked to
+(SIGHUP); reads and checks everything anew, and only then hands the new configuration to the rooms. A configuration that
+is wrong changes nothing, and the log says what is wrong. What can't change in a running process (addresses, engine,
+maps, limits) is named and waits for a restart. `run.py` stands above.
 """
 
-import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -30,60 +29,64 @@ log = get_logger("serve")
 class Reloader:
     """Follows the files of one configuration."""
 
-    def __init__(
-        self, config: GatewayConfig, reread: Reread, apply: Apply, besides: Mapping[Path, Callable[[], None]]
-    ) -> None:
-        """`reread` builds the configuration as at the start; `apply` serves it from now on.
+    def __init__(self, config: GatewayConfig, reread: Reread) -> None:
+        """To be made as soon as the configuration was read: what changes from now on is seen.
 
-        `besides`: files of others, and what is to be called when one of them changed.
+        `reread` builds the configuration as at the start.
         """
-        self._besides = besides
-        self._seen_besides = {path: state_of([path]) for path in besides}
         self._config = config
         self._reread = reread
-        self._apply = apply
         self._seen = state_of(config.files)
+        self._asked = anyio.Event()
 
-    async def follow(self) -> None:
-        """Take over every change, for ever."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._on_signal)
-            while True:
-                await anyio.sleep(_EVERY)
-                if state_of(self._config.files) != self._seen:
-                    await self.reload("its files changed")
-                for path, changed in self._besides.items():
-                    if (state := state_of([path])) != self._seen_besides[path]:
-                        self._seen_besides[path] = state
-                        changed()
+    def ask(self) -> None:
+        """Read everything anew, whether or not it looks changed; before `follow` it is remembered."""
+        self._asked.set()
 
-    async def reload(self, cause: str) -> bool:
-        """Read everything anew and take it over; False: it is wrong, and nothing changed."""
+    async def follow(self, apply: Apply, besides: Mapping[Path, Callable[[], None]]) -> None:
+        """Take over every change, one after the other, for ever.
+
+        Args:
+            apply: serves a configuration from now on.
+            besides: files of others, and what is to be called when one of them changed.
+        """
+        seen = {path: state_of([path]) for path in besides}
+        while True:
+            with anyio.move_on_after(_EVERY):
+                await self._asked.wait()
+            if self._asked.is_set():
+                self._asked = anyio.Event()
+                await self._reload(apply, "SIGHUP")
+            elif state_of(self._config.files) != self._seen:
+                await self._reload(apply, "its files changed")
+            for path, changed in besides.items():
+                if (state := state_of([path])) != seen[path]:
+                    seen[path] = state
+                    changed()
+
+    async def _reload(self, apply: Apply, cause: str) -> None:
+        """Read everything anew and take it over; what is wrong changes nothing."""
+        # Looked at before it is read, so that what changes meanwhile is seen the next time.
         self._seen = state_of(self._config.files)
         try:
             fresh = await anyio.to_thread.run_sync(self._reread)
         except ConfigError as error:
             log.error("configuration not taken over: it is wrong, and nothing changed", cause=error.message)
-            return False
+            return
+        if fresh.files != self._config.files:
+            self._seen = state_of(fresh.files)
         late = [f.name for f in fields(fresh) if f.name not in _LIVE and _differs(fresh, self._config, f.name)]
         kept = replace(fresh, **{name: getattr(self._config, name) for name in late})
         if late:
             log.warning("some settings wait for a restart", settings=late)
-        if _taken(kept) == _taken(self._config):
-            self._config = kept
-            return True
+        changed = _taken(kept) != _taken(self._config)
+        self._config = kept
+        if not changed:
+            return
         for warning in kept.warnings:
             log.warning(warning)
-        await self._apply(kept)
-        self._config = kept
-        self._seen = state_of(kept.files)
+        await apply(kept)
         log.info("configuration taken over", cause=cause, upstreams=len(kept.upstreams))
-        return True
-
-    async def _on_signal(self) -> None:
-        with anyio.open_signal_receiver(signal.SIGHUP) as signals:
-            async for _ in signals:
-                await self.reload("SIGHUP")
 
 
 def state_of(files: Sequence[Path]) -> tuple[tuple[int, int, int] | None, ...]:

@@ -74,17 +74,18 @@ async def run_gateway(config: GatewayConfig, reread: Reread) -> None:
     Raises `ConfigError` when a port is taken or a setting can't work, and KeyboardInterrupt when Ctrl-C comes before
     the gateway is ready.
     """
-    shutdown = Shutdown(anyio.CancelScope())
+    reloader = Reloader(config, reread)
+    shutdown = Shutdown(anyio.CancelScope(), reloader.ask)
     with shutdown.scope:
         async with anyio.create_task_group() as tasks:
             await tasks.start(shutdown.watch)
-            await _run(config, reread, shutdown)
+            await _run(config, reloader, shutdown)
             tasks.cancel_scope.cancel()
     if shutdown.interrupted:
         raise KeyboardInterrupt
 
 
-async def _run(config: GatewayConfig, reread: Reread, shutdown: Shutdown) -> None:
+async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown) -> None:
     async with AsyncExitStack() as stack:
         faces = stack.enter_context(listening("faces", config.serve.host, config.serve.port))
         admin = stack.enter_context(listening("admin", config.serve.admin_host, config.serve.admin_port))
@@ -108,7 +109,7 @@ async def _run(config: GatewayConfig, reread: Reread, shutdown: Shutdown) -> Non
         _announce(config, rooms, url_of_socket(config.serve.host, faces), url_of_socket(config.serve.admin_host, admin))
         async with anyio.create_task_group() as following:
             besides = {PinFile().path: rooms.proxy.list_again}
-            following.start_soon(Reloader(config, reread, rooms.take_over, besides).follow)
+            following.start_soon(reloader.follow, rooms.take_over, besides)
             following.start_soon(rooms.costs.follow, rooms.proxy, rooms.metrics)
             async with anyio.create_task_group() as serving:
                 for server, listener in zip(servers, (faces, admin), strict=True):
