@@ -17,9 +17,9 @@ from anyio.abc import TaskGroup
 
 from gateway.errors import GatewayError, RpcError, UpstreamUnavailable
 from gateway.proxy.caller import Caller, ClientSession, Principal
-from gateway.proxy.upstreams.session import cannot_ask, refusal
+from gateway.proxy.upstreams.session import PROGRESS, cannot_ask, refusal
 from gateway.proxy.upstreams.upstream import SessionGone, Upstream
-from gateway.rpc.eras import is_input_required
+from gateway.rpc.eras import PROGRESS_KEY, is_input_required, meta_of
 from gateway.rpc.messages import INTERNAL_ERROR, INVALID_PARAMS
 
 _TOKEN: Final = "codec-gateway."  # noqa: S105 - what our tokens begin with, not one of them
@@ -35,25 +35,36 @@ class Parked:
     modern = True
     session: ClientSession | None = None
 
-    def __init__(self, caller: Caller, server: str, method: str) -> None:
-        """Nothing has been asked yet."""
+    def __init__(self, caller: Caller, server: str, method: str, params: Mapping[str, Any]) -> None:
+        """Nothing has been asked yet; `params`: of the first round."""
         self.token = _TOKEN + secrets.token_urlsafe(24)
         self.server = server
         self.method = method
         self.capabilities: Mapping[str, Any] = caller.capabilities
         self.log_level = caller.log_level
         self.principal: Principal = caller.principal
-        self.round: Caller | None = caller
+        self.round: Caller | None = None
         self.outcome: dict[str, Any] | GatewayError | None = None
         self.scope = anyio.CancelScope()
         self._questions: dict[str, tuple[dict[str, Any], asyncio.Future[dict[str, Any]]]] = {}
         self._asked = 0
+        self._progress_token: object = None
         self._news = asyncio.Event()
+        self.join(caller, params)
+
+    def join(self, caller: Caller, params: Mapping[str, Any]) -> None:
+        """This round is there now; each has a progress token of its own, or none."""
+        self.round = caller
+        self._progress_token = meta_of(params).get(PROGRESS_KEY)
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
         """Goes to the round that is there, if one is."""
-        if self.round is not None:
-            self.round.notified(method, params)
+        if self.round is None:
+            return
+        if method == PROGRESS and self._progress_token is None:
+            return
+        named = {PROGRESS_KEY: self._progress_token} if method == PROGRESS else {}
+        self.round.notified(method, {**params, **named})
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Becomes one of the next answer's input requests."""
@@ -126,7 +137,7 @@ class Bridge:
             raise UpstreamUnavailable(
                 f"{_MOST} calls wait for their clients' answers already; call again later", server=upstream.config.name
             )
-        parked = Parked(caller, upstream.config.name, method)
+        parked = Parked(caller, upstream.config.name, method, params)
         self._parked[parked.token] = parked
         self._tasks.start_soon(self._run, parked, upstream, params)
         return await self._round(parked)
@@ -143,7 +154,7 @@ class Bridge:
             raise refusal(INVALID_PARAMS, "unknown or expired requestState: begin again without it")
         if parked.round is not None:
             raise refusal(INVALID_PARAMS, "this requestState is being answered already")
-        parked.round = caller
+        parked.join(caller, params)
         responses: object = params.get("inputResponses")
         parked.answer(cast(dict[str, Any], responses) if isinstance(responses, dict) else {})
         return await self._round(parked)

@@ -32,7 +32,7 @@ from gateway.rpc.messages import METHOD_NOT_FOUND
 
 ListKind = Literal["tools", "prompts", "resources"]
 CLIENT_INFO: Final = {"name": "codec-gateway", "version": version("codec-gateway")}
-_PROGRESS: Final = "notifications/progress"
+PROGRESS: Final = "notifications/progress"
 _UPDATED: Final = "notifications/resources/updated"
 _LOG: Final = "notifications/message"
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -163,7 +163,7 @@ class Session:
 
     def deliver(self, method: str, params: dict[str, Any], running: "_Running | None") -> None:
         """Bring a notification to whom it belongs; `running`: the request on whose stream it came."""
-        if method == _PROGRESS:
+        if method == PROGRESS:
             self._deliver_progress(params)
         elif (kind := _CHANGED.get(method)) is not None:
             self._on_list_changed(kind)
@@ -184,7 +184,7 @@ class Session:
         number = params.get("progressToken")
         running = self._progress.get(number) if isinstance(number, int) else None
         if running is not None:
-            running.caller.notified(_PROGRESS, {**params, "progressToken": running.token})
+            running.caller.notified(PROGRESS, {**params, "progressToken": running.token})
 
     def _audience(self, running: "_Running | None") -> Caller | ClientSession:
         """Who hears a push: its request's caller, the session's owner, or the only caller there is."""

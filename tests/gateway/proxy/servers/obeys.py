@@ -1,8 +1,9 @@
 """A server of the handshake era that does what a call tells it, and notes what it hears.
 
 Its one argument is JSON: what it offers (`tools`, `prompts`, `resources`, `templates`: names), more `capabilities`,
-`instructions`. A call's arguments: `push` (notifications, sent first), `ask` (a request to the client; its answer is
-the result), `hold` (no answer until a call says `release`), `error`, `exit`, `list` (from now on it has these tools).
+`instructions`. A call's arguments: `push` (notifications, sent first; progress under the call's own token), `ask` (a
+request to the client; its answer is the result, after the notifications of `then`), `hold` (no result until a call says
+`release`), `error`, `exit`, `list` (from now on it has these tools).
 """
 
 import json
@@ -44,11 +45,22 @@ def greet(request: dict[str, Any]) -> None:
     answer(request, result | ({"instructions": OFFER["instructions"]} if "instructions" in OFFER else {}))
 
 
+def push(request: dict[str, Any], pushes: list[Any]) -> None:
+    token = request["params"].get("_meta", {}).get("progressToken")
+    for method, params in pushes:
+        named = {"progressToken": token} if method == "notifications/progress" else {}
+        send({"jsonrpc": "2.0", "method": method, "params": {**params, **named}})
+
+
+def hold(request: dict[str, Any]) -> None:
+    held.append(request)
+    note("holds")
+
+
 def call(request: dict[str, Any]) -> None:
     orders = request["params"].get("arguments") or {}
     note("call " + request["params"]["name"])
-    for method, params in orders.get("push", []):
-        send({"jsonrpc": "2.0", "method": method, "params": params})
+    push(request, orders.get("push", []))
     if "list" in orders:
         TOOLS[:] = orders["list"]
         send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
@@ -62,8 +74,7 @@ def call(request: dict[str, Any]) -> None:
     elif "error" in orders:
         refuse(request, *orders["error"])
     elif "hold" in orders:
-        held.append(request)
-        note("holds")
+        hold(request)
     else:
         for each in [*held, request] if "release" in orders else [request]:
             done(each, params=each["params"])
@@ -118,10 +129,20 @@ METHODS = {
 }
 
 
+def hear_answer(request: dict[str, Any], message: dict[str, Any]) -> None:
+    orders = request["params"]["arguments"]
+    note("answer " + message.get("error", {}).get("message", ""))
+    push(request, orders.get("then", []))
+    if "hold" in orders:
+        hold(request)
+    else:
+        done(request, answer=message.get("result") or message.get("error"))
+
+
 def take(message: dict[str, Any]) -> None:
     method = message.get("method")
     if method is None:
-        done(asked[message["id"]], answer=message.get("result") or message.get("error"))
+        hear_answer(asked[message["id"]], message)
     elif "id" not in message:
         note(method + (f" {message['params']['requestId']}" if method == "notifications/cancelled" else ""))
     elif method in METHODS:
