@@ -20,6 +20,7 @@ _SECRET_WORDS = frozenset(
     | {"credential", "credentials", "apikey", "bearer", "jwt", "dsn", "pat"}
 )
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9+/_.~=-]{6,}")
+_MAP_ID = re.compile(r"sha256:[0-9a-f]{64}")
 _USERINFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 
 
@@ -30,8 +31,13 @@ def sounds_secret(name: str) -> bool:
 
 
 def mask_text(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text with every known secret, bearer token and URL password replaced by `****`."""
+    """The text with every known secret, bearer token and URL password replaced by `****`.
+
+    A token map's name is public, whichever variable it came from: masked, it could not be compared with another.
+    """
     for secret in sorted(secrets, key=len, reverse=True):
+        if _MAP_ID.fullmatch(secret):
+            continue
         if secret == text or len(secret) >= SHORTEST_SECRET:
             text = text.replace(secret, MASK) if secret else text
     return _USERINFO.sub(MASK, _BEARER.sub(rf"\1 {MASK}", text))

@@ -14,6 +14,8 @@ from leaf_sdk.leaf.verify import check_ids
 from leaf_sdk.vocab import TokenMap
 
 _ID: Final = 80
+_SHORT: Final = 19
+"""Characters of a good map's id: `sha256:` and the first twelve digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +64,4 @@ def _judge_text(text: TextPart, accepted: Mapping[str, TokenMap]) -> Judgement:
     rejection = check_ids(token_map, text.text, text.payload["ids"])
     if rejection is not None:
         return Judgement("refused", rejection.detail)
-    return Judgement("leaf", f"its ids are good under map {map_id[:_ID]}")
+    return Judgement("leaf", f"its ids are good under map {map_id[:_SHORT]}…")

@@ -114,7 +114,7 @@ def test_leaf_is_known_by_ids_that_stand_the_checks_of_the_engines_map(
     leaf, plain = found(file)["servers"]
 
     assert leaf["tools"][0]["ids"]["word"] == "leaf"
-    assert map_digest(map_file.read_bytes()) in leaf["tools"][0]["ids"]["detail"]
+    assert map_digest(map_file.read_bytes())[:19] in leaf["tools"][0]["ids"]["detail"]
     assert plain["tools"][0]["ids"]["word"] == "shim"
     assert leaf["tools"][0]["estimated"] is False
     assert leaf["warnings"] == plain["warnings"] == []

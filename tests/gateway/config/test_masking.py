@@ -63,6 +63,12 @@ def test_longer_secret_is_masked_before_the_one_inside_it() -> None:
     assert mask_text("Bearer-abcd-efgh abcd", {"abcd", "Bearer-abcd-efgh"}) == f"{MASK} {MASK}"
 
 
+def test_name_of_a_map_stays_readable_though_it_came_from_a_variable() -> None:
+    name = "sha256:" + "5e" * 32
+    assert mask_text(f"ids of map {name}, token hunter22", {name, "hunter22"}) == f"ids of map {name}, token {MASK}"
+    assert mask_text(name[7:], {name[7:]}) == MASK
+
+
 def test_short_secret_does_not_blank_out_other_texts() -> None:
     assert mask_text("1", {"1"}) == MASK
     assert mask_text("port 1 of 11", {"1", ""}) == "port 1 of 11"
