@@ -67,7 +67,8 @@ def model_map(model_map_bytes: bytes) -> TokenMap:
 @pytest.fixture(scope="session")
 def engine_url() -> Iterator[str]:
     """A real llama.cpp server with the packaged model, shared by the tests that only ask it things."""
-    settings = {"model": str(packaged_model()), "host": "127.0.0.1", "port": 0, "context": 4096, "slots": 2, "threads": 1}
+    place = {"model": str(packaged_model()), "host": "127.0.0.1", "port": 0}
+    settings = {**place, "context": 4096, "slots": 2, "threads": 1}
     command = [sys.executable, "-m", "gateway.engine.embedded_server", json.dumps(settings)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
