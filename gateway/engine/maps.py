@@ -5,6 +5,7 @@ the same tokenizer in other bytes (published files), and each is proven equal to
 (`check.py`). Above: `route.py`, and the commands that serve without an engine.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from gateway.config import GatewayConfig
 from gateway.engine.embedded import embedded_model
 from gateway.errors import ConfigError
 from leaf_sdk.errors import CodecError
-from leaf_sdk.fetch import MapCache, default_cache, open_map
-from leaf_sdk.vocab import TokenMap
+from leaf_sdk.fetch import MAX_BYTES, MapCache, default_cache, open_map
+from leaf_sdk.vocab import TokenMap, map_digest
 
 
 @dataclass(slots=True)
@@ -22,11 +23,22 @@ class MapSet:
 
     session: TokenMap | None = None
     accepted: dict[str, TokenMap] = field(default_factory=dict[str, TokenMap])
+    by_hash: dict[str, TokenMap] = field(default_factory=dict[str, TokenMap])
+    """By every hash that names one, 64 lower-case hex digits: of its bytes, or of the tokenizer.json that it was built
+    from, by which published tools may name it."""
 
-    def add(self, token_map: TokenMap) -> None:
-        """Accept a map; the first one becomes the session map."""
+    def add(self, token_map: TokenMap, hashes: Iterable[str] = ()) -> None:
+        """Accept a map; the first one becomes the session map. `hashes`: of the files that it was built from."""
         self.accepted[token_map.map_id] = token_map
         self.session = self.session or token_map
+        for known in (token_map.map_id, *hashes):
+            self.by_hash[known.removeprefix("sha256:")] = token_map
+
+    def add_all(self, other: "MapSet") -> None:
+        """Accept what another set accepts."""
+        for token_map in other.accepted.values():
+            self.add(token_map)
+        self.by_hash |= other.by_hash
 
 
 def resolve_maps(config: GatewayConfig, *, engine_model: str | None = None) -> MapSet:
@@ -41,7 +53,7 @@ def resolve_maps(config: GatewayConfig, *, engine_model: str | None = None) -> M
     # An engine's maps encode at once, for their proof: the form that decodes fast would gain nothing.
     cache = default_cache() if config.engine.kind == "none" else None
     for path in (_session_source(config, engine_model), *config.tokens.maps):
-        maps.add(_open(path, cache))
+        maps.add(_open(path, cache), _file_hash(path))
     return maps
 
 
@@ -67,6 +79,12 @@ def _session_source(config: GatewayConfig, engine_model: str | None) -> Path:
         f"the map can't be found automatically: the engine's model {engine_model!r} is not readable here; "
         "name a map (--map PATH) or the model's GGUF file (--model PATH), or serve text only (--map none)"
     )
+
+
+def _file_hash(path: Path) -> list[str]:
+    """The hash of a tokenizer's own file; a model file is too large to be named by its hash."""
+    is_small = path.is_file() and path.stat().st_size <= MAX_BYTES
+    return [map_digest(path.read_bytes())] if is_small else []
 
 
 def _open(path: Path, cache: MapCache | None) -> TokenMap:

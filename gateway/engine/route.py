@@ -156,9 +156,7 @@ class EngineRoute:
         self._lost = anyio.Event()
         facts = await engine.facts()
         if self.maps.session is None:
-            found = resolve_maps(self._config, engine_model=facts.model_path)
-            for token_map in found.accepted.values():
-                self.maps.add(token_map)
+            self.maps.add_all(resolve_maps(self._config, engine_model=facts.model_path))
         token_map = self.maps.session
         if token_map is None:
             raise EngineUnavailable("the engine needs a token map; start with --map auto or --map PATH")

@@ -31,6 +31,8 @@ ERROR_KINDS: Final = {
     -32800: "cancelled",
 }
 """Codes of JSON-RPC and of MCP's revisions, as words."""
+BOLT_ON_FORMS: Final = ("raw", "encoded", "text", "refused", OTHER)
+"""How the arguments of a call to a bolt-on went out: as the model's own ids, as ids made here, as text, not at all."""
 CHAT_OUTCOMES: Final = ("ok", "client_error", "engine_error", "cancelled", OTHER)
 SOURCES: Final = ("leaf", "shim", "scaffold", OTHER)
 

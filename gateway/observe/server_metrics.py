@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from gateway.observe.exposition import Described
-from gateway.observe.labels import ERROR_KINDS, OTHER, BoundedLabel
+from gateway.observe.labels import BOLT_ON_FORMS, ERROR_KINDS, OTHER, BoundedLabel, one_of
 
 _BREAKER: Final = {"closed": 0, "half_open": 1, "open": 2}
 _QUEUE_SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0)
@@ -98,8 +98,13 @@ class ServerMetrics:
             "Tokens of the definitions of the MCP server's tools (a quarter of their bytes where no map is loaded).",
             "server",
         )
+        self._bolt_ons = makers.counter(
+            "codec_bolt_on_calls", "Calls to bolt-on tools, by how their arguments went out.", "form"
+        )
         for kind in (*ERROR_KINDS.values(), OTHER):
             self._answered.labels(kind)
+        for form in BOLT_ON_FORMS[:-1]:
+            self._bolt_ons.labels(form)
 
     def follow(self, standings: Callable[[], Iterable[Standing]]) -> None:
         """Ask `standings` how the servers are, whenever somebody asks for the page."""
@@ -112,6 +117,10 @@ class ServerMetrics:
     def refused(self, server: str, code: object) -> None:
         """The server answered with a JSON-RPC error of this code."""
         self._errors.labels(self._servers.admit(server), kind_of(code)).inc()
+
+    def bolt_on_called(self, form: str) -> None:
+        """A bolt-on was called, or refused; `form` is one of `BOLT_ON_FORMS`."""
+        self._bolt_ons.labels(one_of(BOLT_ON_FORMS, form)).inc()
 
     def answered(self, code: object) -> None:
         """An MCP client's request was answered with a JSON-RPC error of this code."""

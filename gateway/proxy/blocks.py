@@ -1,16 +1,19 @@
 """The content of a tool result, as parts that can become ids: texts with what their tool shipped, and stand-ins.
 
 Turns a raw CallToolResult into `TextPart`s and `OtherPart`s in order. Reads both shapes of the leaf contract (per-block
-`_meta`, and the older sibling block). Judges nothing: that is for `tokens.py`, which stands above.
+`_meta`, and the older sibling block). A text of which only ids came is one too, and is read when somebody asks for its
+words. Judges nothing: that is for `tokens.py`, which stands above.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, cast
 
 from leaf_sdk.leaf.contract import CODEC_META_KEY, LEGACY_BLOCK_TYPE, LeafPayload
 from leaf_sdk.leaf.payload import chosen, payloads_of
+from leaf_sdk.vocab import TokenMap
 
 _WORD: Final = 200
 
@@ -26,6 +29,22 @@ class TextPart:
     """Something stood where the payload should, and it is none."""
 
 
+class UnreadText:
+    """A text that came as ids alone, in the place of a block. Only who reads ids is ever given one."""
+
+    def __init__(self, token_map: TokenMap, ids: tuple[int, ...], on_read: Callable[[str], None]) -> None:
+        """The ids are checked: of the map, none special. `on_read` is told the map's id when the text is made."""
+        self.token_map = token_map
+        self.ids = ids
+        self._on_read = on_read
+
+    @cached_property
+    def text(self) -> str:
+        """What they say, for people; made when it is first asked for."""
+        self._on_read(self.token_map.map_id)
+        return self.token_map.decode(self.ids)
+
+
 @dataclass(frozen=True, slots=True)
 class OtherPart:
     """A block that is no text; `line` is what a model sees in its place."""
@@ -34,15 +53,20 @@ class OtherPart:
     line: str
 
 
-def read_parts(result: Mapping[str, Any], wanted: Collection[str] = ()) -> list[TextPart | OtherPart]:
+Part = TextPart | UnreadText | OtherPart
+
+
+def read_parts(result: Mapping[str, Any], wanted: Collection[str] = ()) -> list[Part]:
     """The result's parts in order, without legacy siblings. Only structuredContent: its compact JSON as one text.
 
     Of a text's payloads under several maps the first of a `wanted` map is taken, else the first.
     """
     content = content_of(result)
-    parts: list[TextPart | OtherPart] = []
+    parts: list[Part] = []
     for index, block in enumerate(content):
-        if is_text(block):
+        if isinstance(block, UnreadText):
+            parts.append(block)
+        elif is_text(block):
             following = content[index + 1] if index + 1 < len(content) else None
             parts.append(_text_part(index, block, following, wanted))
         elif not is_legacy(block):

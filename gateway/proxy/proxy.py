@@ -19,6 +19,7 @@ from gateway.config.model import GatewayConfig, Transport, UpstreamConfig
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
+from gateway.proxy.bolt_on import BoltOnStatus, KnownMaps
 from gateway.proxy.bridge import Bridge
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
@@ -60,6 +61,8 @@ class UpstreamStatus:
     """Listed ones; templates are none."""
     offers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Its capabilities, from the last time it was up."""
+    bolt_ons: tuple[BoltOnStatus, ...] = ()
+    """How each of its tools is called, where these are bolt-ons that are up."""
 
 
 class Proxy:
@@ -70,7 +73,7 @@ class Proxy:
         self._config = config
         self._metrics = metrics
         self._log = get_logger("gateway.proxy")
-        self._dialler = Dialler(config.limits, tracing)
+        self._dialler = Dialler(config.limits, metrics, tracing)
         self._sampler: Sampler | None = None
         self._adopted: ClientSession | None = None
         self._reloading = anyio.Lock()
@@ -198,6 +201,10 @@ class Proxy:
         self._sampler = sampler
         for upstream in self._upstreams.values():
             upstream.allowance.sampler = sampler
+
+    def tell_maps(self, known: KnownMaps) -> None:
+        """Call bolt-ons with ids of these maps from now on. To be told again whenever they are others."""
+        self._dialler.maps.tell(known)
 
     def adopt(self, session: ClientSession) -> None:
         """Let the main sessions stand for this client, the only one there will be. To be called before the start."""
@@ -330,6 +337,7 @@ class Proxy:
                 prompts=each.count("prompts"),
                 resources=each.count("resources"),
                 offers=each.offers,
+                bolt_ons=self._dialler.maps.statuses(each.config.name),
             )
             for each in self._upstreams.values()
         )

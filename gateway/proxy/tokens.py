@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, cast
 from gateway.config.model import VerifyLevel
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
-from gateway.proxy.blocks import OtherPart, TextPart, content_of, is_legacy, is_text, read_parts
+from gateway.proxy.blocks import OtherPart, TextPart, UnreadText, content_of, is_legacy, is_text, read_parts
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.leaf.verify import check_ids
 from leaf_sdk.vocab import TokenMap
@@ -106,6 +106,8 @@ class ResultTokens:
                 pieces.append(IdPiece(_encode(token_map, _JOINT), "shim"))
             if isinstance(part, OtherPart):
                 pieces.append(IdPiece(_encode(token_map, part.line), "shim"))
+            elif isinstance(part, UnreadText):
+                pieces.append(self._unread(tool, part, token_map))
             else:
                 pieces.append(self._piece(tool, part, token_map, proven=True))
         return ResultIds(tuple(pieces))
@@ -132,6 +134,16 @@ class ResultTokens:
                 content[part.index] = self._with_ids(tool, content[part.index], part, token_map)
         content = [block for block in content if not is_legacy(block)]
         return {**result, "content": content} if "content" in result else result
+
+    def _unread(self, tool: str, part: UnreadText, token_map: TokenMap) -> IdPiece:
+        """The ids as they came; their own map's check they stood when they came, the engine's they stand here."""
+        own = part.token_map
+        if own is not token_map and (rejection := check_ids(token_map, "", part.ids, "trust")) is not None:
+            self._metrics.leaf_rejected(rejection.reason)
+            self._notices.rejected(tool, token_map.map_id, rejection.reason, rejection.detail)
+            return self._made(part.text, token_map)
+        self._bypass(tool, token_map, len(part.ids))
+        return IdPiece(part.ids, "leaf")
 
     def _good_as_it_is(self, block: object, token_map: TokenMap) -> int | None:
         """How many ids a text block carries, if they are of this map alone and stand every check; else None."""
@@ -170,8 +182,11 @@ class ResultTokens:
         else:
             self._metrics.leaf_rejected(refusal.reason)
             self._notices.rejected(tool, token_map.map_id, refusal.reason, refusal.detail)
+        return self._made(part.text, token_map)
+
+    def _made(self, text: str, token_map: TokenMap) -> IdPiece:
         began = perf_counter()
-        ids = _encode(token_map, part.text)
+        ids = _encode(token_map, text)
         self._metrics.shim_tokenized(token_map.map_id, ids=len(ids), seconds=perf_counter() - began)
         return IdPiece(ids, "shim")
 

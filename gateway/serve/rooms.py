@@ -74,10 +74,17 @@ async def open_rooms(config: GatewayConfig) -> AsyncGenerator[Rooms]:
         proven=lambda: state.is_up,
     )
     costs = DefinitionCosts(lambda: route.maps.session)
-    state.on_change = costs.again
     async with open_records(config, metrics) as records:
         proxy = Proxy(config, metrics, records.tracing)
         metrics.servers.follow(proxy.statuses)
+        proxy.tell_maps(route.maps)
+
+        def engine_changed() -> None:
+            costs.again()
+            # The engine may have brought the maps.
+            proxy.tell_maps(route.maps)
+
+        state.on_change = engine_changed
         readiness.inform("upstreams", lambda: {status.name: _show_upstream(status) for status in proxy.statuses()})
         runner = CallRunner(proxy, tokens, config.limits, records.audit)
         agent = Agent(route, runner, config.limits, metrics, hold_calls=config.engine.hold_calls)

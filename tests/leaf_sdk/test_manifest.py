@@ -244,3 +244,24 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path):
         load_manifests(tmp_path / "none")
     with pytest.raises(ManifestInvalid, match="can't be read"):
         load_manifest(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "properties", "expected"),
+    [
+        ("say", {}, True),
+        ("say", {"arguments": {}}, True),
+        ("up__say", {"text": {}}, True),
+        ("up__say", {}, False),
+        ("up__say", {"text": {}, "arguments": {}}, False),
+        ("up__say", {"parameters": {}}, False),
+        ("up__say", {"name": {}}, False),
+        ("up__say", None, False),
+        (7, {"text": {}}, False),
+        (None, {"text": {}}, False),
+    ],
+)
+def test_an_object_is_a_whole_call_under_any_name_that_the_arguments_can_not_have(name, properties, expected):
+    schema = {"type": "object"} if properties is None else {"type": "object", "properties": properties}
+    manifest = Manifest("say", "1", "", schema, (ModelBinding("org/m", "ab" * 32),))
+    assert manifest.reads_as_call(name) is expected

@@ -18,7 +18,7 @@ _LENGTH: Final = 300
 
 def describe_ending(config: UpstreamConfig) -> str:
     """What happened when a connection is simply over."""
-    return "its process ended" if config.url is None else "its connection ended"
+    return "its connection ended" if config.command is None else "its process ended"
 
 
 def describe_failure(failure: Exception, config: UpstreamConfig) -> str:

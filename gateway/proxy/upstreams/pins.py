@@ -166,5 +166,5 @@ def digest_of(definition: dict[str, Any]) -> str:
 
 def _target(config: UpstreamConfig) -> str:
     """What stands for the program or URL behind a name: another one has pins of its own."""
-    target = [config.command, *config.args] if config.url is None else [config.url]
+    target = [config.url or config.manifest] if config.command is None else [config.command, *config.args]
     return sha256(json.dumps(target).encode("utf-8", "replace")).hexdigest()[:16]

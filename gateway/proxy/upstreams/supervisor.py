@@ -194,7 +194,7 @@ class Supervisor:
                 cause = await self._connect()
         except Exception as error:  # noqa: BLE001 - the one boundary: no failure of one server may reach another
             cause = describe_failure(error, self._config)
-            if isinstance(error, LinkLost) and self._config.url is None and len(self._eras) > 1:
+            if isinstance(error, LinkLost) and self._config.command is not None and len(self._eras) > 1:
                 # It may have been the unknown request that ended it: next time the handshake comes first.
                 self._eras = ("handshake", "modern")
         finally:

@@ -114,7 +114,7 @@ class Tender:
         Over HTTP also now and then while idle, because there nothing tells of a death. A busy one is left in peace: it
         may have one thread, and that one is ours.
         """
-        idle = math.inf if self._config.url is None else _PING_EVERY
+        idle = _PING_EVERY if self._config.command is None else math.inf
         while True:
             with anyio.move_on_after(idle) as nothing_happened:
                 await self._suspected.wait()

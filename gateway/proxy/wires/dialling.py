@@ -1,7 +1,7 @@
-"""How a connection to each server is made: a program or a URL.
+"""How a connection to each server is made: a program, a URL, or bolt-on tools.
 
-Holds what all connections share (the HTTP client) for as long as the proxy lives. `proxy.py` stands above, `stdio.py`
-and `http.py` below.
+Holds what all connections share (the HTTP client, and what is known of token maps) for as long as the proxy lives.
+`proxy.py` stands above, `stdio.py`, `http.py` and `bolt_on` below.
 """
 
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+from gateway.proxy.bolt_on import HeldMaps, open_bolt_on
 from gateway.proxy.upstreams.members import Dial
 from gateway.proxy.upstreams.session import Session
 from gateway.proxy.wires.http import HttpClient, open_http, open_http_client
@@ -27,8 +29,11 @@ _FRAME: Final = 1024
 class Dialler:
     """Makes wires. Enter it once, around everything that dials."""
 
-    def __init__(self, limits: LimitsConfig, tracing: "Tracing | None" = None) -> None:
+    def __init__(self, limits: LimitsConfig, metrics: Metrics, tracing: "Tracing | None" = None) -> None:
         """Nothing is opened before the context is entered. `tracing`: None: no spans are made."""
+        self.maps = HeldMaps()
+        """Which token maps are accepted, for bolt-ons."""
+        self._metrics = metrics
         self._tracing = tracing
         self._bound = limits.result_bytes + _FRAME
         self._stack = AsyncExitStack()
@@ -48,13 +53,17 @@ class Dialler:
     def dial(self, config: UpstreamConfig) -> Dial:
         """What opens a wire to this server."""
         log = get_logger("gateway.proxy").bind(server=config.name)
+        metrics, tracing = self._metrics, self._tracing
 
         def dial(session: Session) -> AbstractAsyncContextManager[Wire]:
-            if config.url is None:
+            if config.command is not None:
                 return open_stdio(config, session, line_bound=self._bound, log=log)
             if self._client is None:
                 raise RuntimeError("dialled outside `async with dialler`")
+            if config.manifest is not None:
+                return open_bolt_on(
+                    config, session, bound=self._bound, log=log, client=self._client, maps=self.maps, metrics=metrics
+                )
             return open_http(config, session, bound=self._bound, log=log, client=self._client)
 
-        tracing = self._tracing
         return dial if tracing is None else lambda session: traced_wire(dial(session), config, tracing)

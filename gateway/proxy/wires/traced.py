@@ -23,7 +23,7 @@ class TracedWire:
     def __init__(self, wire: Wire, config: UpstreamConfig, tracing: "Tracing") -> None:
         self._wire = wire
         self._server = config.name
-        self._transport: Literal["tcp", "pipe"] = "tcp" if config.url is not None else "pipe"
+        self._transport: Literal["tcp", "pipe"] = "pipe" if config.command is not None else "tcp"
         self._tracing = tracing
         self._version: str | None = None
 

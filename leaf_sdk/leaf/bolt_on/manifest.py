@@ -56,6 +56,18 @@ class Manifest:
         wanted = {found[1].lower() for each in hashes if (found := _HASH.fullmatch(each))}
         return next((binding for binding in self.models if binding.tokenizer_hash in wanted), None)
 
+    def reads_as_call(self, name: object) -> bool:
+        """Say whether an object with this `name` and with `arguments` or `parameters` is a whole call of the tool.
+
+        A gateway may offer the tool under a name with a prefix, and that is what a model writes. So any name will do,
+        unless one of the tool's own arguments is called like a part of a call.
+        """
+        if not isinstance(name, str) or name == self.name:
+            return name == self.name
+        known: object = self.arguments_schema.get("properties")
+        own = set(cast("dict[str, object]", known)) if isinstance(known, dict) else set[str]()
+        return bool(own) and own.isdisjoint(("name", "arguments", "parameters"))
+
     def to_fields(self) -> dict[str, Any]:
         """Give the published object, in the tool kit's dialect; an endpoint adds the dispatcher's keys."""
         fields: dict[str, Any] = {

@@ -104,7 +104,7 @@ class CodecTool:
             written = _text_of(call.argument_ids, self._fragments(call))
         else:
             written = call.arguments_json or "{}"
-        return self.checked(_object(written, self.manifest.name))
+        return self.checked(_object(written, self.manifest))
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Give the arguments if none that the manifest requires is missing.
@@ -187,7 +187,7 @@ def _text_of(ids: tuple[int, ...], fragments: Fragments) -> str:
     return token_map.decode(ids)
 
 
-def _object(written: str, name: str) -> dict[str, Any]:
+def _object(written: str, manifest: Manifest) -> dict[str, Any]:
     """Read the arguments, be they alone or, as models write them, within a call of this tool."""
     try:
         document: object = json.loads(written)
@@ -197,6 +197,6 @@ def _object(written: str, name: str) -> dict[str, Any]:
         raise CallInvalid(f"the arguments are a JSON {type(document).__name__}, expected an object", code="E_BAD_ARG")
     fields = cast("dict[str, Any]", document)
     inner: object = fields.get("arguments", fields.get("parameters"))
-    if fields.get("name") == name and isinstance(inner, dict):
+    if isinstance(inner, dict) and manifest.reads_as_call(fields.get("name")):
         return cast("dict[str, Any]", inner)
     return fields

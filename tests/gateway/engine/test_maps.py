@@ -1,14 +1,17 @@
 """Where the session map comes from, and what is said when there is none to find."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.embedded import packaged_model
 from gateway.engine.maps import MapSet, needs_engine, resolve_maps
 from gateway.errors import ConfigError
+from leaf_sdk.fetch import open_map
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 
 REMOTE = EngineConfig(kind="url", url="http://127.0.0.1:1")
@@ -141,3 +144,29 @@ def test_model_that_is_no_file_is_refused_by_its_path(tmp_path):
 )
 def test_engine_is_asked_for_its_model_only_where_nothing_else_names_one(config, needed):
     assert needs_engine(config) is needed
+
+
+def test_a_map_is_known_by_its_own_hash_and_by_that_of_the_file_it_was_built_from(tiny_file, model_map_bytes, tmp_path):
+    published = tmp_path / "published.json"
+    published.write_bytes(model_map_bytes)
+    maps = resolve_maps(config_of(str(tiny_file), published))
+    for path in (tiny_file, published):
+        digest = sha256(path.read_bytes()).hexdigest()
+        assert maps.by_hash[digest].map_id == open_map(path).map_id
+    later = MapSet()
+    later.add_all(maps)
+    assert (later.by_hash, later.accepted, later.session) == (maps.by_hash, maps.accepted, maps.session)
+
+
+def test_a_map_built_from_a_tokenizer_json_is_known_by_the_hash_of_that_file(tmp_path):
+    path = tmp_path / "tokenizer.json"
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({token: n for n, token in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(path))
+    maps = resolve_maps(config_of(str(path)))
+    assert maps.session is not None
+    own, files = maps.session.map_id.removeprefix("sha256:"), sha256(path.read_bytes()).hexdigest()
+    assert own != files
+    assert maps.by_hash == {own: maps.session, files: maps.session}

@@ -12,6 +12,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import IdPiece, ResultIds, ResultTokens
+from gateway.proxy.blocks import UnreadText
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap, load_map
 
@@ -410,3 +411,19 @@ def test_of_ids_under_several_maps_the_askers_own_are_taken():
     assert bench.engine(shipped).pieces == (IdPiece(tuple(own), "leaf"),)
     assert ids_of(bench.client(shipped)[0]) == own
     assert bench.counted["mismatches"] == 0
+
+
+def test_unread_ids_that_the_engines_own_map_calls_special_are_made_again_from_their_text():
+    metrics = Metrics()
+    tokens = ResultTokens(
+        {ENGINE.map_id: ENGINE, LAX.map_id: LAX},
+        level="verify",
+        metrics=metrics,
+        notices=TokenNotices(get_logger("test")),
+    )
+    unread = UnreadText(LAX, (300,), metrics.shim_detokenized)
+    found = tokens.for_engine("tool", {"content": [unread]}, ENGINE)
+    assert (list(found.ids), found.source) == (ENGINE.encode("<tool_call>"), "shim")
+    counted = metrics.get_shim_metrics()
+    assert (counted["rejected"], counted["leaf_bypasses"]) == ({"special": 1}, 0)
+    assert (counted["tokenize_calls"], counted["detokenize_calls"]) == (1, 1)
