@@ -78,12 +78,15 @@ async def _serve(settings: GatewayConfig, maps: MapSet) -> None:
             tracing=records.tracing,
         )
         # The servers start when the client has said what it can be asked for.
-        await face.serve_stdio(proxy)
+        await face.serve_stdio(proxy, proxy.stop)
 
 
 async def _watch_signals(caught: list[int], scope: anyio.CancelScope) -> None:
-    """Ctrl-C and TERM end the servers behind us in order; left to Python, TERM would leave them running."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    """Ctrl-C, TERM and a closed terminal end the servers behind us in order; left to Python they would go on."""
+    heard = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        heard.append(signal.SIGHUP)
+    with anyio.open_signal_receiver(*heard) as signals:
         async for number in signals:
             caught.append(number)
             scope.cancel()

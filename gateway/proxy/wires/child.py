@@ -3,7 +3,7 @@
 Turns a command into a process in a group of its own with the few variables that it needs, its output into calls of
 `on_output`, its standard error into our log, and its end into one call of `on_end` that says how. Ends it as the MCP
 lifecycle asks (close stdin, wait, TERM, KILL), and what it left behind. It knows no line and no message. `stdio.py`
-stands above, `complaints.py` below.
+stands above, `complaints.py` and `watchdog.py` below.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from structlog.typing import FilteringBoundLogger
 from gateway.config.model import UpstreamConfig
 from gateway.config.nesting import DEPTH_VARIABLE, nesting_depth
 from gateway.proxy.wires.complaints import Complaints
+from gateway.proxy.wires.watchdog import Watchdog
 
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 """What a child sees of our environment: no secret that it was not given by name (MCP's own list, and the locale)."""
@@ -170,8 +171,10 @@ class Child(asyncio.SubprocessProtocol):
 
 
 @asynccontextmanager
-async def run_child(config: UpstreamConfig, child: Child) -> AsyncGenerator[None]:
+async def run_child(config: UpstreamConfig, child: Child, watchdog: Watchdog | None = None) -> AsyncGenerator[None]:
     """Run the upstream's command as `child`; leaving the context ends the process, whatever it does.
+
+    `watchdog` ends it where the gateway can't.
 
     Raises:
         OSError: the program can't be started.
@@ -185,8 +188,12 @@ async def run_child(config: UpstreamConfig, child: Child) -> AsyncGenerator[None
         start_new_session=True,
     )
     try:
+        if watchdog is not None:
+            await watchdog.hold(child.pid)
         yield
     finally:
         child.end_conversation("the gateway ended it")
         with anyio.CancelScope(shield=True):
             await child.end()
+        if watchdog is not None:
+            watchdog.release(child.pid)

@@ -17,6 +17,7 @@ from gateway.proxy.upstreams.session import Session
 from gateway.proxy.wires.http import HttpClient, open_http, open_http_client
 from gateway.proxy.wires.stdio import open_stdio
 from gateway.proxy.wires.traced import traced_wire
+from gateway.proxy.wires.watchdog import Watchdog
 from gateway.proxy.wires.wire import Wire
 
 if TYPE_CHECKING:
@@ -38,9 +39,11 @@ class Dialler:
         self._bound = limits.result_bytes + _FRAME
         self._stack = AsyncExitStack()
         self._client: HttpClient | None = None
+        self._watchdog = Watchdog()
 
     async def __aenter__(self) -> Self:
         """Make what the connections share."""
+        self._stack.push_async_callback(self._watchdog.close)
         self._client = await self._stack.enter_async_context(open_http_client())
         return self
 
@@ -57,7 +60,7 @@ class Dialler:
 
         def dial(session: Session) -> AbstractAsyncContextManager[Wire]:
             if config.command is not None:
-                return open_stdio(config, session, line_bound=self._bound, log=log)
+                return open_stdio(config, session, line_bound=self._bound, log=log, watchdog=self._watchdog)
             if self._client is None:
                 raise RuntimeError("dialled outside `async with dialler`")
             if config.manifest is not None:

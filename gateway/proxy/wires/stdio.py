@@ -21,6 +21,7 @@ from gateway.proxy.params import why_unwritable
 from gateway.proxy.wires.asking import Questions
 from gateway.proxy.wires.child import Child, run_child
 from gateway.proxy.wires.complaints import Complaints
+from gateway.proxy.wires.watchdog import Watchdog
 from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Unfit, Wire
 from gateway.rpc.lines import LineSplitter, LongLine
 from gateway.rpc.mending import BrokenAnswer, mend_message
@@ -225,7 +226,12 @@ def too_long(bound: int) -> str:
 
 @asynccontextmanager
 async def open_stdio(
-    config: UpstreamConfig, pushes: Exchange, *, line_bound: int, log: FilteringBoundLogger
+    config: UpstreamConfig,
+    pushes: Exchange,
+    *,
+    line_bound: int,
+    log: FilteringBoundLogger,
+    watchdog: Watchdog | None = None,
 ) -> AsyncGenerator[Wire]:
     """Run the command and speak to it; leaving the context ends the process, whatever it does.
 
@@ -234,10 +240,11 @@ async def open_stdio(
         pushes: who hears and answers what the server says of its own accord.
         line_bound: longest message that is read, in bytes.
         log: receives the child's standard error, one event a line.
+        watchdog: ends the process where the gateway can't.
 
     Raises:
         OSError: the program can't be started.
     """
     wire = StdioWire(pushes, line_bound=line_bound, log=log)
-    async with run_child(config, wire.child):
+    async with run_child(config, wire.child, watchdog):
         yield wire

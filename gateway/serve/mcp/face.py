@@ -133,18 +133,25 @@ class McpFace:
         """End every session of the handshake era over HTTP, its streams with it."""
         self._sessions.end_all()
 
-    async def serve_stdio(self, start: AbstractAsyncContextManager[object] | None = None) -> None:
+    async def serve_stdio(
+        self, start: AbstractAsyncContextManager[object] | None = None, stop: Callable[[], None] | None = None
+    ) -> None:
         """Serve one client on standard input and output, until its input ends.
 
         Args:
             start: entered when the client's first request has come, left at the end. Servers that start in it know by
                 then what this client can be asked for.
+            stop: called when the client is through; where `start` is still being entered, that is to end soon.
         """
         with claim_stdio() as (source, sink):
-            await self.serve_descriptors(source, sink, start)
+            await self.serve_descriptors(source, sink, start, stop)
 
     async def serve_descriptors(
-        self, source: int, sink: int, start: AbstractAsyncContextManager[object] | None = None
+        self,
+        source: int,
+        sink: int,
+        start: AbstractAsyncContextManager[object] | None = None,
+        stop: Callable[[], None] | None = None,
     ) -> None:
         """As `serve_stdio`, on two open descriptors, which stay the caller's to close."""
         client = StdioClient(self._core, source, sink, line_bound=self._body_bytes, dropped=self._dropped)
@@ -152,6 +159,8 @@ class McpFace:
             lambda change: _announce(change, () if client.session is None else (client.session,))
         )
         serving = asyncio.get_running_loop().create_task(client.serve())
+        if stop is not None:
+            serving.add_done_callback(lambda _: stop())
         try:
             await client.met.wait()
             async with start if start is not None and client.asked else nullcontext():

@@ -1,0 +1,63 @@
+"""The shell that ends what a killed gateway leaves behind."""
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.proxy.wires import watchdog as module
+from gateway.proxy.wires.watchdog import Watchdog
+
+pytestmark = pytest.mark.anyio
+
+STUBBORN = ["/bin/sh", "-c", "trap '' TERM HUP INT; echo; while :; do read -r line; done"]
+
+
+@pytest.fixture
+def groups() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Three processes that heed no signal but KILL, each in a group of its own."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    running = [subprocess.Popen(STUBBORN, start_new_session=True, **pipes) for _ in range(3)]
+    for process in running:
+        process.stdout.readline()
+    yield running
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+async def test_what_is_held_at_the_end_is_ended_and_what_was_released_is_not(groups) -> None:
+    first, released, last = groups
+    watchdog = Watchdog()
+    for process in groups:
+        await watchdog.hold(process.pid)
+    watchdog.release(released.pid)
+    await watchdog.close()
+
+    assert [process.wait(10) for process in (first, last)] == [-9, -9]
+    assert released.poll() is None
+
+
+async def test_watchdog_that_holds_nothing_leaves_at_once_and_a_new_one_may_come(groups) -> None:
+    watchdog = Watchdog()
+    await watchdog.close()
+    await watchdog.hold(groups[0].pid)
+    watchdog.release(groups[0].pid)
+    await watchdog.close()
+
+    assert groups[0].poll() is None
+
+
+async def test_machine_without_a_shell_is_served_all_the_same_and_holds_no_descriptor(
+    groups, monkeypatch, descriptors
+) -> None:
+    monkeypatch.setattr(module, "_SHELL", "/no/such/shell")
+    before = descriptors()
+    watchdog = Watchdog()
+    await watchdog.hold(groups[0].pid)
+    await watchdog.hold(groups[1].pid)
+    watchdog.release(groups[0].pid)
+    await watchdog.close()
+
+    assert descriptors() == before
+    assert groups[0].poll() is None
