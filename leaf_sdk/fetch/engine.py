@@ -47,13 +47,22 @@ class EngineTokenizer:
     def _ask(self, text: str, *, parse_special: bool) -> list[int]:
         body = json.dumps({"content": text, "add_special": False, "parse_special": parse_special}).encode()
         try:
-            self._connection.request("POST", self._path, body, {"Content-Type": "application/json"})
-            answer = self._connection.getresponse()
+            try:
+                answer = self._post(body)
+            except ConnectionError:
+                # llama.cpp closes a connection that rested for seconds. Asking twice changes nothing.
+                self._connection.close()
+                answer = self._post(body)
             data = answer.read(_MAX_ANSWER)
-            ids = as_list(as_object(json.loads(data)).get("tokens")) if answer.status == 200 else None
+            held = as_object(json.loads(data)) if answer.status == 200 else {}
+            ids = as_list(held["tokens"]) if "tokens" in held else None
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise MapUnreachable(f"engine {self._url!r} can't be asked: {error}", source=self._url) from error
         if ids is None or set(map(type, ids)) - {int}:
             why = f"answered {answer.status} to {self._path}, expected ids; is it a llama.cpp server?"
             raise MapUnreachable(f"engine {self._url!r} {why}", source=self._url)
         return cast("list[int]", ids)
+
+    def _post(self, body: bytes) -> http.client.HTTPResponse:
+        self._connection.request("POST", self._path, body, {"Content-Type": "application/json"})
+        return self._connection.getresponse()
