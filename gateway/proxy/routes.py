@@ -14,6 +14,7 @@ from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.proxy import finder
 from gateway.proxy.bolt_on import without_argument_ids
+from gateway.proxy.bolt_on import without_argument_ids
 from gateway.proxy.bridge import Bridge, answer_rounds, asks_only
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
@@ -94,6 +95,8 @@ class Routes:
             upstream, own = self._tool(name, caller)
             server = upstream.config.name
             sent = params if own == name else {**params, "name": own}
+            if upstream.config.manifest is None:
+                sent = without_argument_ids(sent)
             if upstream.config.manifest is None:
                 sent = without_argument_ids(sent)
             result = await self._ask(upstream, "tools/call", sent, caller, seconds, self._headers(name, params))
