@@ -14,12 +14,11 @@ from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.proxy import finder
 from gateway.proxy.bolt_on import without_argument_ids
-from gateway.proxy.bolt_on import without_argument_ids
 from gateway.proxy.bridge import Bridge, answer_rounds, asks_only
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.lists import Lists
-from gateway.proxy.results import Failed, outcome_of
+from gateway.proxy.results import error_result
 from gateway.proxy.upstreams.helping import SAMPLING
 from gateway.proxy.upstreams.listing import Kind
 from gateway.proxy.upstreams.session import refusal
@@ -97,18 +96,16 @@ class Routes:
             sent = params if own == name else {**params, "name": own}
             if upstream.config.manifest is None:
                 sent = without_argument_ids(sent)
-            if upstream.config.manifest is None:
-                sent = without_argument_ids(sent)
             result = await self._ask(upstream, "tools/call", sent, caller, seconds, self._headers(name, params))
-            outcome = outcome_of(result)
+            outcome = "tool_error" if result.get("isError") is True else "ok"
             return result
         except UpstreamTimeout as error:
             outcome = "timeout"
-            return _in_era(Failed(error.message, outcome), caller)
+            return _in_era(error_result(error.message), caller)
         except UpstreamUnavailable as error:
             outcome = "unavailable"
             server = error.server
-            return _in_era(Failed(error.message, outcome), caller)
+            return _in_era(error_result(error.message), caller)
         except RpcError:
             outcome = "refused"
             raise
@@ -320,7 +317,4 @@ class Routes:
 
 
 def _in_era(result: dict[str, Any], caller: Caller) -> dict[str, Any]:
-    """A result that we made ourselves, as the caller's era has it."""
-    if caller.modern:
-        result["resultType"] = "complete"
-    return result
+    return {"resultType": "complete", **result} if caller.modern else result
