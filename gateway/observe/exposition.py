@@ -3,6 +3,7 @@
 `metrics.py` stands above; it knows no metric of ours.
 """
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -38,3 +39,11 @@ def read_counter(counter: Counter) -> dict[str, float]:
     """The values of a counter by its one label; by an empty text where it has none."""
     samples = [s for metric in counter.collect() for s in metric.samples if s.name.endswith("_total")]
     return {next(iter(s.labels.values()), ""): s.value for s in samples}
+
+
+def count_tasks() -> int:
+    """How many tasks the running event loop has; 0 outside of one."""
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:
+        return 0

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from gateway.observe.access_metrics import AccessMetrics
-from gateway.observe.exposition import Described, WithoutCreated, read_counter
+from gateway.observe.exposition import Described, WithoutCreated, count_tasks, read_counter
 from gateway.observe.labels import (
     CHAT_OUTCOMES,
     DROP_REASONS,
@@ -56,6 +56,7 @@ class Metrics:
         self.access = AccessMetrics(self._counter)
         makers = Makers(self.registry, self.described, self._counter, self._gauge, self._histogram)
         self.servers = ServerMetrics(makers, self._servers)
+        self._gauge("codec_tasks", "Tasks of the event loop, running and waiting.").set_function(count_tasks)
         ProcessCollector(registry=self.registry)
 
     def _build_tokens(self) -> None:

@@ -1,5 +1,6 @@
 """The metrics: their names, their bounds, and the numbers that come out."""
 
+import asyncio
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -216,3 +217,17 @@ def test_reference_page_is_what_the_code_writes() -> None:
 
     assert PAGE.read_text(encoding="utf-8") == render_page(Metrics()), f"docs/metrics.md is stale: run {command}"
     assert all(f"`{word}`" in PAGE.read_text(encoding="utf-8") for word in (*TOOL_OUTCOMES, *REASONS))
+
+
+def test_tasks_are_those_of_the_loop_that_asks_and_none_outside_of_one() -> None:
+    metrics = Metrics()
+
+    async def ask() -> tuple[float | None, float | None]:
+        alone = read(metrics, "codec_tasks")
+        waiting = asyncio.ensure_future(asyncio.Event().wait())
+        both = read(metrics, "codec_tasks")
+        waiting.cancel()
+        return alone, both
+
+    assert read(metrics, "codec_tasks") == 0
+    assert asyncio.run(ask()) == (1, 2)
