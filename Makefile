@@ -29,8 +29,8 @@ check: $(READY) ## style, types and import floors
 	@echo "== ruff";         $(BIN)/ruff check --quiet .; $(BIN)/ruff format --check --quiet .
 	@echo "== import floors"; $(BIN)/lint-imports --no-cache | tail -n 4
 	@echo "== types";        $(BIN)/basedpyright --level error
-unit: $(READY) ## the test suite
-	@echo "== tests";        $(BIN)/pytest
+unit: $(READY) ## the test suite, on up to four cores; files stay whole
+	@echo "== tests";        $(BIN)/pytest --quiet --numprocesses auto --maxprocesses 4 --dist loadfile
 
 coverage: $(READY) ## run the tests of the tool-call parsers, and fail where a branch of theirs is not covered
 	@$(BIN)/coverage run --branch --source=gateway/toolcalls -m pytest -q -m "not engine" tests/gateway/toolcalls tests/gateway/cli
