@@ -16,6 +16,8 @@ MAX_RAW = 10_000
 """Pieces of a text whose schema names no maximum; most are one character."""
 
 _BLOCK = 100
+_RUN = 16
+"""First characters of a closing tag one after another."""
 _NUL = r"\x00"
 
 
@@ -99,20 +101,43 @@ def _text(g: Grammar, closer: str, least: int, paired: bool) -> str:
     blocks = g.repeat(g.shared(f"block-{_name(closer)}", f"{piece}{{{_BLOCK}}}"), "", 0, MAX_RAW // _BLOCK)
     lead = g.repeat(piece, "", least - paired, least - paired) if least > paired else ""
     text = " ".join(filter(None, (lead, blocks, g.repeat(piece, "", 0, _BLOCK))))
-    return _begun(g.shared(f"begin-{_name(closer)}", _pieces(g, closer, "\n")), text, least) if paired else text
+    text = _begun(g.shared(f"begin-{_name(closer)}", _pieces(g, closer, "\n")), text, least) if paired else text
+    # What might have become the closing tag may stand right before it too.
+    return f"{text} {_cut_off(g, closer)}".strip()
 
 
 def _pieces(g: Grammar, closer: str, not_first: str = "") -> str:
     """Give the pieces of a text without `closer`: each leaves what might have become it."""
+    first, starts = closer[0], _starts(closer)
+    left = ""
+    for start in reversed(starts):
+        after = closer[len(start)]
+        further = f"{g.literal(after)} {left}" if left else ""
+        left = g.either(filter(None, (g.none_of(dict.fromkeys((after, first)), _NUL), further)))
+    plain = g.none_of((first, *not_first), _NUL)
+    return f"{plain} | {_run(g, closer)} {left}" if starts else plain
+
+
+def _cut_off(g: Grammar, closer: str) -> str:
+    """Give a beginning of `closer`, which may stand right before it too, or nothing."""
+    starts = _starts(closer)
+    end = ""
+    for start in reversed(starts[1:]):
+        end = f"({g.literal(start[-1])} {end})?" if end else f"{g.literal(start[-1])}?"
+    if not end:
+        return g.repeat(g.literal(closer[0]), "", 0, 1 if closer[1:2] == closer[0] else _RUN) if starts else ""
+    return f"({_run(g, closer)} {end})?"
+
+
+def _run(g: Grammar, closer: str) -> str:
+    """Give the first character of a closing tag, as often as it comes where two of them can't be the tag's."""
+    return g.literal(closer[0]) if closer[1:2] == closer[0] else f"{g.literal(closer[0])}{{1,{_RUN}}}"
+
+
+def _starts(closer: str) -> list[str]:
+    """Give the beginnings of a closing tag, up to where its first character comes again and it could begin anew."""
     bound = closer.find(closer[0], 1)
-    starts = [closer[:length] for length in range(len(closer) if bound < 0 else bound)]
-    others = [
-        g.none_of(dict.fromkeys((closer[len(start)], closer[0], *(() if start else not_first))), _NUL)
-        for start in starts
-    ]
-    return " | ".join(
-        " ".join(filter(None, (g.literal(start), other))) for start, other in zip(starts, others, strict=True)
-    )
+    return [closer[:length] for length in range(1, len(closer) if bound < 0 else max(bound, 2))]
 
 
 def _begun(begin: str, rest: str, least: int) -> str:

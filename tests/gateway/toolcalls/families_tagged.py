@@ -70,8 +70,9 @@ def _function_gemma(call: Written) -> str:
 
 
 def _minicpm5(call: Written) -> str:
-    def spelled(value: str) -> str:
-        return f"<![CDATA[{value}]]>" if set("<&\n") & set(value) else value
+    def spelled(value: Any) -> str:
+        text = value if isinstance(value, str) else json.dumps(value)
+        return f"<![CDATA[{text}]]>" if set("<&\n") & set(text) else text
 
     arguments = [f'<param name="{key}">{spelled(value)}</param>' for key, value in json.loads(call.given).items()]
     return f'<function name="{call.name}">{"".join(arguments)}</function>'
