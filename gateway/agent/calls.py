@@ -24,6 +24,7 @@ from gateway.observe.audit import Audit
 from gateway.proxy import IdPiece, Proxy, ResultTokens
 from gateway.proxy.blocks import TextPart, content_of, is_legacy, is_text, read_parts
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
+from gateway.proxy.results import outcome_of
 from gateway.toolcalls import CallClosed, ToolSpec, validate_call
 from leaf_sdk.vocab import TokenMap
 
@@ -175,8 +176,8 @@ class RunningCalls:
         share = self._runner.share(room, len(answered))
         outcomes = [self._runner.outcome(one, token_map, share) for one in answered]
         for one, outcome in zip(answered, outcomes, strict=True):
-            refused = isinstance(one.result, str)
-            self._runner.ledger.told(self._principal, outcome.finished, token_map.map_id, refused=refused)
+            how = "refused" if isinstance(one.result, str) else outcome_of(one.result)
+            self._runner.ledger.told(self._principal, outcome.finished, token_map.map_id, how)
         return outcomes
 
     async def _run(self, n: int, call: CallClosed) -> None:

@@ -23,11 +23,10 @@ class Ledger:
         self._proxy = proxy
         self._audit = audit
 
-    def told(self, principal: Principal, finished: ToolFinished, map_id: str, *, refused: bool) -> None:
-        """A call whose result became ids. `refused`: by the gateway, no server answered."""
+    def told(self, principal: Principal, finished: ToolFinished, map_id: str, outcome: str) -> None:
+        """A call whose result became ids. `outcome`: how it ended; `refused`: no server was asked."""
         if self._audit is None:
             return
-        outcome = "refused" if refused else "tool_error" if finished.is_error else "ok"
         both = finished.leaf_ids and finished.shim_ids
         source: Source = "mixed" if both else "leaf" if finished.leaf_ids else "shim" if finished.shim_ids else "none"
         self._audit.record(

@@ -1,4 +1,4 @@
-"""Tool results as raw dicts: the error result that we write ourselves, and how large one is.
+"""Tool results as raw dicts: the error results that we write ourselves, how a call ended, and how large a result is.
 
 Pure. It knows no upstream and no token id; `proxy.py` stands above.
 """
@@ -10,6 +10,22 @@ from typing import Any, cast
 def error_result(text: str) -> dict[str, Any]:
     """A CallToolResult that tells the model what went wrong (MCP tools, "Error Handling")."""
     return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+class Failed(dict[str, Any]):
+    """The error result of a call that its server did not answer, and why, which nobody sees who only reads the dict."""
+
+    def __init__(self, text: str, outcome: str) -> None:
+        """`outcome`: as in the metrics and the audit log."""
+        super().__init__(error_result(text))
+        self.outcome = outcome
+
+
+def outcome_of(result: Mapping[str, Any]) -> str:
+    """How a call ended that gave this result, in the words of the metrics and the audit log."""
+    if isinstance(result, Failed):
+        return result.outcome
+    return "tool_error" if result.get("isError") is True else "ok"
 
 
 def exceeds(value: object, limit: int) -> bool:

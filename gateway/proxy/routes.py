@@ -18,7 +18,7 @@ from gateway.proxy.bridge import Bridge, answer_rounds, asks_only
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.lists import Lists
-from gateway.proxy.results import error_result
+from gateway.proxy.results import Failed, outcome_of
 from gateway.proxy.upstreams.helping import SAMPLING
 from gateway.proxy.upstreams.listing import Kind
 from gateway.proxy.upstreams.session import refusal
@@ -97,15 +97,15 @@ class Routes:
             if upstream.config.manifest is None:
                 sent = without_argument_ids(sent)
             result = await self._ask(upstream, "tools/call", sent, caller, seconds, self._headers(name, params))
-            outcome = "tool_error" if result.get("isError") is True else "ok"
+            outcome = outcome_of(result)
             return result
         except UpstreamTimeout as error:
             outcome = "timeout"
-            return _in_era(error_result(error.message), caller)
+            return _in_era(Failed(error.message, outcome), caller)
         except UpstreamUnavailable as error:
             outcome = "unavailable"
             server = error.server
-            return _in_era(error_result(error.message), caller)
+            return _in_era(Failed(error.message, outcome), caller)
         except RpcError:
             outcome = "refused"
             raise
@@ -317,4 +317,7 @@ class Routes:
 
 
 def _in_era(result: dict[str, Any], caller: Caller) -> dict[str, Any]:
-    return {"resultType": "complete", **result} if caller.modern else result
+    """A result that we made ourselves, as the caller's era has it."""
+    if caller.modern:
+        result["resultType"] = "complete"
+    return result

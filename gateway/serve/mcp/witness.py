@@ -13,6 +13,7 @@ from gateway.errors import RpcError
 from gateway.observe.audit import Audit
 from gateway.observe.audit_line import AuditLine, Source
 from gateway.proxy.blocks import content_of
+from gateway.proxy.results import outcome_of
 from gateway.rpc.eras import VERSION_KEY, meta_of
 from gateway.rpc.headers import NAMED_BY
 from gateway.rpc.messages import RequestId
@@ -68,6 +69,7 @@ class Seen:
         self._tracing = tracing
         self._began = perf_counter()
         self._outcome = _FAULT
+        self._ended: str | None = None
         self._source: Source = "none"
         self._ids = 0
         self._map: TokenMap | None = None
@@ -80,11 +82,12 @@ class Seen:
             self._outcome = "cancelled"
             self.end(0)
             raise
-        self._outcome = "tool_error" if answer.get("isError") is True else "ok"
+        self._outcome = self._ended or outcome_of(answer)
         return answer
 
     def made(self, before: Mapping[str, Any], after: Mapping[str, Any], token_map: TokenMap | None) -> None:
         """What the server's result became for the client: whose ids leave with it."""
+        self._ended = outcome_of(before)
         if self._audit is None:
             return
         theirs, ours = _ids_in(before), _ids_in(after)

@@ -80,6 +80,18 @@ async def test_call_is_one_line_of_the_audit_log(open_runner, tmp_path):
     }
 
 
+async def test_call_that_ran_out_of_time_is_written_down_as_that(open_runner, tmp_path):
+    with Audit(tmp_path / "audit", Metrics().access) as audit:
+        # No server answers so soon.
+        async with open_runner(LimitsConfig(tool_timeout=1e-6), "late", audit=audit) as (runner, _):
+            async with runner.running(OFFERED, ADA) as running:
+                running.start(call())
+            running.outcomes(TINY, 1000)
+
+    (line,) = read(tmp_path / "audit")
+    assert (line["tool"], line["outcome"]) == ("up__say", "timeout")
+
+
 async def test_call_whose_result_goes_nowhere_has_a_line_too(open_runner, tmp_path):
     with Audit(tmp_path / "audit", Metrics().access) as audit:
         async with open_runner(LimitsConfig(), "hello", audit=audit) as (runner, _):

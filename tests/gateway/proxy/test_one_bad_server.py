@@ -14,6 +14,7 @@ from gateway.errors import ConfigError, RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
 from gateway.proxy.caller import Principal
+from gateway.proxy.results import outcome_of
 
 pytestmark = pytest.mark.anyio
 ASKS = {"elicitation": {}}
@@ -70,6 +71,22 @@ async def test_two_servers_with_one_name_end_the_start_with_both_named(obeying, 
     with pytest.raises(ConfigError, match=f"{what} is offered by server 'one' and by server 'two'"):
         async with proxy:
             pass
+
+
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize("capabilities", [{}, ASKS], ids=["asks nobody", "may ask"])
+async def test_result_of_a_call_that_failed_says_how_in_either_era(obeying, proxy_of, client, modern, capabilities):
+    orders = {"hold": True}, {"exit": 3}
+    async with proxy_of(obeying(timeout=1.0), restart_backoff=3600.0, restart_backoff_max=3600.0) as proxy:
+        results = [
+            await proxy.handle(
+                "tools/call", {"name": "up__do", "arguments": order}, client(modern=modern, **capabilities)
+            )
+            for order in orders
+        ]
+
+    assert [outcome_of(result) for result in results] == ["timeout", "unavailable"]
+    assert ["resultType" in result for result in results] == [modern, modern]
 
 
 async def test_call_has_the_time_that_its_server_is_given(obeying, proxy_of, client, call, noted, until_noted):

@@ -1,12 +1,13 @@
-"""How large a result is."""
+"""How large a result is, and how the call ended that gave it."""
 
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic_core import from_json, to_json
 
-from gateway.proxy.results import error_result, exceeds
+from gateway.proxy.results import Failed, error_result, exceeds, outcome_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -31,3 +32,24 @@ def test_long_list_of_numbers_is_large():
 @given(JSON)
 def test_nothing_exceeds_its_own_json(value):
     assert not exceeds(value, len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")) + 2)
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome"),
+    [
+        ({"content": []}, "ok"),
+        ({"content": [], "isError": False}, "ok"),
+        ({"content": [], "isError": "true"}, "ok"),
+        (error_result("no"), "tool_error"),
+        (Failed("late", "timeout"), "timeout"),
+    ],
+)
+def test_result_says_how_its_call_ended(result, outcome):
+    assert outcome_of(result) == outcome
+
+
+def test_failed_call_is_an_error_result_like_any_other_on_the_wire():
+    failed = Failed("server 'up' is away", "unavailable")
+
+    assert failed == error_result("server 'up' is away")
+    assert from_json(to_json(failed)) == error_result("server 'up' is away")

@@ -18,6 +18,7 @@ from gateway.observe.notices import TokenNotices
 from gateway.observe.tracing import Tracing
 from gateway.proxy import ResultTokens
 from gateway.proxy.caller import Principal
+from gateway.proxy.results import Failed
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import load_map
 
@@ -154,6 +155,28 @@ async def test_line_says_how_a_call_failed(servers, lines_of, audited):
         ("breaks", "refused"),
         ("hang", "cancelled"),
     ]
+
+
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize("named", [{}, {"session_map": MAP.map_id}], ids=["no map", "a map"])
+async def test_line_says_why_a_server_gave_no_answer(servers, site_of, audited, modern, named):
+    async def slow(_, __):
+        return Failed("server 'one' did not answer", "timeout")
+
+    async def away(_, __):
+        return Failed("server 'one' is away", "unavailable")
+
+    servers.tool(slow)
+    servers.tool(away)
+    run, written = audited
+    with run() as audit:
+        async with site_of(servers, face_with=with_map(audit=audit, **named)) as site:
+            session = await site.session()
+            for tool in ("slow", "away"):
+                answer = await (site.modern("tools/call", {"name": tool}) if modern else session.call(tool))
+                assert answer.json()["result"]["isError"] is True
+
+    assert [(line["tool"], line["outcome"]) for line in written] == [("slow", "timeout"), ("away", "unavailable")]
 
 
 async def test_request_is_a_span_under_the_one_that_its_client_names(servers, site_of, spans):
