@@ -35,10 +35,10 @@ def check_choice(choice: ToolChoice, tools: Sequence[ToolSpec]) -> None:
         )
 
 
-def hold_for(conversation: Conversation, choice: ToolChoice, *, parallel: bool, always: bool) -> Hold | None:
+def hold_for(conversation: Conversation, choice: ToolChoice, *, parallel: bool | None, always: bool) -> Hold | None:
     """Give what holds the next generation, None where it is free.
 
-    `parallel` lets a required call have others beside it; a model that decides for itself may always make several.
+    `parallel` lets a required call have others beside it, and False forbids them to a model that decides for itself.
     `always` is the configuration's wish to hold those too: done where the format's calls begin with a special token.
     """
     fmt, tools = conversation.format, conversation.tools
@@ -46,9 +46,10 @@ def hold_for(conversation: Conversation, choice: ToolChoice, *, parallel: bool, 
         return None
     if choice != "auto":
         named = choice[1] if isinstance(choice, tuple) else "required"
-        return Hold(call_grammar(fmt, tools, choice=named, parallel=parallel))
+        return Hold(call_grammar(fmt, tools, choice=named, parallel=parallel is True))
     token_map = conversation.ready.token_map
     triggers = call_triggers(fmt, token_map) if always else ()
     if not triggers:
         return None
-    return Hold(call_grammar(fmt, tools, choice="required", parallel=True, vocabulary=token_map), triggers)
+    several = parallel is not False
+    return Hold(call_grammar(fmt, tools, choice="required", parallel=several, vocabulary=token_map), triggers)

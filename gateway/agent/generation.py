@@ -31,6 +31,8 @@ class GenerationOptions:
     sampling: Sampling
     hold: Hold | None = None
     stops: tuple[str, ...] = ()
+    one_call: bool = False
+    """End behind the first call, whatever the model goes on with."""
     first_index: int = 0
     """Calls that the response already holds: indexes are counted over the whole response."""
     on_call: Callable[[CallClosed, int], None] = lambda call, room: None
@@ -43,7 +45,7 @@ class GenerationResult:
     """How it ended, and the calls that were closed."""
 
     stopped: bool
-    """The model (or a stop string) ended it; False: it ran into a length limit."""
+    """The model (or a stop string, or the one call that may be) ended it; False: it ran into a length limit."""
     calls: tuple[CallClosed, ...]
     started: int
     """Calls that were begun, those that broke off included: each has an index of the response."""
@@ -107,7 +109,7 @@ class Generation:
         return self._finish(end, time.perf_counter() - started)
 
     async def _follow(self, events: AsyncIterator[GenerationEvent], started: float) -> GenerationEnd | None:
-        """Feed the parser until the end; None when a stop string cut the generation short."""
+        """Feed the parser until the end; None when a stop string or the one call that may be cut it short."""
         async for event in events:
             if isinstance(event, GenerationEnd):
                 await self._feed(self._pending if event.ended_by is None else self._pending[:-1])
@@ -117,7 +119,10 @@ class Generation:
                 return event
             self._ttft = self._ttft or time.perf_counter() - started
             self._guessed |= event.guessed
-            await self._feed(self._settled(event))
+            ids = self._settled(event)
+            if ids and self._called_enough:
+                return None
+            await self._feed(ids)
             if self._stop.hit:
                 return None
         raise EngineUnavailable("the engine's stream ended without an end; ask again")
@@ -132,11 +137,19 @@ class Generation:
         self._ids += ids
         await self._emit_all(self._parser.feed(ids))
 
+    @property
+    def _called_enough(self) -> bool:
+        return self._options.one_call and bool(self._calls)
+
     async def _emit_all(self, events: list[Event]) -> None:
         for event in events:
+            if self._called_enough:
+                break
             if isinstance(event, Content):
                 await self._show(self._stop.feed(event.text))
             elif not self._stop.hit:
+                # A stop string does not reach over what is no content: what was held for one stands before it.
+                await self._show(self._stop.close())
                 await self._emit_event(self._indexed(event))
 
     async def _show(self, text: str) -> None:

@@ -35,8 +35,8 @@ class AnswerOptions:
     max_tokens: int | None = None
     sampling: Sampling = Sampling()
     stops: tuple[str, ...] = ()
-    parallel: bool = False
-    """Let a constrained turn hold more than one call."""
+    parallel: bool | None = None
+    """Whether a turn may hold more than one call. Not said: a constrained one may not, a free one may."""
 
 
 class Agent:
@@ -171,6 +171,7 @@ class _Answer:
             sampling=self._options.sampling,
             hold=hold,
             stops=self._options.stops,
+            one_call=self._options.parallel is False,
             first_index=self._called,
             on_call=start,
         )

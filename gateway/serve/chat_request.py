@@ -55,7 +55,7 @@ class ChatRequest(_Model):
     stream_options: _StreamOptions | None = None
     tools: list[_Tool] = []
     tool_choice: Literal["auto", "none", "required"] | _NamedChoice = "auto"
-    parallel_tool_calls: bool = False
+    parallel_tool_calls: bool | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None

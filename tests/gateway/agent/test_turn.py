@@ -193,6 +193,51 @@ async def test_stop_string_ends_the_answer_without_being_shown(open_stage):
     assert generation.reuse is None
 
 
+@pytest.mark.parametrize("choice", ["auto", "required"])
+async def test_a_turn_that_may_hold_one_call_ends_behind_it(open_stage, choice):
+    async with open_stage(f"Sure.{SAY}\n{SAY} twice", "Done.") as stage:
+        conversation = await stage.agent.open(QUESTION, choice=choice)
+        options = AnswerOptions(choice=choice, parallel=False)
+        finished = await stage.agent.answer(conversation, options, stage.listen)
+
+    assert text_of(stage.events) == "Sure.Done."
+    assert [event.index for event in stage.of(CallStarted)] == [0]
+    assert len(stage.of(CallClosed)) == len(stage.of(ToolFinished)) == 1
+    wrote = TINY.encode(f"Sure.{SAY}", specials=True)
+    second = list(stage.engine.asked[1].prompt)[len(stage.engine.asked[0].prompt) :]
+    assert second[: len(wrote)] == wrote
+    assert finished.reason == "stop"
+
+
+async def test_a_turn_that_holds_one_call_anyway_keeps_the_engines_account(open_stage):
+    async with open_stage(SAY, "Done.") as stage:
+        await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(parallel=False), stage.listen)
+
+    first, _ = stage.of(GenerationFinished)
+    assert first.timings is not None
+    assert len(stage.of(CallClosed)) == 1
+
+
+async def test_calls_that_are_held_to_their_schemas_are_one_where_one_may_be(open_stage):
+    async with open_stage(SAY, "Done.", hold_calls=True) as stage:
+        conversation = await stage.agent.open(QUESTION)
+        several, one = (hold_for(conversation, "auto", parallel=p, always=True) for p in (None, False))
+
+    assert one.triggers == several.triggers
+    assert one.grammar != several.grammar
+
+
+async def test_text_that_may_become_a_stop_string_stands_before_the_call_that_follows_it(open_stage):
+    async with open_stage(f"one END{SAY}", "Done.") as stage:
+        options = AnswerOptions(stops=("ENDING",))
+        await stage.agent.answer(await stage.agent.open(QUESTION), options, stage.listen)
+
+    told = [event for event in stage.events if isinstance(event, Content | CallStarted)]
+    before = told.index(stage.of(CallStarted)[0])
+    assert text_of(told[:before]) == "one END"
+    assert text_of(told[before:]) == "Done."
+
+
 async def test_question_in_the_same_conversation_extends_it(open_stage):
     async with open_stage("One.", "Two.") as stage:
         conversation = await stage.agent.open(QUESTION)

@@ -106,7 +106,7 @@ def test_sampling_passes_as_it_was_asked_for():
 def test_what_was_not_asked_for_is_left_to_the_engine():
     options = request_of().options()
 
-    assert (options.choice, options.max_tokens, options.stops, options.parallel) == ("auto", None, (), False)
+    assert (options.choice, options.max_tokens, options.stops, options.parallel) == ("auto", None, (), None)
     assert options.sampling.temperature is None
     assert options.sampling.seed is None
 
