@@ -123,7 +123,8 @@ class News:
             if not upstream.there:
                 continue
             naming = self._catalog.naming
-            prompts = [(naming.prompt(name, item["name"]), item) for item in self._items(upstream, "prompts")]
+            named = [(naming.prompt(name, item["name"]), item) for item in self._items(upstream, "prompts")]
+            prompts = [pair for pair in named if pair[0] is not None]
             resources = [item for item in self._items(upstream, "resources") if naming.shows(name, item["uri"])]
             templates = [i for i in self._items(upstream, "templates") if naming.shows(name, i["uriTemplate"])]
             shown[name, "tools"] = [entry.definition for entry in self.offered if entry.server == name] or None
