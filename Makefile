@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: bench-install bench-leaf bench-maps bench-mcp bench-toolcalls check clean conformance coverage demo exchanges fmt grammar-seeds help lock setup test test-frameworks test-new test-random test-tokenizers tokenizers unit
+.PHONY: bench-install bench-leaf bench-maps bench-mcp bench-toolcalls check clean conformance coverage demo exchanges faults fmt grammar-seeds help lock setup test test-frameworks test-new test-random test-tokenizers tokenizers unit wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -58,6 +58,9 @@ bench-leaf: $(READY) ## time what ids beside a text cost and save, and write ben
 bench-install: $(READY) ## count what installing the SDK brings and time its import; writes bench/results/install.json (downloads)
 	@$(BIN)/python -m bench.install
 
+wire-schema: $(READY) ## write the protobuf module of leaf_sdk/wire/codec.proto anew
+	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. leaf_sdk/wire/codec.proto
+
 test-new: $(READY) ## make packages with codec-leaf new and run their tests, each in an environment of its own (downloads)
 	@for kind in leaf bolt-on; do \
 	  rm -rf .tools/new && $(BIN)/codec-leaf new my-tool --kind $$kind --into .tools/new >/dev/null; \
@@ -76,6 +79,9 @@ test-frameworks: $(READY) ## make leaves of servers of fastmcp 2, 3 and 4, each 
 	  VIRTUAL_ENV=.tools/framework $(UV) pip install --quiet "$$fastmcp" tokenizers msgpack; \
 	  PYTHONPATH=. .tools/framework/bin/python tests/leaf_sdk/frameworks/hosted.py; \
 	done
+
+faults: $(READY) ## break servers, clients and the gateway in every way, and count what 1,000 clients leave behind: ten minutes
+	@CODEC_FAULT_CYCLES=1000 $(BIN)/pytest -q -s -m "faults or not faults" --timeout 1200 tests/e2e/faults
 
 bench-mcp: $(READY) ## time the MCP gateway beside others of its kind, and write bench/results/mcp.json
 	@$(BIN)/python -m bench.mcp

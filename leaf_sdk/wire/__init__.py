@@ -6,7 +6,7 @@ gateway's faces.
 """
 
 from .choose import Choice, Reason, choose
-from .compression import CODINGS, Coding, Encoder, available_codings, open_encoder
+from .compression import CODINGS, Coding, Effort, Encoder, available_codings, open_encoder
 from .decompression import MAX_BODY, Decoder
 from .dictionary import Dictionary, dictionary_for, train
 from .flush import AT_ONCE, BATCH, INTERACTIVE, FlushGate, FlushPolicy
@@ -27,6 +27,7 @@ __all__ = [
     "Coding",
     "Decoder",
     "Dictionary",
+    "Effort",
     "Encoder",
     "Extras",
     "FlushGate",

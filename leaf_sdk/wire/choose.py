@@ -1,8 +1,8 @@
 """An `Accept-Encoding` header, the flush policy and the expected length to a content coding, and to why it was chosen.
 
 The client's weights come first; among codings it likes equally the measurement decides. Knows no headers but the one
-value and opens no encoder. Source: RFC 9110 12.5.3 for the header; docs/protocol.md has the measurement. Above: whoever
-serves streams.
+value and opens no encoder. Source: RFC 9110 12.5.3 for the header, `bench/results/wire.json` for the order. Above:
+whoever serves streams.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,11 +10,26 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from .compression import CODINGS, Coding
+from .compression import CODINGS, Coding, Effort
 from .flush import FlushPolicy
 
-_SHORT: Final = 8
-"""Streams of so few ids are smaller as they are: a gzip body alone has 18 bytes around it."""
+_RARELY: Final = 1.0
+"""Seconds: where flushes lie further apart than this, a body is as good as whole."""
+_SHORT: Final[dict[Effort, int]] = {"streaming": 16, "whole": 64}
+"""Streams of so few ids are smaller as they are: gzip has 18 bytes around a body, and nothing repeats yet."""
+_ORDER: Final[dict[Effort, tuple[Coding, ...]]] = {
+    "streaming": ("gzip", "br", "zstd", "identity"),
+    "whole": ("br", "gzip", "zstd", "identity"),
+}
+_ORDER_WITH_DICTIONARY: Final[dict[Effort, tuple[Coding, ...]]] = {
+    "streaming": ("gzip", "br", "zstd", "identity"),
+    "whole": ("zstd", "br", "gzip", "identity"),
+}
+"""Best first, by measurement. A flush costs gzip 2 to 3 bytes and the others 5 or more, and no dictionary makes up for
+that; once flushes are rare, the dictionary decides, and without one br is the smallest."""
+
+_UNASKED: Final = 1e-6
+"""The weight of identity where the client does not name it: acceptable, and less than any weight that can be named."""
 
 
 class Reason(StrEnum):
@@ -42,6 +57,8 @@ class Choice:
 
     coding: Coding
     reason: Reason
+    effort: Effort = "streaming"
+    """What to tell `open_encoder`."""
 
 
 def choose(
@@ -74,27 +91,21 @@ def choose(
         del usable["zstd"]
     if not usable:
         return Choice("identity", Reason.NONE_ACCEPTED)
-    if expected_ids is not None and expected_ids <= _SHORT and "identity" in usable:
+    effort: Effort = "whole" if policy.max_delay >= _RARELY else "streaming"
+    if expected_ids is not None and expected_ids <= _SHORT[effort] and "identity" in usable:
         return Choice("identity", Reason.TOO_SHORT)
-    return _best(usable, policy, has_dictionary, no_dictionary)
+    order = (_ORDER_WITH_DICTIONARY if has_dictionary else _ORDER)[effort]
+    coding = min(usable, key=lambda each: (-usable[each], order.index(each)))
+    return Choice(coding, _reason(usable, coding, no_dictionary), effort)
 
 
-def _best(usable: Mapping[Coding, float], policy: FlushPolicy, has_dictionary: bool, no_dictionary: bool) -> Choice:
-    most = max(usable.values())
-    liked: list[Coding] = [coding for coding in usable if usable[coding] == most]
-    order = preference(policy, has_dictionary)
-    best = min(liked, key=order.index)
+def _reason(usable: Mapping[Coding, float], coding: Coding, no_dictionary: bool) -> Reason:
     if no_dictionary:
-        return Choice(best, Reason.NO_DICTIONARY)
-    if len(usable) == 1:
-        return Choice(best, Reason.ONLY_ONE)
-    return Choice(best, Reason.MEASURED_BEST if len(liked) > 1 else Reason.CLIENT_WEIGHTS)
-
-
-def preference(policy: FlushPolicy, has_dictionary: bool) -> tuple[Coding, ...]:
-    """Give the codings in the order of the measurement, best first."""
-    del policy
-    return ("zstd", "br", "gzip", "identity") if has_dictionary else ("br", "gzip", "zstd", "identity")
+        return Reason.NO_DICTIONARY
+    asked = [weight for weight in usable.values() if weight > _UNASKED]
+    if len(asked) <= 1:
+        return Reason.ONLY_ONE
+    return Reason.MEASURED_BEST if asked.count(usable[coding]) > 1 else Reason.CLIENT_WEIGHTS
 
 
 def _weights(value: str) -> dict[Coding, float]:
@@ -106,7 +117,7 @@ def _weights(value: str) -> dict[Coding, float]:
     star = named.get("*")
     weights: dict[Coding, float] = {coding: named.get(coding, star or 0.0) for coding in CODINGS}
     if "identity" not in named and star != 0.0:
-        weights["identity"] = 0.0001
+        weights["identity"] = _UNASKED
     return weights
 
 

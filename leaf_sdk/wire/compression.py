@@ -21,9 +21,17 @@ CODINGS: Final[tuple[Coding, ...]] = get_args(Coding)
 
 GZIP_WINDOW: Final = 31
 """zlib's number for its greatest window inside a gzip header and trailer."""
-_LEVEL: Final = 6
-_QUALITY: Final = 5
-_BROTLI_WINDOW: Final = 18
+_WINDOW_LOG: Final = 17
+"""128 KiB of history for br and zstd: a long stream has no more, and an encoder's memory grows with it."""
+
+Effort = Literal["streaming", "whole"]
+"""What an encoder is tuned for: many flushes, or a body that is flushed a few times at most."""
+_LEVELS: Final[dict[Effort, dict[Coding, int]]] = {
+    "streaming": {"gzip": 6, "br": 5, "zstd": 3},
+    "whole": {"gzip": 6, "br": 11, "zstd": 19},
+}
+"""By measurement (`make bench-wire`). The greatest levels find nothing more between flushes, and cost 40 times as much
+CPU there; on a whole body they cost some microseconds a token."""
 
 
 class Encoder(Protocol):
@@ -54,8 +62,8 @@ class _Identity:
 
 
 class _Gzip:
-    def __init__(self) -> None:
-        stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, GZIP_WINDOW)
+    def __init__(self, level: int) -> None:
+        stream = zlib.compressobj(level, zlib.DEFLATED, GZIP_WINDOW)
         self.write = stream.compress
         self._flush = stream.flush
         self.close = stream.flush
@@ -66,19 +74,20 @@ class _Gzip:
 
 
 class _Brotli:
-    def __init__(self) -> None:
-        stream = brotli_module().Compressor(quality=_QUALITY, lgwin=_BROTLI_WINDOW)
+    def __init__(self, level: int) -> None:
+        stream = brotli_module().Compressor(quality=level, lgwin=_WINDOW_LOG)
         self.write = cast("Callable[[bytes], bytes]", stream.process)
         self.flush = cast("Callable[[], bytes]", stream.flush)
         self.close = cast("Callable[[], bytes]", stream.finish)
 
 
 class _Zstd:
-    def __init__(self, dictionary: Dictionary | None) -> None:
+    def __init__(self, level: int, dictionary: Dictionary | None) -> None:
         from .zstandard import CompressionParameter, ZstdCompressor
 
         options: dict[int, int] = {
-            CompressionParameter.compression_level: 3,
+            CompressionParameter.compression_level: level,
+            CompressionParameter.window_log: _WINDOW_LOG,
             CompressionParameter.checksum_flag: 0,
             CompressionParameter.dict_id_flag: 0,
         }
@@ -91,7 +100,7 @@ class _Zstd:
         return self._stream.flush(self._stream.FLUSH_BLOCK)
 
 
-def open_encoder(coding: Coding, dictionary: Dictionary | None = None) -> Encoder:
+def open_encoder(coding: Coding, dictionary: Dictionary | None = None, effort: Effort = "streaming") -> Encoder:
     """Begin a body in a coding. The dictionary is for zstd, which does without one too; other codings have none.
 
     Raises:
@@ -102,11 +111,11 @@ def open_encoder(coding: Coding, dictionary: Dictionary | None = None) -> Encode
             case "identity":
                 return _Identity()
             case "gzip":
-                return _Gzip()
+                return _Gzip(_LEVELS[effort]["gzip"])
             case "br":
-                return _Brotli()
+                return _Brotli(_LEVELS[effort]["br"])
             case "zstd":
-                return _Zstd(dictionary)
+                return _Zstd(_LEVELS[effort]["zstd"], dictionary)
     except ImportError as error:
         raise unavailable(coding) from error
     raise unavailable(coding)

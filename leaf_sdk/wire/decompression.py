@@ -53,6 +53,8 @@ class Decoder:
         """
         if self._failed:
             raise BodyInvalid(f"the {self._coding} body was given up at a fault before; open a new decoder")
+        if not data:
+            return b""
         self._failed = True
         try:
             room = self._max_bytes - self._given + 1
