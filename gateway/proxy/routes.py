@@ -256,7 +256,7 @@ class Routes:
         async def put(sent: dict[str, Any]) -> dict[str, Any]:
             return await upstream.request(method, sent, caller, seconds=seconds, headers=headers)
 
-        with upstream.used():
+        with upstream.used:
             result = await put(params)
             if not is_input_required(result):
                 return result

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -30,6 +29,7 @@ TOKEN_BYTES: Final = 32
 SHORTEST_TOKEN: Final = 8
 _SHOWN = 100
 _KNOWN: Final = 256
+_JUDGED: Final = frozenset({b"host", b"origin"})
 
 
 def token_path() -> Path:
@@ -118,18 +118,20 @@ class HostGuard:
         """`allowed_hosts`: names besides the loopback ones, `name` (any port) or `name:port`."""
         self._app = app
         self._allowed = frozenset(host.lower() for host in allowed_hosts)
-        self._known: set[tuple[str, str | None]] = set()
-        """Pairs of Host and Origin that passed: reading a host name costs 20 µs, and a client's are always the same."""
+        self._known: set[tuple[tuple[bytes, bytes], ...]] = set()
+        """The Host and Origin that passed: reading a host name costs 20 µs, and a client's are always the same."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One ASGI connection; `lifespan` passes."""
-        refusal = None if scope["type"] == "lifespan" else self._judge(Headers(scope=scope))
+        refusal = None if scope["type"] == "lifespan" else self._judge(scope["headers"])
         await (refusal or self._app)(scope, receive, send)
 
-    def _judge(self, headers: Headers) -> JSONResponse | None:
-        host, origin = headers.get("host", ""), headers.get("origin")
-        if (host, origin) in self._known:
+    def _judge(self, headers: Iterable[tuple[bytes, bytes]]) -> JSONResponse | None:
+        named = [pair for pair in headers if pair[0] in _JUDGED]
+        if (pairs := tuple(named)) in self._known:
             return None
+        first = {name: value.decode("latin-1") for name, value in reversed(named)}
+        host, origin = first.get(b"host", ""), first.get(b"origin")
         if not self._is_ours(host):
             return refusal(
                 421,
@@ -143,7 +145,7 @@ class HostGuard:
                 code="origin_not_allowed",
             )
         if len(self._known) < _KNOWN:
-            self._known.add((host, origin))
+            self._known.add(pairs)
         return None
 
     def _is_ours(self, netloc: str) -> bool:

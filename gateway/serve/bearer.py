@@ -70,7 +70,12 @@ class BearerAuth:
         if isinstance(identity, Refused):
             await self._limited(identity)(scope, receive, send)
             return
-        await self._admit(identity, scope, receive, send)
+        # The scope was made for this one request and is ours to add to; its state the server may share.
+        scope["state"] = {**(scope.get("state") or {}), PRINCIPAL: identity.principal}
+        if identity.allowance.is_free:
+            await self._app(scope, receive, send)
+        else:
+            await self._admit(identity, scope, receive, send)
 
     async def _identify(self, scope: Scope) -> Identity | Refused:
         if not self._credentials.asked():
@@ -93,10 +98,6 @@ class BearerAuth:
             raise
 
     async def _admit(self, identity: Identity, scope: Scope, receive: Receive, send: Send) -> None:
-        scope = {**scope, "state": {**(scope.get("state") or {}), PRINCIPAL: identity.principal}}
-        if identity.allowance.is_free:
-            await self._app(scope, receive, send)
-            return
         kind = _kind_of(scope)
         refused = self._limiter.enter(identity, kind)
         if refused is not None:

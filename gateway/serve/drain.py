@@ -39,8 +39,10 @@ class Drain:
             await JSONResponse(body, 503, {"retry-after": "2", "connection": "close"})(scope, receive, send)
             return
         self._running += 1
+        # The server made this scope for us alone: nobody above sees what is added.
+        scope[EXPIRED] = self._expired
         try:
-            await self._app({**scope, EXPIRED: self._expired}, receive, send)
+            await self._app(scope, receive, send)
         finally:
             self._running -= 1
             if self._stopping and not self._running:

@@ -17,6 +17,7 @@ from gateway.config import GatewayConfig
 from gateway.observe.logs import get_logger
 from gateway.proxy.upstreams.pins import PinFile
 from gateway.serve.access import guard_faces
+from gateway.serve.answering import HttpProtocol
 from gateway.serve.auth import guard_admin
 from gateway.serve.drain import Drain
 from gateway.serve.errors import no_such_path
@@ -141,7 +142,7 @@ def _server(app: ASGIApp) -> _Server:
     settings = uvicorn.Config(
         app,
         loop="none",
-        http="httptools",
+        http=HttpProtocol,
         lifespan="off",
         log_config=None,
         log_level="warning",

@@ -12,6 +12,30 @@ class Full(Exception):
     """Too many calls wait already."""
 
 
+class Users:
+    """Counts who is inside; a context that any number may enter at a time."""
+
+    __slots__ = ("_count", "_empty")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._empty = asyncio.Event()
+
+    def __enter__(self) -> None:
+        self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._count -= 1
+        if not self._count:
+            self._empty.set()
+
+    async def over(self) -> None:
+        """Wait until nobody is inside."""
+        while self._count:
+            self._empty = asyncio.Event()
+            await self._empty.wait()
+
+
 class Gate:
     """`limit` calls inside, `queue` calls before it."""
 

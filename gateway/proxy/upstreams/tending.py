@@ -5,6 +5,7 @@ server that hangs, one that nobody needs. It opens nothing and decides no restar
 `members.py` and `follow.py` below.
 """
 
+import asyncio
 import math
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
@@ -66,7 +67,7 @@ class Tender:
 
     def used(self) -> None:
         """Somebody needs the server now."""
-        self._used = anyio.current_time()
+        self._used = asyncio.get_running_loop().time()
 
     def suspect(self) -> None:
         """A call got no answer: find out whether the server is there at all."""

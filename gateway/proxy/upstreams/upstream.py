@@ -7,8 +7,8 @@ whom) and `supervisor.py` (the main session) below.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol
@@ -23,7 +23,7 @@ from gateway.proxy.upstreams.breaker import Breaker
 from gateway.proxy.upstreams.choice import Choice
 from gateway.proxy.upstreams.failures import describe_failure
 from gateway.proxy.upstreams.follow import Follower
-from gateway.proxy.upstreams.gate import Full, Gate
+from gateway.proxy.upstreams.gate import Full, Gate, Users
 from gateway.proxy.upstreams.helping import Allowance
 from gateway.proxy.upstreams.listing import Kind, Listed
 from gateway.proxy.upstreams.members import Dial, Member, Opener
@@ -103,8 +103,8 @@ class Upstream:
             is_busy=lambda: self.gate.inside > 0,
             on_doze=self._dozed,
         )
-        self._users = 0
-        self._unused = asyncio.Event()
+        self.used = Users()
+        """While this is entered somebody is not through with the server, though no request of theirs need run."""
         self.choice = Choice(config, self.supervisor, opener, self.allowance)
 
     @property
@@ -136,22 +136,9 @@ class Upstream:
         self.supervisor.stop()
         self.choice.close()
 
-    @contextmanager
-    def used(self) -> Generator[None, None]:
-        """While this lasts somebody is not through with the server, though no request of theirs need run just now."""
-        self._users += 1
-        try:
-            yield
-        finally:
-            self._users -= 1
-            if not self._users:
-                self._unused.set()
-
     async def unused(self) -> None:
         """Wait until nobody uses it. For one that is to be stopped: new users are its owner's to keep out."""
-        while self._users:
-            self._unused = asyncio.Event()
-            await self._unused.wait()
+        await self.used.over()
 
     def known(self, kind: Kind) -> Listed | None:
         """What the main session last listed, even if the server is away."""
@@ -212,11 +199,15 @@ class Upstream:
         attempt = _Attempt(method, params, caller, headers, member, caller)
         seconds = seconds or self.config.timeout or self._limits.tool_timeout
         try:
-            async with asyncio.timeout(seconds) as clock, self._admitted():
-                attempt.had_turn = True
-                if caller.capabilities:
-                    attempt.hearer = Patience(caller, clock)
-                return await self._ask(attempt)
+            async with asyncio.timeout(seconds) as clock:
+                await self._enter()
+                try:
+                    attempt.had_turn = True
+                    if caller.capabilities:
+                        attempt.hearer = Patience(caller, clock)
+                    return await self._ask(attempt)
+                finally:
+                    self._leave()
         except TimeoutError:
             raise self._too_late(attempt, seconds) from None
 
@@ -227,7 +218,7 @@ class Upstream:
         Raises:
             UpstreamUnavailable: it can't be opened.
         """
-        with self.used():
+        with self.used:
             async with self.choice.lease(caller) as member:
                 yield member
 
@@ -263,8 +254,8 @@ class Upstream:
         """A session asks for a generation that no client can be asked for (`Changes`)."""
         return await self.allowance.spend(params)
 
-    @asynccontextmanager
-    async def _admitted(self) -> AsyncGenerator[None, None]:
+    async def _enter(self) -> None:
+        """Wait for a turn; whoever got one must `_leave`."""
         came = monotonic()
         wait = self.breaker.admit(came)
         if wait is not None:
@@ -274,16 +265,18 @@ class Upstream:
         try:
             if await self.gate.enter():
                 self._metrics.servers.queued(self.config.name, monotonic() - came)
-            try:
-                yield
-            finally:
-                self.gate.leave()
-                self.supervisor.tender.used()
-        except Full:
-            raise self._unavailable(f"{self.config.queue} calls wait for it already; call again later") from None
-        finally:
-            # One that ended without a verdict must not leave all others waiting for it.
+        except BaseException as error:
             self.breaker.left()
+            if isinstance(error, Full):
+                full = f"{self.config.queue} calls wait for it already; call again later"
+                raise self._unavailable(full) from None
+            raise
+
+    def _leave(self) -> None:
+        self.gate.leave()
+        self.supervisor.tender.used()
+        # One that ended without a verdict must not leave all others waiting for it.
+        self.breaker.left()
 
     async def _ask(self, attempt: _Attempt) -> dict[str, Any]:
         chosen = attempt.chosen = attempt.given or await self.choice.for_call(attempt.caller)

@@ -87,7 +87,11 @@ class Core:
         if self._witness is None:
             return await self._guard(request_id, method, result)
         seen = call.seen = self._witness.see(request_id, method, params, call)
-        answer = await self._guard(request_id, method, seen.around(result))
+        try:
+            answer = await self._guard(request_id, method, seen.around(result))
+        finally:
+            # It knows the call: two that hold each other are left to the garbage collector.
+            call.seen = None
         seen.end(len(answer[0]))
         return answer
 

@@ -99,7 +99,7 @@ class _Reply:
     def __init__(self, request: HttpRequest, dropped: Callable[[], None]) -> None:
         self._request = request
         self._dropped = dropped
-        self._task = cast(asyncio.Task[None], asyncio.current_task())
+        self._task: asyncio.Task[Any] | None = asyncio.current_task()
         self._watch = Watch(request.receive, self._leave, self._begin)
         self._outbox: Outbox | None = None
         self._writer: asyncio.Task[None] | None = None
@@ -127,6 +127,7 @@ class _Reply:
     def close(self) -> None:
         """Nothing is owed any more."""
         self._watch.stop()
+        self._task = None
         if self._writer is not None:
             self._writer.cancel()
 
@@ -159,8 +160,9 @@ class _Reply:
             self._leave()
 
     def _leave(self) -> None:
-        self.gone = True
-        self._task.cancel()
+        if self._task is not None:
+            self.gone = True
+            self._task.cancel()
 
 
 async def _send_answer(request: HttpRequest, answer: Answer) -> None:

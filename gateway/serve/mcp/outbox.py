@@ -35,6 +35,10 @@ class _Item(NamedTuple):
     minor: bool
 
 
+def ignore() -> None:
+    """Stands for a callback that is not wanted any more."""
+
+
 class Outbox:
     """Frames of one stream that were not written yet."""
 
@@ -74,6 +78,10 @@ class Outbox:
     def put(self, data: bytes) -> None:
         """Add a frame, whatever waits."""
         self._add(_Item(data, minor=False))
+
+    def hush(self) -> None:
+        """Wake nobody any more; who does not hold on to its owner does not keep it for the garbage collector."""
+        self._wake = ignore
 
     def take(self) -> list[bytes]:
         """All that waits, in order; from now on it is written."""

@@ -90,7 +90,8 @@ class Seen:
         self._ended = outcome_of(before)
         if self._audit is None:
             return
-        theirs, ours = _ids_in(before), _ids_in(after)
+        ours = _ids_in(after)
+        theirs = ours if after is before else _ids_in(before)
         kept = [ids for ids in ours if ids in theirs]
         self._map = token_map
         self._ids = sum(map(len, ours))

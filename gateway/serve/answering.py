@@ -1,0 +1,110 @@
+"""How an answer leaves: its head and its body in one write.
+
+Turns what uvicorn writes in one turn of the loop into one write of the socket. uvicorn writes the head of an answer and
+its body apart, and each write is a call of the kernel, which wakes the client, who finds half an answer
+(bench/README.md says what that costs). It knows no HTTP. `run.py` stands above.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MOST: Final = 64 * 1024
+"""Bytes from which on nothing is held back, so that a client that does not read is noticed (`pause_writing`)."""
+
+
+class GatheredWrites(asyncio.Transport):
+    """A transport before another one: what is written is passed on when the loop comes round, or when it is much."""
+
+    def __init__(self, inner: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        """`inner` tells its protocol about writing, as before."""
+        super().__init__()
+        self._inner = inner
+        self._loop = loop
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
+        """As of any transport."""
+        if not self._held:
+            self._loop.call_soon(self._flush)
+        self._held.append(bytes(data))
+        self._size += len(data)
+        if self._size > _MOST:
+            self._flush()
+
+    def writelines(self, list_of_data: "Iterable[bytes | bytearray | memoryview[Any]]") -> None:
+        """As of any transport."""
+        self.write(b"".join(list_of_data))
+
+    def _flush(self) -> None:
+        if held := self._held:
+            self._held, self._size = [], 0
+            self._inner.write(held[0] if len(held) == 1 else b"".join(held))
+
+    def close(self) -> None:
+        """Close when all is written."""
+        self._flush()
+        self._inner.close()
+
+    def abort(self) -> None:
+        """Close now; what is not written yet is lost."""
+        self._held.clear()
+        self._inner.abort()
+
+    def write_eof(self) -> None:
+        """As of any transport."""
+        self._flush()
+        self._inner.write_eof()
+
+    def can_write_eof(self) -> bool:
+        """As of any transport."""
+        return self._inner.can_write_eof()
+
+    def get_write_buffer_size(self) -> int:
+        """What is held here, and below."""
+        return self._size + self._inner.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """As of any transport."""
+        self._inner.set_write_buffer_limits(high, low)
+
+    def is_closing(self) -> bool:
+        """As of any transport."""
+        return self._inner.is_closing()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """As of any transport."""
+        return self._inner.get_extra_info(name, default)
+
+    def is_reading(self) -> bool:
+        """As of any transport."""
+        return self._inner.is_reading()
+
+    def pause_reading(self) -> None:
+        """As of any transport."""
+        self._inner.pause_reading()
+
+    def resume_reading(self) -> None:
+        """As of any transport."""
+        self._inner.resume_reading()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """As of any transport."""
+        self._inner.set_protocol(protocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """As of any transport."""
+        return self._inner.get_protocol()
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """uvicorn's side of one connection, over a transport that gathers."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A client came."""
+        super().connection_made(GatheredWrites(cast(asyncio.Transport, transport), self.loop))

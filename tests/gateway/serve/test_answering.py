@@ -1,0 +1,130 @@
+"""Gathered writes: what a turn of the loop writes leaves at once, and nothing is held for longer."""
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from typing import Any
+
+import anyio
+import pytest
+
+from gateway.serve.answering import GatheredWrites
+
+pytestmark = pytest.mark.anyio
+
+
+class Recorder(asyncio.Transport):
+    """A transport that notes what reaches it, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[bytes | str] = []
+
+    def write(self, data: Any) -> None:
+        self.seen.append(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def close(self) -> None:
+        self.seen.append("closed")
+
+    def abort(self) -> None:
+        self.seen.append("aborted")
+
+    def write_eof(self) -> None:
+        self.seen.append("eof")
+
+    def get_write_buffer_size(self) -> int:
+        return 5
+
+
+def gathering() -> tuple[GatheredWrites, Recorder]:
+    inner = Recorder()
+    return GatheredWrites(inner, asyncio.get_running_loop()), inner
+
+
+async def test_writes_of_one_turn_of_the_loop_leave_as_one() -> None:
+    transport, inner = gathering()
+    transport.write(b"head ")
+    transport.writelines([b"bo", bytearray(b"dy")])
+
+    assert inner.seen == []
+    assert transport.get_write_buffer_size() == 5 + 9
+    await anyio.lowlevel.checkpoint()
+    assert inner.seen == [b"head body"]
+    assert transport.get_write_buffer_size() == 5
+
+
+async def test_each_turn_of_the_loop_has_a_write_of_its_own() -> None:
+    transport, inner = gathering()
+    for word in (b"one", b"two"):
+        transport.write(word)
+        await anyio.lowlevel.checkpoint()
+
+    assert inner.seen == [b"one", b"two"]
+
+
+async def test_much_is_not_held_so_that_a_slow_reader_is_noticed() -> None:
+    transport, inner = gathering()
+    transport.write(b"a" * 60_000)
+    assert inner.seen == []
+    transport.write(b"b" * 6_000)
+
+    assert inner.seen == [b"a" * 60_000 + b"b" * 6_000]
+    await anyio.lowlevel.checkpoint()
+    assert len(inner.seen) == 1
+
+
+async def test_close_comes_after_what_was_written() -> None:
+    transport, inner = gathering()
+    transport.write(b"last words")
+    transport.close()
+
+    assert inner.seen == [b"last words", "closed"]
+
+
+async def test_eof_comes_after_what_was_written() -> None:
+    transport, inner = gathering()
+    transport.write(b"last words")
+    transport.write_eof()
+
+    assert inner.seen == [b"last words", "eof"]
+
+
+async def test_abort_loses_what_was_not_written_yet() -> None:
+    transport, inner = gathering()
+    transport.write(b"never")
+    transport.abort()
+    await anyio.lowlevel.checkpoint()
+
+    assert inner.seen == ["aborted"]
+
+
+async def test_bytes_that_change_afterwards_leave_as_they_were() -> None:
+    transport, inner = gathering()
+    data = bytearray(b"before")
+    transport.write(data)
+    data[:] = b"after!"
+    await anyio.lowlevel.checkpoint()
+
+    assert inner.seen == [b"before"]
+
+
+async def test_a_real_socket_s_reader_gets_everything_in_order() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.setblocking(False)
+        loop = asyncio.get_running_loop()
+        real, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+        transport = GatheredWrites(real, loop)
+        transport.write(b"1")
+        transport.write(b"2")
+        assert transport.get_extra_info("socket") is not None
+        with anyio.fail_after(5):
+            assert await loop.sock_recv(theirs, 10) == b"12"
+            transport.write(b"3")
+            transport.close()
+            assert await loop.sock_recv(theirs, 10) == b"3"
+            assert await loop.sock_recv(theirs, 10) == b""
+        assert transport.is_closing()
