@@ -15,21 +15,19 @@ from typing import Any, cast
 import anyio
 from anyio.abc import TaskGroup
 
+from gateway.agent.cuts import cut, shorten
 from gateway.agent.events import ToolFinished
 from gateway.agent.ledger import Ledger
 from gateway.config import LimitsConfig
-from gateway.engine.repair import cuts_a_character
 from gateway.errors import GatewayError, UnknownTool
 from gateway.observe.audit import Audit
 from gateway.proxy import IdPiece, Proxy, ResultTokens
-from gateway.proxy.blocks import TextPart, content_of, is_legacy, is_text, read_parts
+from gateway.proxy.blocks import TextPart, read_parts
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
 from gateway.proxy.results import outcome_of
+from gateway.rpc.eras import MAP_KEY
 from gateway.toolcalls import CallClosed, ToolSpec, validate_call
 from leaf_sdk.vocab import TokenMap
-
-_LONGEST_TOKEN = 32
-"""Characters: more of a result than this for each id that may be shown is not even tokenized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +62,18 @@ class CallRunner:
 
     @asynccontextmanager
     async def running(
-        self, offered: Sequence[ToolSpec], principal: Principal = ANYBODY
+        self, offered: Sequence[ToolSpec], principal: Principal = ANYBODY, map_id: str = ""
     ) -> AsyncGenerator["RunningCalls"]:
         """Calls that may be started inside the context; it is left when all of them are over.
 
-        `offered`: the tools that this request may call. An error inside cancels what still runs, and is raised as is.
+        `offered`: the tools that this request may call. `map_id`: the engine's, which tools may be told (`wanted_ids`).
+        An error inside cancels what still runs, and is raised as is.
         """
         failure: Exception | None = None
         calls: RunningCalls | None = None
         try:
             async with anyio.create_task_group() as tasks:
-                calls = RunningCalls(self, tasks, offered, principal)
+                calls = RunningCalls(self, tasks, offered, principal, map_id)
                 try:
                     yield calls
                     calls.wanted = True
@@ -87,7 +86,9 @@ class CallRunner:
         if failure is not None:
             raise failure
 
-    async def call(self, call: CallClosed, offered: Mapping[str, ToolSpec], principal: Principal) -> "Answered":
+    async def call(
+        self, call: CallClosed, offered: Mapping[str, ToolSpec], principal: Principal, map_id: str = ""
+    ) -> "Answered":
         """Run one call; what goes wrong is an answer too."""
         started = time.perf_counter()
         try:
@@ -96,7 +97,13 @@ class CallRunner:
                 raise UnknownTool(f"there is no tool {call.name!r}; the tools are {', '.join(offered) or 'none'}")
             arguments = _arguments(call.arguments, tool)
             caller = Nobody(modern=False, principal=principal)
-            result = await self._proxy.call(call.name, arguments, timeout=self._limits.tool_timeout, caller=caller)
+            result = await self._proxy.call(
+                call.name,
+                arguments,
+                meta={MAP_KEY: map_id} if map_id else None,
+                timeout=self._limits.tool_timeout,
+                caller=caller,
+            )
         except (GatewayError, ValueError) as error:
             return Answered(call, f"error: {error}", time.perf_counter() - started)
         return Answered(call, result, time.perf_counter() - started)
@@ -110,11 +117,11 @@ class CallRunner:
             pieces: tuple[IdPiece, ...] = (IdPiece(tuple(token_map.encode(result)), "shim"),)
             source, text, is_error = "gateway", result, True
         else:
-            shown = _shortened(result, most * _LONGEST_TOKEN)
+            shown = shorten(result, most)
             shortened = shown is not result
             found = self._tokens.for_engine(call.name, shown, token_map)
             pieces, source, text, is_error = found.pieces, found.source, _text_of(result), bool(result.get("isError"))
-        kept = _cut(pieces, most, token_map, shortened=shortened)
+        kept = cut(pieces, most, token_map, shortened=shortened)
         finished = ToolFinished(
             call_id=call.id,
             name=call.name,
@@ -145,11 +152,14 @@ class Answered:
 class RunningCalls:
     """The calls of one generation; `CallRunner.running` makes one."""
 
-    def __init__(self, runner: CallRunner, tasks: TaskGroup, offered: Sequence[ToolSpec], principal: Principal) -> None:
+    def __init__(
+        self, runner: CallRunner, tasks: TaskGroup, offered: Sequence[ToolSpec], principal: Principal, map_id: str
+    ) -> None:
         self._runner = runner
         self._tasks = tasks
         self._offered = {tool.name: tool for tool in offered}
         self._principal = principal
+        self._map_id = map_id
         self._started: list[CallClosed] = []
         self._answered: list[Answered | None] = []
         self.wanted = False
@@ -181,7 +191,7 @@ class RunningCalls:
         return outcomes
 
     async def _run(self, n: int, call: CallClosed) -> None:
-        self._answered[n] = await self._runner.call(call, self._offered, self._principal)
+        self._answered[n] = await self._runner.call(call, self._offered, self._principal, self._map_id)
 
 
 def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:
@@ -202,45 +212,3 @@ def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:
 def _text_of(result: Mapping[str, Any]) -> str:
     """The text blocks of a result, as a person reads them."""
     return "\n".join(part.text for part in read_parts(result) if isinstance(part, TextPart))
-
-
-def _shortened(result: Mapping[str, Any], longest: int) -> Mapping[str, Any]:
-    """The result with its text blocks cut to `longest` characters, so that what nobody will see is not tokenized.
-
-    A block that is cut loses its leaf ids, which spell the whole of it.
-    """
-    content = content_of(result)
-    if not any(is_text(block) and len(block["text"]) > longest for block in content):
-        return result
-    cut: list[object] = [
-        {**block, "text": block["text"][:longest], "_meta": {}}
-        if is_text(block) and len(block["text"]) > longest
-        else block
-        for block in content
-        if not is_legacy(block)
-    ]
-    return {**result, "content": cut}
-
-
-def _cut(pieces: Sequence[IdPiece], most: int, token_map: TokenMap, *, shortened: bool) -> tuple[IdPiece, ...]:
-    """At most `most` ids, the model told that it does not see all; never cut inside a character.
-
-    `shortened`: the pieces are not the whole result any more.
-    """
-    if not shortened and sum(len(piece.ids) for piece in pieces) <= most:
-        return tuple(pieces)
-    note = tuple(token_map.encode(f"\n[cut: only the first {most} tokens are shown]"))
-    room = max(most - len(note), 0)
-    kept: list[IdPiece] = []
-    for piece in pieces:
-        kept.append(IdPiece(_whole_characters(piece.ids[:room], token_map), piece.source))
-        room -= len(piece.ids)
-        if room <= 0:
-            break
-    return (*kept, IdPiece(note[:most], "shim"))
-
-
-def _whole_characters(ids: tuple[int, ...], token_map: TokenMap) -> tuple[int, ...]:
-    while ids and cuts_a_character(b"".join(map(token_map.token_bytes, ids[-4:]))):
-        ids = ids[:-1]
-    return ids

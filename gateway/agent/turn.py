@@ -136,7 +136,8 @@ class _Answer:
         reason: FinishReason = "length"
         for turn in range(self._limits.turns):
             last = turn == self._limits.turns - 1
-            async with self._runner.running(self._conversation.tools, self._conversation.principal) as calls:
+            held = self._conversation
+            async with self._runner.running(held.tools, held.principal, held.ready.token_map.map_id) as calls:
                 result = await self._generate(self._hold(first=turn == 0), None if last else calls)
                 mixed = result.stopped and any(map(self._is_client_s, result.calls))
                 if last and mixed:

@@ -18,6 +18,7 @@ EraChoice = Literal["auto", "handshake", "modern"]
 SessionPolicy = Literal["auto", "shared", "per_client"]
 PrefixPolicy = Literal["auto", "always", "never"]
 PinPolicy = Literal["off", "warn", "block"]
+WantedIds = Literal["any", "map", "packed"]
 Transport = Literal["stdio", "http", "bolt-on"]
 
 
@@ -98,6 +99,8 @@ class UpstreamConfig:
     """Its own tool name to the description that clients see instead."""
     pin: PinPolicy = "off"
     """What happens when a tool's definition is not the one first seen."""
+    ids: WantedIds = "any"
+    """What calls for who reads ids say of those that are wanted: nothing, the map, or also that they may be packed."""
     sampling_tokens: int = 0
     """Tokens that the own engine may generate for its sampling requests in one gateway's life; 0: none."""
 

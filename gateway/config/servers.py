@@ -33,6 +33,7 @@ _PLAIN: Final = (
     "breaker_failures",
     "breaker_pause",
     "pin",
+    "ids",
     "sampling_tokens",
 )
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gateway.config.model import EraChoice, PinPolicy, SessionPolicy, UpstreamConfig
+from gateway.config.model import EraChoice, PinPolicy, SessionPolicy, UpstreamConfig, WantedIds
 from gateway.config.section import Count, CountOrZero, Seconds, Section
 
 _UPSTREAM = UpstreamConfig("")
@@ -106,6 +106,12 @@ class UpstreamSection(Section):
         default=_UPSTREAM.pin,
         description="What happens when a tool's definition is not the one first seen: `off`, `warn` (told in the log "
         "and by `status`) or `block` (the tool is hidden until `codec-gateway pins accept`).",
+    )
+    ids: WantedIds = Field(
+        default=_UPSTREAM.ids,
+        description="What calls for a reader of ids tell the tool: `any`: nothing; `map`: whose map, so that a leaf of "
+        "several models sends ids of this one alone; `packed`: that too, and that ids may be packed, for less bytes on "
+        "an uncompressed line and more CPU. For leaves: another gateway refuses a map that it does not hold.",
     )
     sampling_tokens: CountOrZero = Field(
         default=_UPSTREAM.sampling_tokens,

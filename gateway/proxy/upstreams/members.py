@@ -102,6 +102,7 @@ class Opener:
             self._config.name,
             self._metrics,
             owner=owner,
+            ids=self._config.ids,
             on_list_changed=lambda kind: self._list_changed(kind, member),
             on_updated=lambda uri: self._changes.updated(uri, member),
             on_sampling=self._changes.sample if self._config.sampling_tokens else None,

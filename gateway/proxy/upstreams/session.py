@@ -10,11 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any, Final, Literal
 
+from gateway.config.model import WantedIds
 from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Nobody
 from gateway.proxy.upstreams.patience import all_still
+from gateway.proxy.upstreams.wanted_ids import wanted_ids
 from gateway.proxy.wires.wire import Wire
 from gateway.rpc.eras import (
     PROGRESS_KEY,
@@ -52,6 +54,7 @@ class Session:
         metrics: Metrics,
         *,
         owner: ClientSession | None = None,
+        ids: WantedIds = "any",
         on_list_changed: Callable[[ListKind], None],
         on_updated: Callable[[str], None],
         on_sampling: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]] | None = None,
@@ -61,6 +64,7 @@ class Session:
         `on_sampling` generates for the server where no client can be asked to.
         """
         self._on_sampling = on_sampling
+        self._ids: WantedIds = ids
         self.server = server
         self.owner = owner
         self.wire: Wire | None = None
@@ -134,6 +138,8 @@ class Session:
             running.number, running.token = self._tokens, meta[PROGRESS_KEY]
             self._progress[self._tokens] = running
             sent["_meta"] = {**meta, PROGRESS_KEY: self._tokens}
+        if wanted := wanted_ids(params, self._ids):
+            sent["_meta"] = {**meta_of(sent), **wanted}
         if not self.modern:
             return params_to_handshake(sent)
         return params_to_modern(

@@ -166,9 +166,12 @@ class Core:
             return await self.subscriptions.listen(request_id, params, call)
         if method == "logging/setLevel":
             _set_level(params, call)
+        reader = token_map if method == "tools/call" else None
+        if reader is not None:
+            params = {**params, "_meta": {**meta_of(params), MAP_META_KEY: reader.map_id}}
         result = given = await self.servers.handle(method, params, call)
-        if token_map is not None and method == "tools/call":
-            result = await self._ids.add(cast(str, params.get("name")), given, token_map)
+        if reader is not None:
+            result = await self._ids.add(cast(str, params.get("name")), given, reader)
         if call.seen is not None:
             call.seen.made(given, result, token_map)
         return result

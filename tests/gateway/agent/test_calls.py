@@ -1,8 +1,18 @@
 """Calls become ids for the model, whatever comes of them: real server, real tokens, small limits."""
 
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from gateway.config import LimitsConfig
+from gateway.agent import CallRunner
+from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
+from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+from gateway.observe.notices import TokenNotices
+from gateway.proxy import Proxy, ResultTokens
 from gateway.toolcalls import CallClosed, ToolSpec
 from leaf_sdk.testing import tiny_map
 
@@ -156,3 +166,21 @@ async def test_what_nobody_will_see_of_a_long_result_is_not_tokenized(open_runne
     assert len(outcome.ids) == 10
     (made,) = [v for k, v in metrics.get_shim_metrics()["by_map"][TINY.map_id].items() if "ids" in k and v > 0]
     assert made <= 10 * 32
+
+
+async def test_leaf_hears_of_the_engines_map_where_it_is_configured_to():
+    echo = str(Path(__file__).parents[2] / "e2e" / "servers" / "echoes_meta.py")
+    told = UpstreamConfig(name="told", command=sys.executable, args=(echo,), ids="map")
+    config = GatewayConfig(upstreams=(told, replace(told, name="untold", ids="any")), prefix="always")
+    metrics = Metrics()
+    tokens = ResultTokens(
+        {TINY.map_id: TINY}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens"))
+    )
+    async with Proxy(config, metrics) as proxy:
+        runner = CallRunner(proxy, tokens, LimitsConfig())
+        async with runner.running(runner.specs(), map_id=TINY.map_id) as running:
+            for name in ("told__say", "untold__say"):
+                running.start(call(name))
+
+    heard = [json.loads(outcome.finished.text).get("ai.codec/map") for outcome in running.outcomes(TINY, ROOM)]
+    assert heard == [TINY.map_id, None]

@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,18 @@ async def test_map_named_by_header_or_meta_gives_ids_beside_the_text(headers, me
 
     assert result["content"][0]["text"] == "xxx"
     assert payload_in(result) == {"map_id": MAP.map_id, "ids": MAP.encode("xxx")}
+
+
+@pytest.mark.parametrize(("ids", "told"), [("map", MAP.map_id), ("any", None)])
+async def test_leaf_hears_of_the_map_that_a_header_names_where_it_is_configured_to(ids, told):
+    echo = str(TESTS / "e2e" / "servers" / "echoes_meta.py")
+    config = replace(config_of(), upstreams=(UpstreamConfig(name="up", command=sys.executable, args=(echo,), ids=ids),))
+    async with site_of(config, with_map=True) as site:
+        named = await site.modern("tools/call", {"name": "up__say"}, **{"x-codec-map": MAP.map_id})
+        unnamed = await site.modern("tools/call", {"name": "up__say"})
+
+    assert json.loads(named.json()["result"]["content"][0]["text"]).get("ai.codec/map") == told
+    assert "ai.codec/map" not in unnamed.json()["result"]["content"][0]["text"]
 
 
 async def test_map_named_by_the_header_of_a_session_gives_ids():

@@ -1,0 +1,59 @@
+"""A tool's result cut to the ids that there is room for, the model told of it.
+
+Turns a raw result into a shorter one before it is tokenized, and pieces of ids into fewer, never in the middle of a
+character. It decides nothing about how much room there is. `calls.py` stands above.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gateway.engine.repair import cuts_a_character
+from gateway.proxy import IdPiece
+from gateway.proxy.blocks import content_of, is_legacy, is_text
+from leaf_sdk.vocab import TokenMap
+
+_LONGEST_TOKEN = 32
+"""Characters: more of a result than this for each id that may be shown is not even tokenized."""
+
+
+def shorten(result: Mapping[str, Any], most: int) -> Mapping[str, Any]:
+    """The result with its text blocks cut to what `most` ids can spell, so that what nobody will see is not tokenized.
+
+    A block that is cut loses its leaf ids, which spell the whole of it.
+    """
+    longest = most * _LONGEST_TOKEN
+    content = content_of(result)
+    if not any(is_text(block) and len(block["text"]) > longest for block in content):
+        return result
+    cut: list[object] = [
+        {**block, "text": block["text"][:longest], "_meta": {}}
+        if is_text(block) and len(block["text"]) > longest
+        else block
+        for block in content
+        if not is_legacy(block)
+    ]
+    return {**result, "content": cut}
+
+
+def cut(pieces: Sequence[IdPiece], most: int, token_map: TokenMap, *, shortened: bool) -> tuple[IdPiece, ...]:
+    """At most `most` ids, the model told that it does not see all; never cut inside a character.
+
+    `shortened`: the pieces are not the whole result any more.
+    """
+    if not shortened and sum(len(piece.ids) for piece in pieces) <= most:
+        return tuple(pieces)
+    note = tuple(token_map.encode(f"\n[cut: only the first {most} tokens are shown]"))
+    room = max(most - len(note), 0)
+    kept: list[IdPiece] = []
+    for piece in pieces:
+        kept.append(IdPiece(_whole_characters(piece.ids[:room], token_map), piece.source))
+        room -= len(piece.ids)
+        if room <= 0:
+            break
+    return (*kept, IdPiece(note[:most], "shim"))
+
+
+def _whole_characters(ids: tuple[int, ...], token_map: TokenMap) -> tuple[int, ...]:
+    while ids and cuts_a_character(b"".join(map(token_map.token_bytes, ids[-4:]))):
+        ids = ids[:-1]
+    return ids
