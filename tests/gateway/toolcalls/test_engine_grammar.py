@@ -51,7 +51,8 @@ GENERIC = format_named("generic")
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    settings = {"model": str(packaged_model()), "context": 2048 * SLOTS, "slots": SLOTS, "threads": 1}
+    place = {"host": "127.0.0.1", "port": 0}
+    settings = {"model": str(packaged_model()), "context": 2048 * SLOTS, "slots": SLOTS, "threads": 1, **place}
     command = [sys.executable, "-m", "gateway.engine.embedded_server", json.dumps(settings)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
