@@ -186,7 +186,8 @@ async def run_all(wire: Wire, url: str) -> dict[str, Any]:
 async def bench() -> dict[str, Any]:
     """Start engine, wire and gateway, and measure."""
     results: dict[str, Any] = {}
-    settings = {"model": str(packaged_model()), "context": 4096, "slots": 2, "threads": 1}
+    place = {"host": "127.0.0.1", "port": 0}
+    settings = {"model": str(packaged_model()), "context": 4096, "slots": 2, "threads": 1, **place}
     with process("gateway.engine.embedded_server", json.dumps(settings)) as engine:
         port = int((engine.stdout.readline() if engine.stdout else "").rpartition(":")[2])
         wire = Wire(port)
