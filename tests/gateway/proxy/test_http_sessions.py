@@ -1,0 +1,115 @@
+"""Sessions with servers over HTTP: one for all calls, a new one where a server forgot it, and none left behind."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from gateway.config.model import UpstreamConfig
+
+pytestmark = pytest.mark.anyio
+SCRIPT = Path(__file__).parent / "servers" / "http_forgets.py"
+ASKS = {"elicitation": {}}
+
+
+@pytest.fixture
+def serving(notes) -> Iterator:
+    """Runs the server; gives its configuration."""
+    processes = []
+
+    def run(*modes, **settings):
+        environment = {**os.environ, "NOTES": str(notes)}
+        process = subprocess.Popen([sys.executable, str(SCRIPT), *modes], stdout=subprocess.PIPE, env=environment)
+        processes.append(process)
+        port = int(process.stdout.readline())
+        return UpstreamConfig(name="web", url=f"http://127.0.0.1:{port}/mcp", **settings)
+
+    yield run
+    for process in processes:
+        with process:
+            process.kill()
+
+
+@pytest.fixture
+def opened(noted):
+    """How many sessions were opened, and how many ended by a DELETE."""
+    return lambda: tuple(sum(line.startswith(word) for line in noted()) for word in ("open ", "delete "))
+
+
+async def test_all_calls_of_all_clients_that_can_not_be_asked_use_one_session(serving, proxy_of, client, call, opened):
+    async with proxy_of(serving()) as proxy:
+        clients = [client() for _ in range(5)] + [client(modern=True) for _ in range(5)]
+        for _ in range(5):
+            await asyncio.gather(*(call(proxy, each, "web__do") for each in clients))
+        assert opened() == (1, 0)
+
+    assert opened() == (1, 1)
+
+
+async def test_client_that_can_be_asked_has_a_session_of_its_own_which_ends_with_it(
+    serving, proxy_of, client, call, opened, soon
+):
+    async with proxy_of(serving()) as proxy:
+        one = client(**ASKS)
+        sessions = {(await call(proxy, one, "web__do"))["session"] for _ in range(5)}
+        assert opened() == (2, 0)
+        proxy.session_ended(one)
+        await soon(lambda: opened() == (2, 1))
+        assert "session" in await call(proxy, client(), "web__do")
+
+    assert len(sessions) == 1
+    assert opened() == (2, 2)
+
+
+@pytest.mark.parametrize("capabilities", [{}, ASKS], ids=["shared", "own"])
+async def test_session_that_the_server_forgot_is_opened_anew_once_and_the_call_runs_once(
+    serving, proxy_of, client, call, opened, capabilities
+):
+    async with proxy_of(serving()) as proxy:
+        one = client(**capabilities)
+        before = await call(proxy, one, "web__do")
+        await call(proxy, one, "web__forget")
+        sessions = opened()[0]
+        after = await call(proxy, one, "web__do")
+        status = proxy.statuses()[0]
+
+    assert after["runs"] == before["runs"] + 1
+    assert after["session"] != before["session"]
+    # The main one need not have been used; nobody else's is opened.
+    assert sessions < opened()[0] <= sessions + 2
+    assert status.restarts == 0
+
+
+async def test_calls_at_the_same_time_that_find_their_session_forgotten_open_one_new_one(
+    serving, proxy_of, client, call, opened
+):
+    async with proxy_of(serving()) as proxy:
+        one = client()
+        await call(proxy, one, "web__forget")
+        answers = await asyncio.gather(*(call(proxy, one, "web__do") for _ in range(10)))
+
+    assert sorted(answer["runs"] for answer in answers) == list(range(1, 11))
+    assert opened()[0] == 2
+
+
+async def test_server_that_forgets_every_session_at_once_gets_no_call_for_ever(serving, proxy_of, client, call, opened):
+    async with proxy_of(serving("always"), restart_backoff=0.2) as proxy:
+        with anyio.fail_after(20):
+            text = await call(proxy, client(), "web__do")
+
+    assert text.startswith("server 'web' broke off the call of tool 'do'")
+    assert opened()[0] <= 3
+
+
+async def test_lists_are_fetched_anew_from_a_server_that_forgot_the_session(serving, proxy_of, client, call):
+    async with proxy_of(serving()) as proxy:
+        one = client(**ASKS)
+        await call(proxy, one, "web__forget")
+        listed = await proxy.handle("tools/list", {}, one)
+
+    assert [tool["name"] for tool in listed["tools"]] == ["web__do", "web__forget"]
