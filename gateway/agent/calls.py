@@ -7,14 +7,15 @@ cut to the limit. It does not know the template or the engine's stream. Below: `
 
 import json
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import anyio
 from anyio.abc import TaskGroup
 
+from gateway.agent.argument_ids import spelled_arguments
 from gateway.agent.cuts import cut, shorten
 from gateway.agent.events import ToolFinished
 from gateway.agent.ledger import Ledger
@@ -22,12 +23,16 @@ from gateway.config import LimitsConfig
 from gateway.errors import GatewayError, UnknownTool
 from gateway.observe.audit import Audit
 from gateway.proxy import IdPiece, Proxy, ResultTokens
-from gateway.proxy.blocks import TextPart, read_parts
+from gateway.proxy.blocks import OtherPart, UnreadText, read_parts
+from gateway.proxy.bolt_on import ARGUMENT_IDS_KEY
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
 from gateway.proxy.results import outcome_of
 from gateway.rpc.eras import MAP_KEY
 from gateway.toolcalls import CallClosed, ToolSpec, validate_call
 from leaf_sdk.vocab import TokenMap
+
+_UNREAD: Final = 2000
+"""Ids of a result that are kept unread until somebody wants its text (`results.py` keeps many of them)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +105,25 @@ class CallRunner:
             result = await self._proxy.call(
                 call.name,
                 arguments,
-                meta={MAP_KEY: map_id} if map_id else None,
+                meta=self._meta(call, arguments, map_id),
                 timeout=self._limits.tool_timeout,
                 caller=caller,
             )
         except (GatewayError, ValueError) as error:
             return Answered(call, f"error: {error}", time.perf_counter() - started)
         return Answered(call, result, time.perf_counter() - started)
+
+    def _meta(self, call: CallClosed, arguments: Mapping[str, Any], map_id: str) -> dict[str, Any]:
+        """What a tool is told of ids: the engine's map, and (a bolt-on) those in which the model wrote the call."""
+        token_map = self._tokens.map_of(map_id)
+        if token_map is None:
+            return {}
+        meta: dict[str, Any] = {MAP_KEY: map_id}
+        if self._proxy.takes_ids(call.name):
+            spelled = spelled_arguments(call.ids, token_map, call.name, arguments)
+            ids, name = spelled or (None, None)
+            meta[ARGUMENT_IDS_KEY] = {"ids": ids, "name": name}
+        return meta
 
     def outcome(self, answered: "Answered", token_map: TokenMap, most: int) -> CallOutcome:
         """Make ids of an answer, at most `most`."""
@@ -120,13 +137,13 @@ class CallRunner:
             shown = shorten(result, most)
             shortened = shown is not result
             found = self._tokens.for_engine(call.name, shown, token_map)
-            pieces, source, text, is_error = found.pieces, found.source, _text_of(result), bool(result.get("isError"))
+            pieces, source, text, is_error = found.pieces, found.source, _said(result), bool(result.get("isError"))
         kept = cut(pieces, most, token_map, shortened=shortened)
         finished = ToolFinished(
             call_id=call.id,
             name=call.name,
             arguments=call.arguments,
-            text=text,
+            said=text,
             source=source,
             leaf_ids=sum(len(p.ids) for p in kept if p.source == "leaf"),
             shim_ids=sum(len(p.ids) for p in kept if p.source == "shim"),
@@ -209,6 +226,12 @@ def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:
     return known
 
 
-def _text_of(result: Mapping[str, Any]) -> str:
-    """The text blocks of a result, as a person reads them."""
-    return "\n".join(part.text for part in read_parts(result) if isinstance(part, TextPart))
+def _said(result: Mapping[str, Any]) -> str | Callable[[], str]:
+    """The text blocks of a result, as a person reads them; of ids that are few enough to be kept, what reads them."""
+    texts = [part for part in read_parts(result) if not isinstance(part, OtherPart)]
+    unread = sum(len(part.ids) for part in texts if isinstance(part, UnreadText))
+
+    def read() -> str:
+        return "\n".join(part.text for part in texts)
+
+    return read if 0 < unread <= _UNREAD else read()

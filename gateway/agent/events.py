@@ -24,13 +24,18 @@ class ToolFinished:
     call_id: str
     name: str
     arguments: str
-    text: str
-    """What the tool said, for people; the model gets the ids."""
+    said: str | Callable[[], str]
+    """What the tool said, for people, or what makes it; the model gets the ids."""
     source: Source
     leaf_ids: int
     shim_ids: int
     is_error: bool
     seconds: float
+
+    @property
+    def text(self) -> str:
+        """What the tool said. Where it said ids they are read for this: for whoever shows it, and nobody else."""
+        return self.said if isinstance(self.said, str) else self.said()
 
 
 @dataclass(frozen=True, slots=True)

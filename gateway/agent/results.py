@@ -2,12 +2,12 @@
 
 A client of OpenAI's API sends its whole history, but it has no message for a call that it did not run. What is kept
 here by call id fills that gap, so that the model sees the result again. Bounded: a conversation that comes back too
-late does without. It holds texts, never ids, and knows no engine. Above: `turn.py`.
+late does without. It holds texts, or what makes one when it is needed, and knows no engine. Above: `turn.py`.
 """
 
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gateway.engine.protocol import Message
@@ -23,17 +23,17 @@ class ResultMemory:
     """The last results, by call id."""
 
     def __init__(self) -> None:
-        self._texts: OrderedDict[str, str] = OrderedDict()
+        self._texts: OrderedDict[str, str | Callable[[], str]] = OrderedDict()
 
-    def keep(self, call_id: str, text: str) -> None:
-        """Remember a result; the oldest is forgotten when there are too many.
+    def keep(self, call_id: str, said: str | Callable[[], str]) -> None:
+        """Remember a result, or what makes it; the oldest is forgotten when there are too many.
 
         Only ids of our own making count: nobody can guess them. One that a model chose (`functions.get_time:0`) is the
         same in other people's conversations.
         """
         if _OURS.fullmatch(call_id) is None:
             return
-        self._texts[call_id] = text[:_LONGEST]
+        self._texts[call_id] = said[:_LONGEST] if isinstance(said, str) else said
         self._texts.move_to_end(call_id)
         if len(self._texts) > _KEPT:
             self._texts.popitem(last=False)
@@ -48,7 +48,7 @@ class ResultMemory:
         for n, message in enumerate(messages):
             calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
             answered = _answered(messages[n + 1 :]) if calls else set[str]()
-            known = [_tool_message(call, self._texts) for call in calls if call.get("id") not in answered]
+            known = [self._tool_message(call) for call in calls if call.get("id") not in answered]
             results = [result for result in known if result is not None]
             if results and not answered and message["content"]:
                 words = {"role": message["role"], "content": message["content"]}
@@ -56,6 +56,14 @@ class ResultMemory:
             else:
                 filled += [message, *results]
         return filled
+
+    def _tool_message(self, call: Mapping[str, Any]) -> Message | None:
+        call_id = str(call.get("id"))
+        said = self._texts.get(call_id)
+        if said is None:
+            return None
+        text = said if isinstance(said, str) else said()[:_LONGEST]
+        return {"role": "tool", "tool_call_id": call_id, "name": call["function"]["name"], "content": text}
 
 
 def _answered(following: Sequence[Message]) -> set[str]:
@@ -66,11 +74,3 @@ def _answered(following: Sequence[Message]) -> set[str]:
             break
         ids.add(str(message.get("tool_call_id")))
     return ids
-
-
-def _tool_message(call: Mapping[str, Any], texts: Mapping[str, str]) -> Message | None:
-    call_id = str(call.get("id"))
-    text = texts.get(call_id)
-    if text is None:
-        return None
-    return {"role": "tool", "tool_call_id": call_id, "name": call["function"]["name"], "content": text}

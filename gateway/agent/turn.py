@@ -221,7 +221,7 @@ class _Answer:
 
     async def _tell(self, outcomes: Sequence[CallOutcome]) -> None:
         for outcome in outcomes:
-            self._results.keep(outcome.finished.call_id, outcome.finished.text)
+            self._results.keep(outcome.finished.call_id, outcome.finished.said)
             await self._emit(outcome.finished)
 
     def _count(self) -> None:

@@ -312,6 +312,12 @@ class Proxy:
         entry = self._catalog.tools.get(tool)
         return None if entry is None else entry.server
 
+    def takes_ids(self, tool: str) -> bool:
+        """Whether a tool, by its public name, may be called with the ids that a model wrote (`ARGUMENT_IDS_KEY`)."""
+        server = self.server_of(tool)
+        upstream = None if server is None else self._upstreams.get(server)
+        return upstream is not None and upstream.config.manifest is not None
+
     def session_ended(self, session: ClientSession) -> None:
         """Free what was opened for a client that is gone."""
         self._routes.forget(session)

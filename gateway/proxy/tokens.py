@@ -95,6 +95,10 @@ class ResultTokens:
         self._metrics = metrics
         self._notices = notices
 
+    def map_of(self, map_id: str) -> TokenMap | None:
+        """The accepted map of that id."""
+        return self._accepted.get(map_id)
+
     def for_engine(self, tool: str, result: Mapping[str, Any], token_map: TokenMap) -> ResultIds:
         """The ids that stand for the result in an engine's prompt; `token_map` is the engine's, which proved every map.
 

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from gateway.agent import CallRunner
+from gateway.agent.calls import Answered
 from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens
+from gateway.proxy.blocks import UnreadText
 from gateway.toolcalls import CallClosed, ToolSpec
 from leaf_sdk.testing import tiny_map
 
@@ -184,3 +186,19 @@ async def test_leaf_hears_of_the_engines_map_where_it_is_configured_to():
 
     heard = [json.loads(outcome.finished.text).get("ai.codec/map") for outcome in running.outcomes(TINY, ROOM)]
     assert heard == [TINY.map_id, None]
+
+
+@pytest.mark.parametrize(("count", "decodes"), [(1, 0), (2000, 0), (2001, 1)])
+async def test_result_that_came_as_ids_is_read_at_once_only_where_it_is_too_long_to_be_kept(
+    open_runner, count, decodes
+):
+    (token,) = [each for each in TINY.ordinary_ids if TINY.token_bytes(each) == b"a"]
+    async with open_runner(LimitsConfig(result_tokens=4000)) as (runner, metrics):
+        unread = UnreadText(TINY, (token,) * count, metrics.shim_detokenized)
+        call = CallClosed(0, "c1", "up__say", "{}", ())
+        outcome = runner.outcome(Answered(call, {"content": [unread]}, 0.0), TINY, 4000)
+        assert metrics.get_shim_metrics()["detokenize_calls"] == decodes
+        assert outcome.ids == (token,) * count
+        assert (outcome.finished.source, outcome.finished.leaf_ids) == ("leaf", count)
+        assert outcome.finished.text == "a" * count
+        assert metrics.get_shim_metrics()["detokenize_calls"] == 1

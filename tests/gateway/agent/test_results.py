@@ -63,3 +63,17 @@ def test_oldest_result_is_forgotten_first():
 
     assert len(memory.filled([asks(f"call_{0:024x}")])) == 1
     assert len(memory.filled([asks(f"call_{1:024x}")])) == 2
+
+
+def test_result_that_came_as_ids_is_read_when_the_conversation_comes_back_and_not_before():
+    reads: list[str] = []
+
+    def read() -> str:
+        reads.append("read")
+        return "x" * 20_000
+
+    memory = ResultMemory()
+    memory.keep(OURS, read)
+    assert reads == []
+    assert memory.filled([asks(OURS)])[1]["content"] == "x" * 16_000
+    assert reads == ["read"]
