@@ -89,6 +89,8 @@ def read_ids(value: object, key: str, limits: Limits) -> tuple[int, ...]:
     if not isinstance(value, list):
         refuse(key, value, "a list of ids")
     ids = cast("list[int]", value)
+    if len(ids) == 1 and ids[0].__class__ is int and 0 <= ids[0] <= limits.largest_id:
+        return (ids[0],)
     if not ids:
         return ()
     if len(ids) > limits.ids:

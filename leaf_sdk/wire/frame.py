@@ -73,7 +73,9 @@ class Frame:
     @property
     def is_plain(self) -> bool:
         """Whether the frame says nothing but ids, and that more will come."""
-        return not (self.done or self.finish_reason or self.tool_calls) and self.extras == NO_EXTRAS
+        if self.done or self.tool_calls or self.finish_reason is not None:
+            return False
+        return self.extras is NO_EXTRAS or self.extras == NO_EXTRAS  # equality alone would cost more than writing ids
 
     @property
     def context_ids(self) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from .frame import MAX_ID, Frame, Limits
 
 _msgpack = cast("Any", msgpack)  # it has no types
 pack: Final = cast("Callable[[object], bytes]", _msgpack.Packer().pack)
+_unpack: Final = cast("Callable[[bytes], object]", _msgpack.unpackb)
 _NESTED: Final = 1024
 """The most keys of a map. No map of a frame has more than ten, but unknown fields may hold anything."""
 
@@ -47,15 +48,33 @@ def read_msgpack(fields: Fields, limits: Limits) -> Frame:
     return read_frame(fields, read_ids(fields.get("ids"), "ids", limits), limits)
 
 
+def read_plain(data: bytes, limits: Limits) -> Frame | None:
+    """Make a frame of bytes that are one plain frame as everybody writes it; None where they may be anything else."""
+    if not (data.startswith(PLAIN_HEAD) and data.endswith(PLAIN_TAIL)) or len(data) > limits.frame_bytes:
+        return None
+    try:
+        return Frame(read_ids(_unpack(data[len(PLAIN_HEAD) : -len(PLAIN_TAIL)]), "ids", limits))
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
 class MapReader:
     """Cuts a stream into msgpack maps and makes a frame of each, by the function given."""
 
-    def __init__(self, read: Callable[[Fields, Limits], Frame], limits: Limits) -> None:
+    def __init__(
+        self,
+        read: Callable[[Fields, Limits], Frame],
+        limits: Limits,
+        read_short: Callable[[bytes, Limits], Frame | None] | None = None,
+    ) -> None:
         self._read = read
+        self._read_short = read_short
         self._limits = limits
-        self._fed = 0
-        self.offset = 0
+        self._fed: int = 0
+        self.offset: int = 0
         """The byte at which the frame starts that comes next, or that is not complete."""
+        self._skipped: int = 0
+        """The bytes that were read without the unpacker."""
         self._unpacker = _msgpack.Unpacker(
             max_buffer_size=2 * limits.frame_bytes,
             max_array_len=limits.ids,
@@ -75,6 +94,14 @@ class MapReader:
             FrameInvalid: no frame; those before it are in the list.
             FrameTooLarge: over a limit.
         """
+        if self._read_short is not None and self._fed == self.offset:
+            frame = self._read_short(data, self._limits)
+            if frame is not None:
+                frames.append(frame)
+                self._skipped += len(data)
+                self._fed += len(data)
+                self.offset += len(data)
+                return
         step = self._limits.frame_bytes  # so that the unpacker's buffer holds less than two frames of the greatest size
         for start in range(0, len(data), step):
             piece = data[start : start + step]
@@ -89,7 +116,7 @@ class MapReader:
     def _take(self, frames: list[Frame]) -> None:
         try:
             for fields in self._unpacker:
-                end = cast("int", self._unpacker.tell())
+                end = self._skipped + cast("int", self._unpacker.tell())
                 if end - self.offset > self._limits.frame_bytes:
                     raise self._too_large(f"is {end - self.offset} bytes long")
                 if fields.__class__ is not dict:

@@ -12,7 +12,7 @@ from leaf_sdk.errors import FrameError, FrameInvalid, FrameTruncated
 
 from .delta_frames import DeltaWriter, read_delta
 from .frame import DEFAULT_LIMITS, Frame, Limits
-from .msgpack_frames import MapReader, read_msgpack, write_msgpack
+from .msgpack_frames import MapReader, read_msgpack, read_plain, write_msgpack
 
 Format = Literal["msgpack", "protobuf", "msgpack-delta"]
 """What `stream_format` may name, besides "json"."""
@@ -130,7 +130,7 @@ def _writer(form: Format) -> Callable[[Frame], bytes]:
 def _parser(form: Format, limits: Limits) -> _Parser:
     match form:
         case "msgpack":
-            return MapReader(read_msgpack, limits)
+            return MapReader(read_msgpack, limits, read_plain)
         case "msgpack-delta":
             return MapReader(read_delta, limits)
         case "protobuf":

@@ -156,6 +156,22 @@ def test_a_varint_without_end_is_an_error():
         FrameReader("protobuf").feed(_message(b"\x08" + b"\x80" * 11 + b"\x01"))
 
 
+@pytest.mark.parametrize(
+    "payload",
+    ["0a", "0a05", "0a0180", "0affffffffff7f" + "00" * 30, "0a80808080808001" + "00" * 30, "0a1e" + "80" * 30],
+)
+def test_a_message_that_is_cut_off_inside_its_length_is_an_error(payload):
+    with pytest.raises(FrameInvalid, match="byte 0 is no CodecFrame"):
+        FrameReader("protobuf").feed(_message(bytes.fromhex(payload)))
+
+
+@pytest.mark.parametrize("count", [0, 1, 11, 12, 13, 63, 64, 127, 128, 20_000])
+def test_every_length_of_a_list_is_read(count):
+    for form in FORMATS:
+        frame = Frame(tuple(number * 37 % 49_152 for number in range(count)))
+        assert FrameReader(form).feed(written(form, [frame])) == [frame]
+
+
 def test_differences_that_lead_below_zero_are_an_error():
     data = msgpack.packb({"base_id": 3, "ids_delta": [9], "done": True})
     with pytest.raises(FrameInvalid, match="leads to -2"):
