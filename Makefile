@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: bench-install bench-leaf bench-maps bench-mcp bench-toolcalls check clean conformance coverage demo exchanges faults fmt grammar-seeds help lock setup test test-frameworks test-new test-random test-tokenizers tokenizers unit wire-schema
+.PHONY: bench-install bench-leaf bench-maps bench-mcp bench-toolcalls check clean conformance coverage demo deploy-check deploy-install exchanges faults fmt grammar-seeds help lock setup test test-frameworks test-new test-random test-tokenizers tokenizers unit wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -88,6 +88,14 @@ bench-mcp: $(READY) ## time the MCP gateway beside others of its kind, and write
 
 conformance: $(READY) ## run the official MCP conformance suite directly and through the gateway
 	@$(BIN)/python -m conformance
+
+deploy-check: $(READY) ## build the images, start the stack, validate chart, rules and units, and print what held (root, Debian)
+	@$(UV) venv --quiet --allow-existing .tools/deploy
+	@VIRTUAL_ENV=.tools/deploy $(UV) pip install --quiet --requirement deploy/check/requirements.txt
+	@$(BIN)/python -m deploy.check $(if $(ONLY),--only '$(ONLY)')
+
+deploy-install: ## install what deploy-check uses from Debian's packages (root)
+	apt-get install --yes --no-install-recommends buildah podman runc netavark aardvark-dns debootstrap nginx-light prometheus systemd
 
 exchanges: $(READY) ## play recorded calls to public MCP servers directly and through the gateway
 	@$(BIN)/python -m tests.exchanges

@@ -73,7 +73,7 @@ if __name__ == "__main__":
         case ["uv", lock_file, folder]:
             install_uv(lock_file, folder)
         case ["packages", lock_file, uv_folder, target, *names] if names:
-            Path("/state").mkdir(exist_ok=True)
+            Path("/empty").mkdir(exist_ok=True)
             install_packages(lock_file, uv_folder, target, names)
         case _:
             sys.exit("expected: install.py uv LOCK FOLDER, or install.py packages LOCK UV TARGET NAME...")

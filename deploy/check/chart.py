@@ -1,0 +1,95 @@
+"""The Helm chart: linted, rendered for five kinds of cluster, and held against Kubernetes' own schemas.
+
+Rendering needs helm, which is built here from its source once (`go install`, one pinned version) and kept in .tools.
+The manifests in deploy/kubernetes are the chart's default rendering; a difference is a fault. Above: `__main__`.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from deploy.check.outcome import ROOT, Failed, Skipped, need, run
+
+CHART: Final = ROOT / "deploy" / "helm" / "codec-gateway"
+PLAIN: Final = ROOT / "deploy" / "kubernetes" / "codec-gateway.yaml"
+HELM: Final = "helm.sh/helm/v3/cmd/helm@v3.19.0"
+KUBERNETES: Final = "1.34.0"
+_OUR_OWN_KINDS: Final = {"ServiceMonitor"}
+"""Kinds that a cluster learns from others; Kubernetes has no schema of them."""
+_HEAD: Final = "# Made by: python -m deploy.check.chart. The chart's defaults, for clusters without Helm.\n"
+
+
+def steps() -> Iterator[tuple[str, Callable[[], str]]]:
+    """The steps of the chart, in order."""
+    yield "helm", make_helm
+    yield "chart: lint", lint
+    yield "chart: render and validate", validate
+    yield "chart: plain manifests", compare
+
+
+def make_helm() -> str:
+    """Build helm, unless it is there."""
+    folder = ROOT / ".tools" / "bin"
+    if (folder / "helm").exists():
+        return "kept from an earlier run"
+    go = need("go", "golang")
+    try:
+        run([go, "install", HELM], seconds=900, env={"GOBIN": str(folder), "GOFLAGS": "-p=2"})
+    except Failed as failure:
+        raise Skipped(f"helm can't be built here: {str(failure).splitlines()[-1]}") from None
+    return HELM
+
+
+def lint() -> str:
+    """`helm lint --strict` for the defaults and every file of ci/."""
+    helm = need("helm", "built by the step before")
+    for values in _value_files():
+        run([helm, "lint", "--strict", "--quiet", str(CHART), *values])
+    return f"{len(_value_files())} sets of values"
+
+
+def validate() -> str:
+    """Every rendering against the schemas of Kubernetes, unknown fields refused."""
+    check = need("kubernetes-validate", "deploy/check/requirements.txt")
+    count = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for values in _value_files():
+            documents = [each for each in yaml.safe_load_all(render(values)) if each]
+            known = [each for each in documents if each["kind"] not in _OUR_OWN_KINDS]
+            path = Path(folder) / "rendered.yaml"
+            path.write_text(yaml.safe_dump_all(known), encoding="utf-8")
+            run([check, "--strict", "--quiet", f"--kubernetes-version={KUBERNETES}", str(path)])
+            count += len(known)
+    return f"{count} objects of {len(_value_files())} renderings"
+
+
+def compare() -> str:
+    """The committed plain manifests are what the chart renders."""
+    if PLAIN.read_text(encoding="utf-8") != plain():
+        raise Failed(f"{PLAIN.relative_to(ROOT)} is not the chart's rendering: python -m deploy.check.chart")
+    return str(PLAIN.relative_to(ROOT))
+
+
+def plain() -> str:
+    """The default rendering, without what only Helm runs."""
+    parts = render([], "--skip-tests", "--no-hooks")
+    return _HEAD + parts.replace("app.kubernetes.io/managed-by: Helm", "app.kubernetes.io/managed-by: kubectl")
+
+
+def render(values: list[str], *flags: str) -> str:
+    """`helm template` of the chart."""
+    helm = need("helm", "built by the step before")
+    command = [helm, "template", "codec-gateway", str(CHART), "--namespace=codec", f"--kube-version={KUBERNETES}"]
+    return run([*command, *values, *flags])
+
+
+def _value_files() -> list[list[str]]:
+    return [[], *([f"--values={path}"] for path in sorted((CHART / "ci").glob("*.yaml")))]
+
+
+if __name__ == "__main__":
+    PLAIN.parent.mkdir(exist_ok=True)
+    PLAIN.write_text(plain(), encoding="utf-8")

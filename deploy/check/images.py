@@ -1,0 +1,96 @@
+"""The images, built for real: a Debian base made by debootstrap, and both Dockerfiles on it.
+
+Turns the Dockerfiles into images named after this check, and says how large their layers are above the base. The
+machine's certificates are mounted while packages are fetched, and are in no layer. Above: `__main__`.
+"""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.check.outcome import PREFIX, Failed, need, run
+
+BUILDS: Final = {
+    "gateway": ("deploy/docker/gateway.Dockerfile", ""),
+    "gateway-embedded": ("deploy/docker/gateway.Dockerfile", "embedded"),
+    "leaf": ("deploy/docker/leaf.Dockerfile", ""),
+}
+LARGEST_GATEWAY: Final = 200.0
+_DEBIAN: Final = "bookworm"
+_PACKAGES: Final = "python3,python3-venv,ca-certificates,libgomp1"
+_CERTIFICATES: Final = ("/etc/ssl/certs", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates")
+
+
+def make_base() -> str:
+    """The base image; made once, and kept for the next run."""
+    buildah = need("buildah", "buildah")
+    if _exists(buildah, "base"):
+        return "kept from an earlier run"
+    debootstrap = need("debootstrap", "debootstrap")
+    container = run([buildah, "from", "scratch"]).strip()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            run([debootstrap, "--variant=minbase", f"--include={_PACKAGES}", _DEBIAN, folder], seconds=600)
+            for cache in ("var/cache/apt/archives", "var/lib/apt/lists"):
+                run(["find", f"{folder}/{cache}", "-type", "f", "-delete"])
+            run([buildah, "copy", "--quiet", container, folder, "/"], seconds=300)
+        run([buildah, "config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin", container])
+        run([buildah, "commit", "--quiet", container, f"{PREFIX}/base"], seconds=300)
+    finally:
+        run([buildah, "rm", container])
+    return f"Debian {_DEBIAN} by debootstrap, {_megabytes('base'):.0f} MB"
+
+
+def build(name: str) -> str:
+    """Build one image; returns its size above the base. Raises `Failed` where the gateway's is over its bar."""
+    dockerfile, extras = BUILDS[name]
+    buildah = need("buildah", "buildah")
+    mounts = [f"--volume={path}:{path}:ro" for path in _CERTIFICATES if Path(path).is_dir()]
+    arguments = [f"--build-arg=BASE={PREFIX}/base", f"--build-arg=EXTRAS={extras}"]
+    command = [buildah, "bud", "--quiet", "--format=docker", "--isolation=chroot", "--network=host", *mounts]
+    command += arguments if extras else arguments[:1]
+    run([*command, f"--file={dockerfile}", f"--tag={PREFIX}/{name}", "."], seconds=600)
+    size = _megabytes(name) - _megabytes("base")
+    if name == "gateway" and size > LARGEST_GATEWAY:
+        raise Failed(
+            f"the gateway's layers are {size:.0f} MB above the base, at most {LARGEST_GATEWAY:.0f} are allowed"
+        )
+    return f"{size:.0f} MB above the base"
+
+
+def inspect(name: str) -> str:
+    """Hold an image against the rules: a numeric user, a health check, TERM, labels, and nothing of this machine."""
+    buildah = need("buildah", "buildah")
+    described: dict[str, Any] = json.loads(run([buildah, "inspect", "--type=image", f"{PREFIX}/{name}"]))["Docker"]
+    config = described["config"]
+    wrong = [
+        words
+        for words, right in {
+            "its user is no number": config["User"].partition(":")[0].isdecimal()
+            and not config["User"].startswith("0"),
+            "it has no health check of its own": config["Healthcheck"]["Test"][:2] == ["CMD", "python"],
+            "it is not stopped with TERM": config["StopSignal"] == "SIGTERM",
+            "it names no license": bool(config["Labels"].get("org.opencontainers.image.licenses")),
+            "its environment names a certificate or an index": not _mentions(config["Env"], "CERT", "INDEX", "PROXY"),
+        }.items()
+        if not right
+    ]
+    if wrong:
+        raise Failed(f"{name}: {'; '.join(wrong)}")
+    return f"user {config['User']}, health check, TERM, labels"
+
+
+def _mentions(variables: list[str], *words: str) -> bool:
+    return any(word in variable.upper() for variable in variables for word in words)
+
+
+def _exists(buildah: str, name: str) -> bool:
+    images = json.loads(run([buildah, "images", "--json"]) or "[]")
+    return any(f"{PREFIX}/{name}:latest" in (image.get("names") or []) for image in images)
+
+
+def _megabytes(name: str) -> float:
+    """Size of an image, uncompressed."""
+    podman = need("podman", "podman")
+    return int(run([podman, "image", "inspect", f"{PREFIX}/{name}", "--format", "{{.Size}}"])) / 1e6

@@ -1,0 +1,53 @@
+"""What became of a step: the words of the table, and how a command is run.
+
+A step is a function that returns the line of its row, raises `Failed`, or raises `Skipped` where this machine lacks
+something. Below every step; it knows none.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+TOOLS: Final = ROOT / ".tools" / "deploy"
+PREFIX: Final = "localhost/codec-deploy-check"
+
+
+class Failed(Exception):
+    """A step found a fault."""
+
+
+class Skipped(Exception):
+    """A step can't run here; its words say what is missing."""
+
+
+def need(program: str, package: str) -> str:
+    """The path of a program, from our own tools or the system. Raises `Skipped` naming Debian's package."""
+    path = os.pathsep.join([str(TOOLS / "bin"), str(ROOT / ".tools" / "bin"), os.environ.get("PATH", "")])
+    found = shutil.which(program, path=f"{path}{os.pathsep}/usr/sbin")
+    if found is None:
+        raise Skipped(f"{program} is not installed here ({package})")
+    return found
+
+
+def run(command: Sequence[str], *, seconds: float = 120, where: Path = ROOT, env: dict[str, str] | None = None) -> str:
+    """Run a command and return its standard output. Raises `Failed` with its last lines."""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=where,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{' '.join(command[:3])} did not end within {seconds:g} s") from None
+    if done.returncode != 0:
+        said = "\n".join((done.stderr + done.stdout).strip().splitlines()[-12:])
+        raise Failed(f"{' '.join(command[:4])} ended with {done.returncode}:\n{said}")
+    return done.stdout

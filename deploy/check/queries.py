@@ -1,0 +1,63 @@
+"""Every expression of the dashboard and of the alerts, asked of a Prometheus that scraped real traffic.
+
+An alert that is silent has no data, which a misspelt one has not either: comparisons are asked with `bool`, so that
+both sides must exist. The first step says what is asked; the second asks. Above: `__main__`.
+"""
+
+import json
+import re
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from deploy.check.outcome import ROOT, Failed
+
+_COMPARISON = re.compile(r" (==|!=|<=|>=|<|>) (?!bool )")
+_PATIENCE: Final = 90.0
+RULES: Final = ROOT / "deploy" / "prometheus"
+DASHBOARD: Final = ROOT / "deploy" / "grafana" / "dashboards" / "codec-gateway.json"
+
+
+def expressions(rules: Path = RULES, dashboard: Path = DASHBOARD) -> Iterator[tuple[str, str]]:
+    """What is asked, and who asks it: panels as they are, alerts and rules with their comparisons made values."""
+    for panel in json.loads(dashboard.read_text(encoding="utf-8"))["panels"]:
+        for target in panel.get("targets", []):
+            yield f"panel {panel['title']!r}", target["expr"]
+    for name in ("rules.yml", "alerts.yml"):
+        for group in yaml.safe_load((rules / name).read_text(encoding="utf-8"))["groups"]:
+            for rule in group["rules"]:
+                yield rule.get("record") or f"alert {rule['alert']}", as_values(rule["expr"])
+
+
+def as_values(expression: str) -> str:
+    """The expression with comparisons that give 0 or 1 in place of leaving series out."""
+    return _COMPARISON.sub(r" \1 bool ", expression)
+
+
+def ask(url: str, expression: str) -> list[object]:
+    """The instant vector of an expression. A NaN is no data: nobody can read it."""
+    query = urllib.parse.urlencode({"query": expression})
+    with urllib.request.urlopen(f"{url}/api/v1/query?{query}", timeout=20) as response:
+        answer = json.load(response)
+    if answer["status"] != "success":
+        raise Failed(f"{expression!r} is no query: {answer}")
+    return [sample for sample in answer["data"]["result"] if sample["value"][1] != "NaN"]
+
+
+def ask_all(url: str) -> int:
+    """Wait until every expression has data; returns how many there are. Raises `Failed` naming those that have none."""
+    waiting = list(expressions())
+    count = len(waiting)
+    deadline = time.monotonic() + _PATIENCE
+    while waiting and time.monotonic() < deadline:
+        waiting = [(who, expression) for who, expression in waiting if not ask(url, expression)]
+        if waiting:
+            time.sleep(2)
+    if waiting:
+        raise Failed("no data: " + "; ".join(f"{who}: {expression}" for who, expression in waiting))
+    return count

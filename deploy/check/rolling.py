@@ -1,0 +1,248 @@
+"""A rolling restart of two gateways behind Debian's nginx, under 20 calls a second.
+
+Each gateway is replaced by a new one that is ready before the old one is told to end: nginx' list is rewritten at the
+same place and reloaded. Clients of 2026-07-28 make one call a request and never try again: none may fail. Sessions of
+2025-11-25 end with their gateway: each must `initialize` again once, and lose no call otherwise. Above: `__main__`.
+"""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.check.outcome import ROOT, Failed, need
+
+_MODERN: Final = "2026-07-28"
+_SESSIONS: Final = "2025-11-25"
+_WORKERS: Final = 4
+_PACE: Final = 0.2
+"""Seconds between the calls of one worker: four workers make 20 calls a second."""
+_GONE: Final = 404
+
+
+class Gateway:
+    """One gateway process on free ports."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port, self.admin = _free_port(), _free_port()
+        config = folder / f"{self.port}.json"
+        config.write_text(json.dumps({"mcpServers": {"time": {"command": _beside("codec-plain-time")}}}))
+        ports = ["--port", str(self.port), "--admin-port", str(self.admin)]
+        command = [sys.executable, "-m", "gateway", "serve", "--config", str(config), *ports]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
+        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+
+    def wait(self) -> None:
+        """Wait until it is ready and its server is up."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=2) as response:
+                    if b'codec_upstream_up{server="time"} 1.0' in response.read():
+                        return
+            except OSError:
+                pass
+            time.sleep(0.05)
+        raise Failed("a gateway did not become ready within 60 s")
+
+    def end(self) -> int:
+        """TERM, and its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+class Nginx:
+    """Debian's nginx under our example configuration, as a process of its own."""
+
+    def __init__(self, folder: Path, gateways: list[Gateway]) -> None:
+        self.port = _free_port()
+        self._folder = folder
+        self._program = need("nginx", "nginx-light")
+        own = (ROOT / "deploy" / "nginx" / "codec-gateway.conf").read_text(encoding="utf-8")
+        (folder / "codec-gateway.conf").write_text(own.replace("127.0.0.1:8080", f"127.0.0.1:{self.port}"))
+        (folder / "nginx.conf").write_text(
+            f"daemon off; user root; pid {folder}/nginx.pid; error_log {folder}/error.log; worker_processes 1;\n"
+            f"events {{}} http {{ access_log off;\n"
+            f"client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;\n"
+            f"fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;\n"
+            "include codec-gateway.conf; }\n"
+        )
+        self._list(gateways)
+        self.process = subprocess.Popen([self._program, "-p", str(folder), "-c", "nginx.conf", "-e", "stderr"])
+        _until(lambda: _answers(self.port), "nginx")
+
+    def replace(self, gateways: list[Gateway]) -> None:
+        """Take over a new list, and wait until no worker serves by the old one."""
+        before = self._workers()
+        self._list(gateways)
+        self.process.send_signal(signal.SIGHUP)
+        _until(lambda: bool(self._workers()) and not self._workers() & before, "nginx' new worker")
+
+    def end(self) -> None:
+        """Stop at once."""
+        self.process.terminate()
+        self.process.wait(20)
+
+    def _list(self, gateways: list[Gateway]) -> None:
+        servers = "".join(f"server 127.0.0.1:{gateway.port};\n" for gateway in gateways)
+        (self._folder / "codec-gateway-servers.conf").write_text(servers)
+
+    def _workers(self) -> set[str]:
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return set(path.read_text(encoding="ascii").split())
+
+
+class Load:
+    """Clients of both eras, each from an address of its own, until they are told to stop."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self.counts: Counter[str] = Counter()
+        self.faults: list[str] = []
+        modern = [threading.Thread(target=self._modern, args=(number,)) for number in range(_WORKERS)]
+        sessions = [threading.Thread(target=self._session, args=(number,)) for number in range(_WORKERS)]
+        self._threads = [*modern, *sessions]
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """Let every client finish its call."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _modern(self, number: int) -> None:
+        meta = {f"io.modelcontextprotocol/{key}": value for key, value in _ABOUT.items()}
+        headers = {"Mcp-Method": "tools/call", "Mcp-Name": "get_time", "MCP-Protocol-Version": _MODERN}
+        due = time.monotonic()
+        while not self._stop.wait(max(0.0, due - time.monotonic())):
+            due += _PACE
+            status, answer, _ = self._send(number, _call({"_meta": meta}), headers)
+            self._note("modern", status, answer)
+
+    def _session(self, number: int) -> None:
+        session = self._initialize(number)
+        while not self._stop.wait(_PACE * 2):
+            headers = {"Mcp-Session-Id": session, "MCP-Protocol-Version": _SESSIONS}
+            status, answer, _ = self._send(_WORKERS + number, _call({}), headers)
+            if status == _GONE:
+                with self._lock:
+                    self.counts["session began again"] += 1
+                session = self._initialize(number)
+            else:
+                self._note("session", status, answer)
+
+    def _initialize(self, number: int) -> str:
+        about = {"protocolVersion": _SESSIONS, "capabilities": {}, "clientInfo": _ABOUT["clientInfo"]}
+        asked = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about}
+        _, _, session = self._send(_WORKERS + number, asked, {})
+        said = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        self._send(_WORKERS + number, said, {"Mcp-Session-Id": session, "MCP-Protocol-Version": _SESSIONS})
+        return session
+
+    def _note(self, era: str, status: int, answer: str) -> None:
+        good = status == 200 and '"isError":true' not in answer and "The time in" in answer
+        with self._lock:
+            self.counts[era if good else f"{era} failed"] += 1
+            if not good:
+                self.faults.append(f"{era}: {status} {answer[:200]}")
+
+    def _send(self, number: int, body: dict[str, Any], headers: dict[str, str]) -> tuple[int, str, str]:
+        """One request on a connection of its own; a connection that breaks is status 0."""
+        content = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        source = (f"127.0.0.{10 + number}", 0)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30, source_address=source)
+        try:
+            connection.request("POST", "/mcp", json.dumps(body), {**content, **headers})
+            response = connection.getresponse()
+            return response.status, response.read().decode(), response.getheader("Mcp-Session-Id") or ""
+        except (OSError, http.client.HTTPException) as error:
+            return 0, repr(error), ""
+        finally:
+            connection.close()
+
+
+_ABOUT: Final[dict[str, Any]] = {
+    "protocolVersion": _MODERN,
+    "clientInfo": {"name": "deploy-check", "version": "1"},
+    "clientCapabilities": {},
+}
+
+
+def check_rolling_restart() -> str:
+    """Replace both gateways under load; returns the counts. Raises `Failed` with the first faults."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        gateways = [_started(stack, folder) for _ in range(2)]
+        for gateway in gateways:
+            gateway.wait()
+        nginx = Nginx(folder, gateways)
+        stack.callback(nginx.end)
+        load = Load(nginx.port)
+        stack.callback(load.end)
+        time.sleep(2)
+        for place in range(2):
+            old, gateways[place] = gateways[place], _started(stack, folder)
+            gateways[place].wait()
+            nginx.replace(gateways)
+            if code := old.end():
+                raise Failed(f"a gateway ended with {code}")
+            time.sleep(2)
+        load.end()
+    return _judged(load)
+
+
+def _judged(load: Load) -> str:
+    words = ", ".join(f"{count} {name}" for name, count in sorted(load.counts.items()))
+    if load.faults:
+        raise Failed("\n".join([words, *load.faults[:5]]))
+    if load.counts["session began again"] != _WORKERS:
+        raise Failed(f"{_WORKERS} sessions should have begun again once each: {words}")
+    return words
+
+
+def _started(stack: ExitStack, folder: Path) -> Gateway:
+    gateway = Gateway(folder)
+    stack.callback(gateway.process.wait)
+    stack.callback(gateway.process.kill)
+    return gateway
+
+
+def _call(more: dict[str, Any]) -> dict[str, Any]:
+    params = {"name": "get_time", "arguments": {"city": "Tokyo"}, **more}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+
+def _beside(command: str) -> str:
+    return str(Path(sys.executable).with_name(command))
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _until(done: Any, what: str) -> None:
+    deadline = time.monotonic() + 20
+    while not done():
+        if time.monotonic() > deadline:
+            raise Failed(f"{what} did not come up within 20 s")
+        time.sleep(0.02)

@@ -1,0 +1,168 @@
+"""What is asked of the gateway's image alone, and of the whole stack: answers, metrics, numbers of the bar, the end.
+
+Each function is a step. The stack is started by the first step that needs it and kept for the others; `close` removes
+it. Below: `stack.py`, `traffic.py`, `queries.py`. Above: `__main__`.
+"""
+
+import json
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Final
+
+from deploy.check.outcome import PREFIX, Failed, need, run
+from deploy.check.queries import ask_all
+from deploy.check.stack import PORTS, TOKEN, Stack, proportional_kb, running_stack
+from deploy.check.traffic import Client, ids_of
+
+_TRAFFIC: Final = 45.0
+_BARS: Final = (
+    ("no engine, no map", "gateway", {}, (), 2.0, 80.0),
+    ("with a map", "gateway-embedded", {"CODEC_GATEWAY_TOKENS__MAP": "@model"}, (), 5.0, 160.0),
+    ("embedded engine", "gateway-embedded", {}, ("--engine", "embedded"), 5.0, None),
+)
+"""What runs, its image, environment, flags; the most seconds until ready, and MB of memory when idle."""
+_cleanup = ExitStack()
+_started: list[Stack] = []
+
+
+def close() -> None:
+    """Remove the stack, if it was started."""
+    _started.clear()
+    _cleanup.close()
+
+
+def check_alone() -> str:
+    """The image by itself as an unknown user with a read-only root: start to ready, and idle memory, three times."""
+    rows: list[str] = []
+    faults: list[str] = []
+    for words, image, environment, flags, most_seconds, most_megabytes in _BARS:
+        seconds, megabytes = _alone(image, environment, flags)
+        rows.append(f"{words}: ready after {seconds:.1f} s, {megabytes:.0f} MB")
+        if seconds > most_seconds:
+            faults.append(f"{words}: {seconds:.1f} s until ready, at most {most_seconds:g} s are allowed")
+        if most_megabytes is not None and megabytes > most_megabytes:
+            faults.append(f"{words}: {megabytes:.0f} MB when idle, at most {most_megabytes:g} MB are allowed")
+    if faults:
+        raise Failed("\n".join([*faults, *rows]))
+    return "; ".join(rows)
+
+
+def _alone(image: str, environment: dict[str, str], flags: tuple[str, ...]) -> tuple[float, float]:
+    podman = [need("podman", "podman"), "--runtime", "runc", "--log-level", "fatal"]
+    name = "codec-deploy-check-alone"
+    model = _packaged_model(podman, image) if "@model" in environment.values() else ""
+    variables = [f"--env={key}={value.replace('@model', model)}" for key, value in environment.items()]
+    command = [*podman, "run", "--detach", f"--name={name}", "--read-only", "--user=12345:54321"]
+    command += ["--tmpfs=/tmp:size=64m", "--cap-drop=ALL", "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024"]
+    command += [
+        f"--env=CODEC_GATEWAY_TOKEN={TOKEN}",
+        "--env=CODEC_GATEWAY_ENGINE__THREADS=1",
+        "--publish=127.0.0.1:18601:8601",
+    ]
+    run([*podman, "rm", "--force", "--ignore", name])
+    began = time.monotonic()
+    run([*command, *variables, f"{PREFIX}/{image}", "serve", *flags])
+    try:
+        _until_ready("http://127.0.0.1:18601/healthz/ready")
+        seconds = time.monotonic() - began
+        time.sleep(2)
+        pids = run([*podman, "top", name, "hpid"]).split()[1:]
+        return seconds, sum(proportional_kb(pid) for pid in pids) / 1000
+    finally:
+        run([*podman, "rm", "--force", "--time=5", name])
+
+
+def _packaged_model(podman: list[str], image: str) -> str:
+    words = "from gateway.engine.embedded import packaged_model; print(packaged_model())"
+    return run([*podman, "run", "--rm", "--entrypoint=python", f"{PREFIX}/{image}", "-c", words]).strip()
+
+
+def _until_ready(url: str) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=2) as response:
+                if response.status == 200:
+                    return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise Failed(f"{url} did not become ready within 60 s") from None
+            time.sleep(0.02)
+
+
+def steps() -> Iterator[tuple[str, Callable[[], str]]]:
+    """The steps that need the stack, in order; the last one ends the gateway."""
+    yield "stack: start", start
+    yield "stack: tool call by /mcp", call_tool
+    yield "stack: chat by /v1", chat
+    yield "stack: expressions", ask_expressions
+    yield "stack: TERM drains", end
+
+
+def _stack() -> Stack:
+    if not _started:
+        raise Failed("the stack is not running")
+    return _started[0]
+
+
+def _client() -> Client:
+    return Client(f"http://127.0.0.1:{PORTS['PORT']}", TOKEN)
+
+
+def start() -> str:
+    """The `cpu` profile, every container healthy by its own check."""
+    _started.append(_cleanup.enter_context(running_stack()))
+    times = ", ".join(f"{service} {seconds:.1f} s" for service, seconds in _stack().ready_after.items())
+    return f"healthy after: {times}; not here: grafana (its image is in no registry that this machine reaches)"
+
+
+def call_tool() -> str:
+    """A leaf tool and a plain one through /mcp, with the ids of the engine's map."""
+    _stack()
+    client = _client()
+    token_map = client.map_id()
+    zone = {"timezone": "Europe/Paris"}
+    counts = [len(ids_of(client.tool(f"{server}__get_current_time", zone, token_map))) for server in ("time", "plain")]
+    if "_meta" in client.tool("plain__get_current_time", zone)["content"][0]:
+        raise Failed("a client that names no map got ids")
+    return f"{counts[0]} ids of the tool, {counts[1]} of the gateway"
+
+
+def chat() -> str:
+    """A chat whose tool call the gateway runs: the tool's own ids are spliced, and the engine's cache holds."""
+    _stack()
+    choice = {"type": "function", "function": {"name": "time__get_current_time"}}
+    answer = _client().chat("What time is it in Paris?", tool_choice=choice, max_tokens=60)
+    first, second = answer["codec"]["turns"][:2]
+    if not second["reinjected"]["leaf"] or second["reuse"] != 1.0:
+        raise Failed(f"the result was not spliced by the tool's ids: {json.dumps(answer['codec'])}")
+    known = first["prompt_n"] + first["generated"]
+    return f"{second['reinjected']['leaf']} ids spliced, {second['cache_n']} of {known} ids found in the cache"
+
+
+def ask_expressions() -> str:
+    """Every expression of dashboard, rules and alerts has data in the Prometheus that scraped this traffic."""
+    _stack()
+    client, zone = _client(), {"timezone": "Europe/Paris"}
+    token_map = client.map_id()
+    until = time.monotonic() + _TRAFFIC
+    while time.monotonic() < until:
+        for server in ("time", "plain"):
+            client.tool(f"{server}__get_current_time", zone, token_map)
+        client.chat("Say hello.", max_tokens=4)
+        time.sleep(2)
+    count = ask_all(f"http://127.0.0.1:{PORTS['PROMETHEUS_PORT']}")
+    return f"{count} expressions have data"
+
+
+def end() -> str:
+    """TERM ends every service of ours with 0, the gateway first."""
+    stack = _stack()
+    ended = {service: stack.stop(service) for service in ("gateway", "time-leaf", "engine-cpu")}
+    if wrong := {service: code for service, (code, _) in ended.items() if code}:
+        raise Failed(f"ended with {wrong}")
+    if '"stopped"' not in stack.log("gateway"):
+        raise Failed("the gateway did not say that it drained")
+    return ", ".join(f"{service} {seconds:.1f} s" for service, (_, seconds) in ended.items())

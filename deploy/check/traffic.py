@@ -1,0 +1,82 @@
+"""Requests to the running stack: what a client sees, and enough of it that every expression has data.
+
+Speaks MCP and the OpenAI API as plain JSON over HTTP, as any client would, and says what came back. It knows addresses
+and the token, and no container. Above: `__main__`.
+"""
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any, Final
+
+from deploy.check.outcome import Failed
+
+_VERSION: Final = "2026-07-28"
+_TIMEOUT: Final = 120.0
+IDS_KEY: Final = "ai.codec/leaf-tokenization"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A caller of the gateway at `url`."""
+
+    url: str
+    token: str
+
+    def tool(self, name: str, arguments: dict[str, Any], token_map: str | None = None) -> dict[str, Any]:
+        """Call a tool by MCP 2026-07-28; returns the result. Raises `Failed` for anything but one."""
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": _VERSION,
+            "io.modelcontextprotocol/clientInfo": {"name": "deploy-check", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        params = {"name": name, "arguments": arguments, "_meta": meta}
+        headers = {"Mcp-Method": "tools/call", "Mcp-Name": name, "MCP-Protocol-Version": _VERSION}
+        if token_map is not None:
+            headers["X-Codec-Map"] = token_map
+        answer = self.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers)
+        if "result" not in answer or answer["result"].get("isError"):
+            raise Failed(f"the call of {name} through /mcp came back as {json.dumps(answer)[:500]}")
+        return answer["result"]
+
+    def chat(self, question: str, **more: Any) -> dict[str, Any]:
+        """One chat request; returns the answer."""
+        body = {"model": "any", "messages": [{"role": "user", "content": question}], "temperature": 0, **more}
+        return self.post("/v1/chat/completions", body, {})
+
+    def map_id(self) -> str:
+        """The session map of the gateway's engine."""
+        return self._ask(urllib.request.Request(f"{self.url}/v1/models", headers=self._headers()))["data"][0]["codec"][
+            "map_id"
+        ]
+
+    def post(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
+        """Send JSON, read JSON, also from the one event of a stream."""
+        content = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        request = urllib.request.Request(
+            f"{self.url}{path}", json.dumps(body).encode(), {**self._headers(), **content, **headers}
+        )
+        return self._ask(request)
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def _ask(self, request: urllib.request.Request) -> dict[str, Any]:
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
+                text = response.read().decode()
+        except urllib.error.HTTPError as error:
+            raise Failed(f"{request.full_url} answered {error.code}: {error.read()[:500]!r}") from None
+        except OSError as error:
+            raise Failed(f"{request.full_url} did not answer: {error}") from None
+        data = [line[5:] for line in text.splitlines() if line.startswith("data:")]
+        return json.loads(data[-1] if data else text)
+
+
+def ids_of(result: dict[str, Any]) -> list[int]:
+    """The ids of a result's first block, or `Failed`."""
+    meta = result["content"][0].get("_meta", {}).get(IDS_KEY)
+    if not meta:
+        raise Failed(f"the result carries no ids: {json.dumps(result)[:500]}")
+    return list(meta.get("ids") or meta)
