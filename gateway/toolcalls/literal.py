@@ -6,12 +6,12 @@ trailing commas become JSON. Two dialects: Python's, and that of Gemma, whose st
 quotes. Knows nothing of cursors or calls. Above: `typed`, `pythonic`. Sources: RFC 8259; Python's reference, 2.4.1.
 """
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from gateway.toolcalls.atoms import WORDS, escape, json_string, number
 from gateway.toolcalls.jsonscan import MAX_ATOM, MAX_DEPTH, Scan
 from gateway.toolcalls.spelling import delimiters
 
@@ -19,18 +19,7 @@ _BLANK = re.compile(r"[ \t\r\n]*+")
 _ATOM = re.compile(r"[-+.0-9A-Za-z_]*+")
 _BARE = re.compile(r"[^,\[\]{}:]*+")
 _BARE_VALUE = re.compile(r"[^,\[\]{}]*+")
-_JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
-_INTEGER = re.compile(r"[-+]?[0-9](?:_?[0-9])*")
-_FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.?[0-9]+)(?:[eE][-+]?[0-9]+)?")
-_ESCAPE = re.compile(
-    r"""\\(?:(?P<json>["\\/bfnrt]|u[0-9a-fA-F]{4})|x(?P<hex>[0-9a-fA-F]{2})|U(?P<long>[0-9a-fA-F]{8})"""
-    r"""|(?P<octal>[0-7]{1,3})|(?P<char>(?s:.)))"""
-)
-_ESCAPE_START = re.compile(r"\\(?:x[0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}|[0-7]{1,2})?\Z")
-_NAMED = {"'": "'", "\n": "", "a": "\\u0007", "v": "\\u000b"}
-_WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 _CLOSERS = {"{": "}", "[": "]", "(": ")"}
-_MAX_CODE_POINT = 0x10FFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +47,6 @@ class _Next(Enum):
 
 
 _VALUES = (_Next.VALUE, _Next.ITEM_OR_END)
-
-
-def json_string(text: str) -> str:
-    """Give a text as it stands inside a JSON string, without the quotation marks."""
-    return json.encoder.encode_basestring(text)[1:-1]
 
 
 class LiteralScanner:
@@ -171,21 +155,9 @@ class LiteralScanner:
         return self._escape(text, end)
 
     def _escape(self, text: str, at: int) -> int:
-        found = _ESCAPE.match(text, at)
-        if found is None or _ESCAPE_START.match(text, at):
-            return at
-        code = int(found["hex"] or found["long"] or "0", 16) or int(found["octal"] or "0", 8)
-        if found["json"]:
-            told = found.group()
-        elif found["char"]:
-            # Python keeps the backslash of an escape that it does not know.
-            told = _NAMED.get(found["char"], "\\\\" + json_string(self._plain(found["char"])))
-        elif code > _MAX_CODE_POINT or 0xD800 <= code <= 0xDFFF:
-            told = "\\ufffd"
-        else:
-            told = json_string(chr(code))
+        told, end = escape(text, at, self._plain)
         self._out.append(told)
-        return found.end()
+        return end
 
     def _string_ends(self) -> None:
         if self._is_key:
@@ -201,9 +173,9 @@ class LiteralScanner:
             return self._fail(at)
         if end == len(text):
             return at
-        if not key or (not self._dialect.bare and _number(key) is None and key not in _WORDS):
+        if not key or (not self._dialect.bare and number(key) is None and key not in WORDS):
             return self._fail(at)
-        self._tell(f'"{json_string(self._plain(_WORDS.get(key, key)))}"')
+        self._tell(f'"{json_string(self._plain(WORDS.get(key, key)))}"')
         self._next = _Next.COLON
         return end
 
@@ -215,7 +187,7 @@ class LiteralScanner:
         if end == len(text):
             return at
         atom = text[at:end].rstrip()
-        value = _WORDS.get(atom) or _number(atom)
+        value = WORDS.get(atom) or number(atom)
         if value is None and self._dialect.bare and atom:
             value = f'"{json_string(self._plain(atom))}"'
         if value is None:
@@ -236,18 +208,6 @@ class LiteralScanner:
     def _fail(self, at: int) -> int:
         self.state = Scan.WRONG
         return at
-
-
-def _number(atom: str) -> str | None:
-    """Give a number as JSON spells it; None for what is no number, or none that JSON has."""
-    if _JSON_NUMBER.fullmatch(atom):
-        return atom
-    if _INTEGER.fullmatch(atom):
-        return str(int(atom))
-    if _FLOAT.fullmatch(atom):
-        value = repr(float(atom))
-        return value if _JSON_NUMBER.fullmatch(value) else None
-    return None
 
 
 def converted(text: str) -> str | None:

@@ -5,8 +5,9 @@ grammar writes the family's own. Below: `values`, `regions`. Above: `formats`.
 """
 
 from gateway.toolcalls.nodes import Lit
+from gateway.toolcalls.quoted import QuotedName
 from gateway.toolcalls.regions import Call
-from gateway.toolcalls.values import Field, Json, JsonObject, QuotedId, QuotedName, Record
+from gateway.toolcalls.values import Field, Json, JsonObject, QuotedId, Record
 
 
 def call_object(

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from gateway.toolcalls.atoms import json_string
 from gateway.toolcalls.cursor import WHITESPACE, Cursor
 from gateway.toolcalls.jsonscan import Scan
 from gateway.toolcalls.kinds import STRING, Kinds
-from gateway.toolcalls.literal import PYTHON, Dialect, LiteralScanner, converted, json_string
+from gateway.toolcalls.literal import PYTHON, Dialect, LiteralScanner, converted
 from gateway.toolcalls.nodes import MAX_WORD, Steps, read_space
 
 _JSON_STARTS = {

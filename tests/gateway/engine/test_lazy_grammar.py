@@ -30,8 +30,9 @@ from gateway.toolcalls.combinators import Seq
 from gateway.toolcalls.events import CallClosed, Diagnostic
 from gateway.toolcalls.nodes import Marker, Space
 from gateway.toolcalls.passages import Prose
+from gateway.toolcalls.quoted import QuotedName
 from gateway.toolcalls.regions import Call, Calls, Region
-from gateway.toolcalls.values import Field, Json, QuotedName, Record
+from gateway.toolcalls.values import Field, Json, Record
 from leaf_sdk.vocab import TokenMap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]

@@ -24,10 +24,11 @@ from gateway.toolcalls.format import Format as FormatType
 from gateway.toolcalls.gbnf import Grammar
 from gateway.toolcalls.nodes import Capture, Lit, Marker, Node, Space, Start, Until
 from gateway.toolcalls.passages import Prose, Thought
+from gateway.toolcalls.quoted import QuotedName
 from gateway.toolcalls.regions import Call, Calls, Region
 from gateway.toolcalls.schema_gbnf import schema_rules
 from gateway.toolcalls.spelling import Spelling
-from gateway.toolcalls.values import Field, Json, QuotedName, Record
+from gateway.toolcalls.values import Field, Json, Record
 
 from .fakes import (
     PLAIN,
