@@ -1,8 +1,8 @@
 """`python -m bench.mcp`: what an MCP call costs through each gateway, all in one interleaved run.
 
 Starts every target that the chosen rows need, then goes through all rows again and again, a sample each time, so that a
-busy moment of the machine hits all alike. Prints a table and writes `results/mcp.json` with every sample. `rows.py`
-says what is measured, `site.py` starts it, `load.py` measures.
+busy moment of the machine hits all alike. Prints a table; a whole run writes `results/mcp.json` with every sample, and
+the pages that show it. `rows.py` says what is measured, `site.py` starts it, `load.py` measures, `table.py` shows.
 """
 
 import argparse
@@ -17,15 +17,16 @@ from typing import Any, Final
 
 import uvloop
 
+from bench.mcp import table
 from bench.mcp.ids import Ids, make_ids, own_times
 from bench.mcp.load import cpu_seconds, resident_bytes
 from bench.mcp.peers import FASTMCP, HUB, MCP_PROXY, NPM_PROXY
-from bench.mcp.rows import MOST, Row, rows
+from bench.mcp.rows import MOST, QUICK, Row, rows
 from bench.mcp.site import Site, Target
 from bench.record import summary, write
 
 _PACKAGES: Final = ("codec-gateway", "uvloop", "httptools", "aiohttp", "uvicorn", "pydantic-core", "starlette")
-_WARM: Final = 0.3
+_WARM: Final = 0.2
 """Seconds that each row is asked before anything counts."""
 
 Key = tuple[str, str, str, int]
@@ -108,17 +109,20 @@ def main() -> None:
         folder = Path(temporary)
         ids = make_ids(folder)
         wanted = [row for row in rows(ids) if all(word in str(row) for word in chosen.only)]
+        if chosen.quick:
+            wanted = [row for row in wanted if row.ask in QUICK]
         if chosen.list or not wanted:
             print(*wanted, sep="\n")
             return
         results = uvloop.run(measure(wanted, chosen.rounds, chosen.seconds, folder))
         results["own_times"] = _own_times(ids)
     show(results)
-    if not chosen.only:
+    if not (chosen.only or chosen.quick):
         peers = {"fastmcp": FASTMCP, "mcp-proxy (PyPI)": MCP_PROXY, "mcp-proxy (npm)": NPM_PROXY, "mcp-hub": HUB}
         settings = {"rounds": chosen.rounds, "seconds": chosen.seconds}
-        path = write("mcp", _PACKAGES, {"peers": peers, "settings": settings, **results})
-        print(f"written: {path.relative_to(path.parents[2])}", file=sys.stderr)
+        write("mcp", _PACKAGES, {"peers": peers, "settings": settings, **results})
+        table.main()
+        print("written: bench/results/mcp.json, docs/mcp-speed.md, docs/mcp-speed.svg, README.md", file=sys.stderr)
 
 
 def _own_times(ids: Ids) -> dict[str, float]:
@@ -130,10 +134,15 @@ def _own_times(ids: Ids) -> dict[str, float]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.mcp", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", action="append", default=[], help="rows whose names hold this; may be repeated")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.8, help="how long a sample is taken")
+    parser.add_argument(
+        "--quick", action="store_true", help="few rows, two rounds: a look, of which nothing is written"
+    )
+    parser.add_argument("--rounds", type=int, help="5, or 2 of a quick look")
+    parser.add_argument("--seconds", type=float, default=0.4, help="how long a sample is taken")
     parser.add_argument("--list", action="store_true", help="name the rows and measure nothing")
-    return parser.parse_args()
+    chosen = parser.parse_args()
+    chosen.rounds = chosen.rounds or (2 if chosen.quick else 5)
+    return chosen
 
 
 if __name__ == "__main__":

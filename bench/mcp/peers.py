@@ -1,8 +1,8 @@
 """Who is measured, and how each is started: a gateway between a client's side and a server's.
 
-A topology names both sides, `http-stdio`: HTTP before the gateway, a process on standard input and output behind it.
-Turns a peer, a topology and a server into a command. It starts nothing: `site.py`, above, does; `bench.toolchain`
-fetches other people's programs.
+A topology names both sides, `http-stdio`: HTTP before the gateway, a process on standard input and output behind it;
+`none` is no server at all. Turns a peer, a topology and a server into a command. It starts nothing: `site.py`, above,
+does; `bench.toolchain` fetches other people's programs.
 """
 
 import json
@@ -60,6 +60,7 @@ _OURS: Final = version("codec-gateway")
 PEERS: Final = (
     Peer("codec-gateway", _OURS),
     Peer("bare relay", "-", eras=("handshake",)),
+    Peer("bare ASGI app", version("uvicorn"), topologies=("http-none",), eras=("modern",)),
     Peer("direct", "-", topologies=("http-http", "stdio-stdio"), eras=("handshake",)),
     Peer("fastmcp proxy", FASTMCP),
     Peer("mcp-proxy (PyPI)", MCP_PROXY, topologies=("http-stdio", "stdio-http"), eras=("handshake",)),
@@ -74,6 +75,8 @@ def http_command(
     """How a peer is started that serves HTTP."""
     env: Mapping[str, str] | None = None
     back = server.url or server.command
+    if peer.name == "bare ASGI app":
+        return [sys.executable, "-m", "bench.mcp.floor", str(port)], env
     relay = [sys.executable, "-m", "bench.mcp.relay", topology, str(port)]
     if peer.name.startswith("codec-gateway"):
         env = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}

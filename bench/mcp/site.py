@@ -77,6 +77,8 @@ class Site:
     def _serve(self, side: str, tools: int, leaves: str | None) -> Server:
         more = [str(tools), *([leaves] if leaves else [])]
         module = [sys.executable, "-m", "bench.mcp.upstream"]
+        if side == "none":
+            return Server(tools)
         if side == "stdio":
             return Server(tools, command=(*module, "stdio", *more))
         port = free_port()
