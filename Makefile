@@ -43,7 +43,7 @@ tokenizers: $(READY) ## fetch real models' tokenizers into .tools, for test-toke
 	@$(BIN)/python tests/fetch_tokenizers.py
 
 test-tokenizers: tokenizers ## hold maps of real models' tokenizers against their libraries and llama.cpp: ten minutes
-	@$(BIN)/pytest -m tokenizers tests/leaf_sdk/test_tokenizers.py
+	@$(BIN)/pytest -m tokenizers tests/leaf_sdk tests/gateway/proxy/test_control_tokens.py
 
 bench-maps: tokenizers ## time opening, encoding and decoding by maps, and write bench/results/maps.json
 	@$(BIN)/python -m bench.maps

@@ -44,16 +44,6 @@ class ResultIds:
         return tuple(token_id for piece in self.pieces for token_id in piece.ids)
 
     @property
-    def leaf_count(self) -> int:
-        """How many of the ids the tool itself shipped."""
-        return sum(len(piece.ids) for piece in self.pieces if piece.source == "leaf")
-
-    @property
-    def shim_count(self) -> int:
-        """How many of the ids were made here, line breaks included."""
-        return sum(len(piece.ids) for piece in self.pieces if piece.source == "shim")
-
-    @property
     def source(self) -> Literal["leaf", "shim"]:
         """`leaf` if every block came as accepted leaf ids; the line breaks between them do not count."""
         blocks = self.pieces[::2]

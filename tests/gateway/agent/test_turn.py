@@ -328,3 +328,16 @@ async def test_message_too_long_for_any_tokenizer_is_refused_unread(open_stage):
             await stage.agent.open([{"role": "user", "content": "x" * 7000}])
 
     assert refused.value.param == "messages"
+
+
+async def test_the_prompt_behind_a_result_that_spells_every_control_token_has_those_of_the_template_alone(open_stage):
+    names = " ".join(sorted(TINY.special_texts))
+    prompts = []
+    for says in (names, "nothing of that kind"):
+        async with open_stage(SAY, "Done.", says=says) as stage:
+            await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
+        prompts.append(list(stage.engine.asked[-1].prompt))
+
+    spelled = TINY.encode(names)
+    assert any(prompts[0][at : at + len(spelled)] == spelled for at in range(len(prompts[0])))
+    assert len({tuple(each for each in prompt if each in TINY.special_ids) for prompt in prompts}) == 1
