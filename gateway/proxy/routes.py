@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from time import perf_counter
 from typing import Any, Final, cast
 
+import anyio
+
 from gateway.errors import RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
@@ -28,6 +30,8 @@ from gateway.rpc.eras import MULTI_ROUND, is_input_required
 from gateway.rpc.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
 _NAME_LENGTH: Final = 128
+_LEVEL_TIME: Final = 5.0
+"""Seconds for telling a server which log messages its client wants: clients say so first of all, and wait."""
 _LISTS: Final[Mapping[str, Kind]] = {
     "tools/list": "tools",
     "prompts/list": "prompts",
@@ -216,19 +220,22 @@ class Routes:
         if not logging:
             raise refusal(METHOD_NOT_FOUND, "no server here writes log messages for clients", method=method)
         answers: list[dict[str, Any]] = []
-        refused: Exception | None = None
-        for upstream in logging:
+        refused: list[RpcError | UpstreamError] = []
+
+        async def tell(upstream: Upstream) -> None:
             try:
-                if await upstream.choice.is_modern(caller):
-                    # Each request says there which messages it wants, and ours do.
-                    answers.append({})
-                else:
-                    answers.append(await self._ask(upstream, method, params, caller))
+                # Each request says in the modern era which messages it wants, and ours do.
+                modern = await upstream.choice.is_modern(caller)
+                answers.append({} if modern else await self._ask(upstream, method, params, caller, _LEVEL_TIME))
             except (RpcError, UpstreamError) as error:
-                refused = error
+                refused.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            for upstream in logging:
+                tasks.start_soon(tell, upstream)
         if answers:
             return answers[0]
-        raise refused or refusal(INTERNAL_ERROR, "no server answered")
+        raise refused[0]
 
     async def _pass_on(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """A method that we don't know: only where there is no doubt whom it is for."""

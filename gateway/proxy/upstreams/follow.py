@@ -18,6 +18,8 @@ from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError
 _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _SETTLING: Final = 5.0
+_ANSWERING: Final = 10.0
+"""Seconds for the answer to one subscription: a server that gives none keeps the others from being asked for."""
 _MOST: Final = 10_000
 _FLAGS: Final = {
     "tools": "toolsListChanged",
@@ -90,11 +92,11 @@ class Follower:
             changed = self._changed
             wanted = set(self._wanted)
             for uri in sorted(wanted - subscribed):
-                await self._ask(session, "resources/subscribe", {"uri": uri})
+                await self._ask(session, "resources/subscribe", {"uri": uri}, _ANSWERING)
                 subscribed.add(uri)
                 self._tell_asked()
             for uri in sorted(subscribed - wanted):
-                await self._ask(session, "resources/unsubscribe", {"uri": uri})
+                await self._ask(session, "resources/unsubscribe", {"uri": uri}, _ANSWERING)
                 subscribed.remove(uri)
             await changed.wait()
 
@@ -128,10 +130,11 @@ class Follower:
             asked["resourceSubscriptions"] = sorted(self._wanted)
         return asked
 
-    async def _ask(self, session: Session, method: str, params: dict[str, Any]) -> None:
+    async def _ask(self, session: Session, method: str, params: dict[str, Any], seconds: float | None = None) -> None:
         try:
-            await session.request(method, params)
-        except (PeerError, NoAnswer, LinkLost) as error:
+            with anyio.fail_after(seconds):
+                await session.request(method, params)
+        except (PeerError, NoAnswer, LinkLost, TimeoutError) as error:
             self._log.debug("upstream did not subscribe us", method=method, cause=str(error)[:200])
 
 

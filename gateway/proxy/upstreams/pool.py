@@ -140,7 +140,7 @@ class Pool:
                         member.leave.set()
 
     async def _lend(self, key: bytes, terms: Terms) -> Member:
-        if sum(map(len, self._lent.values())) + self._opening >= _LEASED:
+        if sum(map(len, self._lent.values())) + self._opening >= _LEASED and not self._end_idle():
             raise self._unavailable(f"{_LEASED} calls that may ask their clients run on it already")
         self._opening += 1
         future: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
@@ -155,6 +155,16 @@ class Pool:
             self._opening -= 1
         self._lent.setdefault(key, []).append(member)
         return member
+
+    def _end_idle(self) -> bool:
+        """Make room: end the leased session that was not used for longest. False: all are in use."""
+        idle = [(key, each) for key, members in self._lent.items() for each in members if not each.leased]
+        if not idle:
+            return False
+        key, member = min(idle, key=lambda pair: pair[1].used)
+        self._lent[key].remove(member)
+        member.leave.set()
+        return True
 
     async def _check(self, member: Member) -> None:
         if await why_silent(member, PING_TIME) is not None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 
@@ -32,6 +32,9 @@ from gateway.proxy.upstreams.pins import Pins
 from gateway.proxy.upstreams.session import ListKind
 from gateway.proxy.upstreams.supervisor import Supervisor
 from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, SessionForgotten, Unfit
+
+_RELISTING: Final = 3.0
+"""Seconds to wait for a list that is known already, from when it was last asked for."""
 
 
 class SessionGone(UpstreamUnavailable):
@@ -312,11 +315,16 @@ class Upstream:
 
     async def _list(self, kind: Kind, member: Member) -> tuple[Listed, Member]:
         """Raises UpstreamUnavailable, LinkLost."""
+        known = member.listing.known(kind)
+        seconds = self._limits.start_timeout if known is None else min(_RELISTING, self._limits.start_timeout)
         try:
-            with anyio.fail_after(self._limits.start_timeout):
+            with anyio.fail_after(seconds):
                 return await member.listing.get(kind), member
         except TimeoutError:
             self.choice.suspect(member)
+            if known is not None:
+                # One that hangs must not hold up the lists of all others.
+                return known, member
             raise self._unavailable(f"it did not list its {kind} in time") from None
         except (PeerError, NoAnswer) as error:
             raise self._unavailable(describe_failure(error, self.config)) from None

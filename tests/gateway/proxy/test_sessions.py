@@ -129,3 +129,30 @@ async def test_process_of_one_client_that_hangs_is_replaced_and_nobody_elses(
         await soon(lambda: not is_running(mine))
         assert (await call(proxy, one))["pid"] not in (mine, theirs)
         assert (await call(proxy, other))["pid"] == theirs
+
+
+async def test_session_that_nobody_uses_gives_way_when_a_client_with_other_abilities_needs_one(
+    obeying, proxy_of, client, call, monkeypatch, noted_pids, is_running, soon
+):
+    monkeypatch.setattr("gateway.proxy.upstreams.pool._LEASED", 2)
+    async with proxy_of(obeying()) as proxy:
+        first, second, third = [
+            (await call(proxy, client(modern=True, elicitation={}, experimental={"n": n})))["pid"] for n in range(3)
+        ]
+        await soon(lambda: not is_running(first))
+        assert is_running(second)
+        assert is_running(third)
+        assert proxy.statuses()[0].sessions == 3
+
+
+async def test_sessions_that_are_in_use_give_way_to_nobody(obeying, proxy_of, client, call, monkeypatch, until_noted):
+    monkeypatch.setattr("gateway.proxy.upstreams.pool._LEASED", 1)
+    async with proxy_of(obeying()) as proxy:
+        running = asyncio.create_task(call(proxy, client(modern=True, **ASKS), hold=True))
+        await until_noted("holds")
+        refused = await call(proxy, client(modern=True, **ASKS))
+        assert not running.done()
+        running.cancel()
+        await asyncio.wait([running])
+
+    assert refused == "server 'up' gave no session: 1 calls that may ask their clients run on it already"

@@ -1,9 +1,9 @@
 """A server of the handshake era that does what a call tells it, and notes what it hears.
 
 Its one argument is JSON: what it offers (`tools`, `prompts`, `resources`, `templates`: names), more `capabilities`,
-`instructions`. A call's arguments: `push` (notifications, sent first; progress under the call's own token), `ask` (a
-request to the client; its answer is the result, after the notifications of `then`), `hold` (no result until a call says
-`release`), `error`, `exit`, `list` (from now on it has these tools).
+`instructions`, `mute` (words of requests that get no answer). A call's arguments: `push` (notifications, sent first;
+progress under the call's own token), `ask` (a request to the client; its answer is the result, after the notifications
+of `then`), `hold` (no result until a call says `release`), `error`, `exit`, `list` (from now on it has these tools).
 """
 
 import json
@@ -93,7 +93,8 @@ def lists(request: dict[str, Any]) -> None:
 def note_and_agree(request: dict[str, Any]) -> None:
     words = [str(value) for key, value in request.get("params", {}).items() if key != "_meta"]
     note(" ".join([request["method"], *words]))
-    answer(request, {})
+    if not set(words) & set(OFFER.get("mute", [])):
+        answer(request, {})
 
 
 def read(request: dict[str, Any]) -> None:
