@@ -6,6 +6,7 @@ command itself, beside a gateway that may run, and ended with it. `app.py` stand
 
 import json as jsonlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final
@@ -14,6 +15,7 @@ import anyio
 import typer
 from rich.console import Console
 
+from gateway.cli.bolt_ons import print_bolt_ons
 from gateway.cli.console import Cell, Column, plain_console, print_table, say
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.config.load import load_config
@@ -34,6 +36,7 @@ _SERVERS: Final = (
     Column("ids", 6),
 )
 _TOOLS: Final = (Column("tool"), Column("tokens", 1, "right"), Column("ids", 3), Column("why", 2))
+_WIDER: Final = "(a wider terminal or --json shows more)"
 _STYLES: Final = {"leaf": "green", "shim": "yellow", "refused": "red", "unknown": "dim"}
 
 
@@ -79,20 +82,23 @@ def print_checkup(console: Console, found: Checkup, *, tools: bool) -> None:
     say(console, f"{'maps':<7}{' '.join(f'{map_id[:19]}…' for map_id in found.maps) or 'none: text only'}")
     console.print()
     if found.servers:
-        complete = print_table(console, _SERVERS, [_row(server) for server in found.servers])
-        if not complete:
-            say(console, "(a wider terminal or --json shows more)", "dim")
+        _print_table(console, _SERVERS, [_row(server) for server in found.servers])
     else:
         say(console, "no servers", "yellow")
+    bolt_ons = [asdict(each) for server in found.servers for each in server.bolt_ons]
+    if not print_bolt_ons(console, bolt_ons):
+        say(console, _WIDER, "dim")
     if tools:
         console.print()
-        print_table(console, _TOOLS, [_tool_row(tool) for server in found.servers for tool in server.tools])
+        _print_table(console, _TOOLS, [_tool_row(tool) for server in found.servers for tool in server.tools])
     console.print()
     for server in found.servers:
         for problem in server.problems:
             say(console, f"✗ {server.name}: {problem}", "red")
         for warning in server.warnings:
             say(console, f"! {server.name}: {warning}", "yellow")
+    if any(server.transport == "stdio" and not server.reached for server in found.servers):
+        say(console, "(--log-level info shows what a server says by itself)", "dim")
     for problem in found.problems:
         say(console, f"✗ {problem}", "red")
     for warning in found.warnings:
@@ -100,6 +106,11 @@ def print_checkup(console: Console, found: Checkup, *, tools: bool) -> None:
     say(
         console, "all is well" if found.is_well else "something is wrong", "bold green" if found.is_well else "bold red"
     )
+
+
+def _print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
+    if not print_table(console, columns, rows):
+        say(console, _WIDER, "dim")
 
 
 def _row(server: ServerCheck) -> list[Cell | str]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, cast
 import typer
 from rich.console import Console
 
+from gateway.cli.bolt_ons import print_bolt_ons
 from gateway.cli.console import Cell, Column, plain_console, print_table, say
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.cli.probe import url_of
@@ -96,7 +97,8 @@ def print_report(console: Console, report: dict[str, Any], *, tools: bool) -> No
     console.print()
     if report["servers"]:
         complete = print_table(console, _SERVERS, [_server_row(server) for server in report["servers"]])
-        if not complete:
+        bolt_ons = [each for server in report["servers"] for each in server.get("bolt_ons", ())]
+        if not (print_bolt_ons(console, bolt_ons) and complete):
             say(console, "(a wider terminal or --json shows more)", "dim")
     else:
         say(console, "no servers", "yellow")

@@ -6,7 +6,7 @@ nothing; `cli/doctor.py` stands above, `leaf_ids.py` (what a result says about i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import Any, Final, cast
 
@@ -22,6 +22,7 @@ from gateway.errors import ConfigError, EngineError, GatewayError
 from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.proxy import NOBODY, Proxy, ToolEntry
+from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.naming import Naming
@@ -61,6 +62,8 @@ class ServerCheck:
     tools: tuple[ToolCheck, ...] = ()
     prompts: int = 0
     resources: int = 0
+    bolt_ons: tuple[BoltOnStatus, ...] = ()
+    """How each of its tools is called, where these are bolt-ons."""
     problems: tuple[str, ...] = ()
     """Why it can't be used; none where it can."""
     warnings: tuple[str, ...] = ()
@@ -147,7 +150,9 @@ async def _check_server(
 ) -> tuple[ServerCheck, Mapping[str, Listed | None]]:
     alone = replace(config, upstreams=(replace(upstream, start="eager", idle_stop=0.0),), prefix="always")
     began = perf_counter()
-    async with Proxy(alone, Metrics()) as proxy:
+    proxy = Proxy(alone, Metrics())
+    proxy.tell_maps(maps)
+    async with proxy:
         seconds = perf_counter() - began
         (status,) = proxy.statuses()
         found = ServerCheck(upstream.name, upstream.transport, status.state == "up", round(seconds, 3))
@@ -162,9 +167,11 @@ async def _check_server(
             tools=tools,
             prompts=status.prompts,
             resources=status.resources,
+            bolt_ons=tuple(_escaped(each) for each in status.bolt_ons),
         )
         counts = {tool.name: (tool.tokens, tool.ids) for tool in tools}
-        found = replace(found, warnings=tuple(advice_for(upstream, proxy.tools(), counts)))
+        advice = (*advice_for(upstream, proxy.tools(), counts), *_misses(found, "text"))
+        found = replace(found, warnings=advice, problems=_misses(found, "refused"))
         return found, await _own_lists(proxy, Naming(alone).prefix(upstream.name))
 
 
@@ -173,15 +180,34 @@ async def _check_tools(
 ) -> tuple[ToolCheck, ...]:
     costs = DefinitionCosts(lambda: maps.session)
     entries = proxy.tools()
+    (status,) = proxy.statuses()
+    bolt_ons = {each.tool: _judge_bolt_on(each) for each in status.bolt_ons}
     await anyio.to_thread.run_sync(costs.count, entries)
     checks: list[ToolCheck] = []
     for entry in entries:
         cost = costs.of(entry)
         name = naming.tool(entry.server, entry.tool) or entry.name
-        tried = await _try(proxy, entry, maps, may_call=may_call)
+        tried = bolt_ons.get(entry.tool) or await _try(proxy, entry, maps, may_call=may_call)
         ids = replace(tried, detail=mask_text(tried.detail, secrets))
         checks.append(ToolCheck(escape_text(name, _NAME), cost.tokens, cost.estimated, ids))
     return tuple(checks)
+
+
+def _misses(found: ServerCheck, mode: str) -> tuple[str, ...]:
+    fate = {"text": "is called with text", "refused": "is refused (require_match)"}[mode]
+    return tuple(f"tool {each.tool!r} {fate}: {each.reason}" for each in found.bolt_ons if each.mode == mode)
+
+
+def _judge_bolt_on(bolt_on: BoltOnStatus) -> Judgement:
+    """What its manifest says; no call is needed for that."""
+    if bolt_on.reason is None:
+        return Judgement("leaf", "it answers in ids of an accepted map")
+    return Judgement("shim", escape_text(bolt_on.reason, _CAUSE))
+
+
+def _escaped(bolt_on: BoltOnStatus) -> BoltOnStatus:
+    said = {key: None if value is None else escape_text(value, _CAUSE) for key, value in asdict(bolt_on).items()}
+    return replace(bolt_on, **said)
 
 
 async def _try(proxy: Proxy, entry: ToolEntry, maps: MapSet, *, may_call: bool) -> Judgement:

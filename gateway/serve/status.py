@@ -6,6 +6,7 @@ holds no secret: causes are masked as in the log, keys are there by name. It kno
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from time import monotonic
@@ -22,6 +23,7 @@ from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ToolEntry, UpstreamStatus
+from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.upstreams.pins import PinFile
 from gateway.serve.health import Readiness
@@ -100,6 +102,7 @@ class StatusReport:
             "last_error": None if status.last_error is None else _shown(status.last_error, secrets),
             "prompts": status.prompts,
             "resources": status.resources,
+            "bolt_ons": [_bolt_on(each) for each in status.bolt_ons],
             "definition_tokens": sum(tool["tokens"] for tool in shown),
             "definition_tokens_estimated": any(tool["estimated"] for tool in shown),
             "tools": shown,
@@ -131,6 +134,12 @@ class StatusReport:
         facts = ready.facts
         known = {"model": escape_text(facts.model, _NAME), "context": facts.context, "slots": facts.slots}
         return {"kind": kind, "up": True, "reason": None, **known}
+
+
+def _bolt_on(bolt_on: BoltOnStatus) -> dict[str, str | None]:
+    """What manifests say, escaped."""
+    said: dict[str, str | None] = asdict(bolt_on)
+    return {key: None if value is None else escape_text(value, _CAUSE) for key, value in said.items()}
 
 
 def _read_files(config: GatewayConfig, secrets: frozenset[str]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -64,6 +64,7 @@ async def test_report_shows_what_each_server_is_and_offers() -> None:
         }
     ]
     assert (server["name"], server["transport"], server["state"]) == ("time", "stdio", "up")
+    assert server["bolt_ons"] == []
     assert (server["sessions"], server["in_flight"], server["queued"], server["restarts"]) == (1, 0, 0, 0)
     assert (server["breaker"], server["last_error"], server["pin"]) == ("closed", None, "off")
     assert server["protocol"] in {"2025-11-25", "2026-07-28"}

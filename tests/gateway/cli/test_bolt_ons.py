@@ -1,0 +1,97 @@
+"""What `doctor` and `status` say of bolt-on tools, and the admin port's report of them."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from gateway.cli import exit_codes
+from gateway.cli.bolt_ons import print_bolt_ons
+from gateway.config.load import load_config
+from gateway.serve.rooms import open_rooms
+from leaf_sdk.testing import tiny_map, tiny_map_bytes
+
+HASH = tiny_map().map_id.removeprefix("sha256:")
+OTHER = "ab" * 32
+
+
+@pytest.fixture
+def listening() -> Iterator[str]:
+    """Where somebody takes connections: nothing is called here."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def configured(tmp_path: Path, listening: str):
+    """Writes a configuration with a map and two bolt-ons: one with ids for that map, one for another."""
+
+    def write(**more: object) -> Path:
+        folder = tmp_path / "tools"
+        folder.mkdir()
+        for name, digest in (("ours", HASH), ("theirs", OTHER)):
+            manifest = {
+                "schema": "1",
+                "name": name,
+                "version": "1",
+                "description": "Do it\x1b[31m",
+                "argumentsSchema": {"type": "object"},
+                "models": [{"modelId": f"org/{name}\x1b[31m", "tokenizerHash": digest}],
+            }
+            (folder / f"{name}.json").write_text(json.dumps(manifest))
+        (tmp_path / "map.json").write_bytes(tiny_map_bytes())
+        settings = {"manifest": "tools", "endpoint": listening, **more}
+        lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+        file = tmp_path / "codec-gateway.toml"
+        file.write_text("\n".join(["[tokens]", 'map = "map.json"', "[upstreams.bolt]", *lines, ""]))
+        return file
+
+    return write
+
+
+def test_doctor_says_how_each_bolt_on_is_called_and_why_not_with_ids(command, configured) -> None:
+    file = configured()
+    ran = command("doctor", "--json", "-c", file)
+    (server,) = json.loads(ran.out)["servers"]
+    assert ran.code == exit_codes.OK
+    assert [(each["tool"], each["mode"]) for each in server["bolt_ons"]] == [("ours", "ids"), ("theirs", "text")]
+    assert [tool["ids"]["word"] for tool in server["tools"]] == ["leaf", "shim"]
+    (warning,) = [each for each in server["warnings"] if "called with text" in each]
+    assert OTHER[:12] in warning
+
+    page = command("doctor", "-c", file).out
+    (row,) = [line for line in page.splitlines() if line.startswith("ours ")]
+    assert row.split()[1] == "ids"
+    assert "\x1b" not in page
+
+
+def test_doctor_finds_fault_with_a_bolt_on_that_is_refused(command, configured) -> None:
+    ran = command("doctor", "--json", "-c", configured(require_match=True))
+    (server,) = json.loads(ran.out)["servers"]
+    assert ran.code == exit_codes.FAILED
+    assert [tool["name"] for tool in server["tools"]] == ["ours"]
+    assert "'theirs' is refused (require_match)" in server["problems"][0]
+
+
+@pytest.mark.anyio
+async def test_report_of_a_running_gateway_holds_them_without_what_a_terminal_would_obey(configured, listening) -> None:
+    async with open_rooms(load_config(configured())) as rooms:
+        (server,) = (await rooms.status.make())["servers"]
+    ours, theirs = server["bolt_ons"]
+    assert server["transport"] == "bolt-on"
+    assert (ours["tool"], ours["mode"], ours["endpoint"], ours["reason"]) == ("ours", "ids", listening, None)
+    assert ours["model"].startswith("org/ours")
+    assert (theirs["mode"], theirs["model"]) == ("text", None)
+    assert "\x1b" not in json.dumps(server["bolt_ons"]).replace("\\u001b", "\x1b")
+
+
+def test_table_is_only_printed_where_there_is_something_in_it(capsys) -> None:
+    console = Console(width=200, markup=False)
+    assert print_bolt_ons(console, []) is True
+    assert capsys.readouterr().out == ""
+    row = {"tool": "t", "mode": "refused", "model": None, "endpoint": "unix:/s", "reason": "because"}
+    print_bolt_ons(console, [row])
+    assert capsys.readouterr().out.split("\n")[2].split() == ["t", "not", "called", "-", "unix:/s", "because"]
