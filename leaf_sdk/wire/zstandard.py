@@ -13,7 +13,7 @@ if sys.version_info >= (3, 14):
         ZstdDecompressor,
         ZstdDict,
         ZstdError,
-        train_dict,
+        finalize_dict,
     )
 else:
     from backports.zstd import (
@@ -23,7 +23,7 @@ else:
         ZstdDecompressor,
         ZstdDict,
         ZstdError,
-        train_dict,
+        finalize_dict,
     )
 
 __all__ = [
@@ -33,5 +33,5 @@ __all__ = [
     "ZstdDecompressor",
     "ZstdDict",
     "ZstdError",
-    "train_dict",
+    "finalize_dict",
 ]
