@@ -5,6 +5,7 @@ asked. Exit code 1 says that a rule failed. Below: `targets`.
 """
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -88,6 +89,8 @@ def _mcp_report(target: list[str], models: list[ModelMap], calls: Calls, token: 
     from leaf_sdk.testing.conformance.mcp_server import check_command, check_url
 
     maps = [model.token_map for model in models]
+    # What a server wrote beside messages comes as tracebacks of mcp's own; the verdict says it in a line.
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
 
     async def checked() -> Report:
         if len(target) == 1 and "://" in target[0]:

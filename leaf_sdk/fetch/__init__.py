@@ -154,7 +154,7 @@ def _regular_file(path: Path) -> Path:
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:
-        raise _unreachable(str(path), f"can't be read: {error}") from error
+        raise _unreachable(str(path), f"can't be read: {_cause(error)}") from error
     if not stat.S_ISREG(mode):
         raise _unreachable(str(path), "is no regular file, expected a Codec map or a tokenizer's file")
     return path
@@ -165,7 +165,7 @@ def _read_file(path: Path, max_bytes: int) -> bytes:
         with _regular_file(path).open("rb") as file:
             data = file.read(max_bytes + 1)
     except OSError as error:
-        raise _unreachable(str(path), f"can't be read: {error}") from error
+        raise _unreachable(str(path), f"can't be read: {_cause(error)}") from error
     return data
 
 
@@ -174,7 +174,7 @@ def _first_bytes(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(len(_GGUF))
     except OSError as error:
-        raise _unreachable(str(path), f"can't be read: {error}") from error
+        raise _unreachable(str(path), f"can't be read: {_cause(error)}") from error
 
 
 def _is_map(data: bytes) -> bool:
@@ -193,6 +193,11 @@ def _download(url: str, max_bytes: int, timeout: float) -> bytes:
     from .download import download
 
     return download(url, max_bytes=max_bytes, timeout=timeout)
+
+
+def _cause(error: OSError | ValueError) -> str:
+    # The name stands in our own sentence already.
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _unreachable(source: str, why: str) -> MapUnreachable:

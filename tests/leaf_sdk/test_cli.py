@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,36 @@ def test_help_shows_every_verb():
     assert done.returncode == 0
     verbs = ("build", "convert", "diff", "fetch", "hash", "publish", "show", "verify")
     assert all(verb in done.stdout for verb in verbs)
+
+
+@pytest.mark.parametrize("words", [["-h"], ["map", "-h"], ["check", "-h"]])
+def test_help_has_its_short_name_everywhere(words):
+    done = run(*words)
+    assert done.returncode == 0
+    assert done.stdout == run(*words[:-1], "--help").stdout
+
+
+def test_version_is_that_of_the_package():
+    assert run("--version").stdout == f"codec-leaf {version('codec-leaf')}\n"
+
+
+def test_a_missing_file_is_named_once(tmp_path):
+    missing = tmp_path / "nowhere.json"
+    assert run("map", "show", missing).stderr == (
+        f"codec-leaf: map source {str(missing)!r} can't be read: No such file or directory\n"
+    )
+
+
+def test_a_command_that_is_not_there_is_named_by_the_verdict():
+    done = run("check", "--", "no-such-command")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "can't be asked: 'no-such-command': No such file or directory" in done.stdout
+
+
+def test_a_program_that_speaks_no_mcp_gets_a_line_and_no_traceback():
+    done = run("check", "--", sys.executable, "-c", "print('starting')")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "let it print nothing to standard output" in done.stdout
 
 
 def test_without_its_extra_the_command_says_what_to_install():

@@ -232,4 +232,10 @@ def _ms(started: float) -> str:
 def _reason(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename!r:.80}: {error.strerror}"
+    if isinstance(error, MCPError) and "closed" in str(error):
+        return (
+            "it ended, or wrote something else than MCP; run it by itself, and let it print nothing to standard output"
+        )
     return f"{type(error).__name__}: {str(error)!r:.120}"
