@@ -1,4 +1,4 @@
-"""Servers that break in the middle of a call, on standard streams and over HTTP, before clients of both eras."""
+"""Servers that break in the middle of a call, on standard streams, before clients of both eras."""
 
 import json
 
@@ -64,28 +64,6 @@ async def test_calls_that_run_on_a_server_that_is_killed_all_learn_of_it(start_g
     assert [answer.failed for answer in answers] == [True] * 41
     assert all("broke off" in answer.text for answer in answers)
     assert gateway.metric("codec_upstream_in_flight", server="bad") == 0
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_http_server_killed_in_a_call_is_named_and_used_again_when_it_is_back(
-    start_gateway, faulty_http, client_of, logged, own, era
-):
-    entry, process = faulty_http()
-    gateway = start_gateway({"far": entry}, env={"CODEC_GATEWAY_LIMITS__RESTART_BACKOFF_MAX": "0.5"})
-    with anyio.fail_after(60):
-        async with client_of(gateway, era) as client:
-            broken = await client.call("do", act="die")
-            process.wait(10)
-            gone = await client.call("do")
-            faulty_http(int(entry["url"].split(":")[2].split("/")[0]))
-            await logged(gateway, "upstream is up", count=2)
-            again = await client.call("do", text="back")
-
-    assert broken.failed
-    assert gone.failed
-    assert "server 'far'" in broken.text
-    assert "server 'far'" in gone.text
-    assert again.text == "back"
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -208,22 +186,6 @@ async def test_result_of_64_mebibytes_is_refused_by_name_and_the_next_call_is_an
     assert memory_of(rough.process.pid) - before < 32 * MiB
 
 
-@pytest.mark.faults
-async def test_results_over_the_limit_over_http_are_refused_by_name_however_many(
-    start_gateway, faulty_http, client_of, memory_of
-):
-    gateway = start_gateway({"big": faulty_http()[0]})
-    before = memory_of(gateway.process.pid)
-    with anyio.fail_after(90):
-        async with client_of(gateway, "handshake") as client:
-            answers = [await client.call("do", act="big", bytes=64 * MiB) for _ in range(5)]
-            after = await client.call("do")
-
-    assert all(answer.failed and "over the limit (limits.result_bytes)" in answer.text for answer in answers)
-    assert after.text == "done"
-    assert memory_of(gateway.process.pid) - before < 64 * MiB
-
-
 @pytest.mark.parametrize(
     ("transport", "era"),
     [("stdio", "handshake"), pytest.param("http", "modern", marks=pytest.mark.faults)],
@@ -240,34 +202,3 @@ async def test_result_of_64_mebibytes_passes_whole_where_it_is_allowed(
 
     assert (len(answer.text), set(answer.text)) == (64 * MiB, {"x"})
     assert after.text == "done"
-
-
-async def test_answers_over_http_that_nobody_can_read_fail_their_calls_alone(start_gateway, faulty_http, client_of):
-    gateway = start_gateway({"far": faulty_http()[0]})
-    with anyio.fail_after(60):
-        async with client_of(gateway, "modern") as client:
-            broken = [await client.call("do", act=act) for act in ("cut", "garbage")]
-            after = await client.call("do")
-
-    assert all(each.failed and "server 'far' broke off the call of tool 'do'" in each.text for each in broken)
-    assert after.text == "done"
-
-
-@pytest.mark.faults
-async def test_endless_stream_over_http_is_cut_off_by_the_time_of_the_call(
-    start_gateway, faulty_http, client_of, memory_of, own
-):
-    own("[limits]\ntool_timeout = 1.0\n")
-    entry, process = faulty_http()
-    gateway = start_gateway({"far": entry, "good": faulty_http()[0]})
-    before = memory_of(gateway.process.pid)
-    with anyio.fail_after(60):
-        async with client_of(gateway) as client:
-            dripped = await client.call("far__do", act="drip")
-            good = await client.call("good__do")
-            heard = [await anyio.to_thread.run_sync(process.stderr.readline) for _ in range(2)]
-
-    assert "did not answer" in dripped.text
-    assert good.text == "done"
-    assert heard == ["called drip\n", "cut off\n"]
-    assert memory_of(gateway.process.pid) - before < 32 * MiB

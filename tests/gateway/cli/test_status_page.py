@@ -1,0 +1,108 @@
+"""What `codec-gateway status` prints, on terminals of several widths."""
+
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gateway.cli.status import print_report
+
+MAP = "sha256:" + "ab" * 32
+
+
+def server(name: str, **more: Any) -> dict[str, Any]:
+    tool = {"name": f"{name}__look", "tokens": 40, "estimated": False, "ids": "leaf", "pin_broken": False}
+    return {
+        "name": name,
+        "state": "up",
+        "protocol": "2026-07-28",
+        "tools": [tool],
+        "definition_tokens": 40,
+        "definition_tokens_estimated": False,
+        "in_flight": 3,
+        "queued": 2,
+        "sessions": 1,
+        "restarts": 0,
+        "breaker": "closed",
+        "last_error": None,
+        **more,
+    }
+
+
+@pytest.fixture
+def report() -> dict[str, Any]:
+    gone = server("gone", state="restarting", protocol=None, tools=[], breaker="open", last_error="its process ended")
+    return {
+        "version": "0.1.0",
+        "ready": True,
+        "uptime": 93_784.0,
+        "reasons": [],
+        "engine": {"kind": "none"},
+        "maps": {"session": MAP, "accepted": [MAP, "sha256:" + "cd" * 32]},
+        "keys": {"names": ["laptop"], "problem": None},
+        "servers": [server("time"), gone],
+        "pins": {"broken": [{"server": "time", "tool": "look"}], "problem": None},
+        "shim": {"leaf_bypasses": 7, "tokenize_calls": 5},
+        "definition_tokens": 40,
+        "tool_search": False,
+    }
+
+
+def page_of(report: dict[str, Any], width: int, *, tools: bool = False) -> str:
+    console = Console(width=width, force_terminal=True, color_system=None)
+    with console.capture() as capture:
+        print_report(console, report, tools=tools)
+    return capture.get()
+
+
+@pytest.mark.parametrize("width", [40, 60, 120])
+def test_page_fits_the_terminal_and_keeps_what_matters(report, width: int) -> None:
+    page = page_of(report, width, tools=True)
+
+    lines = page.splitlines()
+    rows = {line.split()[0]: line.split() for line in lines if line.strip()}
+    assert max(map(len, lines)) <= width
+    assert (rows["time"][1], rows["gone"][1]) == ("up", "restarting")
+    assert rows["time__look"][0] == "time__look"
+    assert " ".join(page.split()).count("its process ended") == 1
+    assert ("a wider terminal" in page) is (width < 120)
+
+
+def test_wide_page_shows_every_number_under_its_title(report) -> None:
+    lines = page_of(report, 120).splitlines()
+
+    titles, row = (next(line for line in lines if line.startswith(word)).split() for word in ("server", "time"))
+    assert dict(zip(titles, row, strict=True)) == {
+        "server": "time",
+        "state": "up",
+        "protocol": "2026-07-28",
+        "tools": "1",
+        "tokens": "40",
+        "running": "3",
+        "waiting": "2",
+        "sessions": "1",
+        "restarts": "0",
+        "breaker": "closed",
+    }
+
+
+def test_head_says_how_long_it_has_been_up_and_which_maps_it_takes(report) -> None:
+    page = page_of(report, 120)
+
+    assert "codec-gateway 0.1.0, ready, up for 1 d 2 h 3 min" in page
+    assert f"map    {MAP[:19]}… and 1 more" in page
+    assert "keys   laptop" in page
+    assert "engine none" in page
+    assert "! time: the definition of 'look' is not the pinned one: codec-gateway pins show" in page
+    assert "7 results came with ids, 5 were tokenized here" in page
+
+
+def test_gateway_that_is_not_ready_says_every_reason(report) -> None:
+    report |= {"ready": False, "reasons": ["engine: away", "draining: the gateway is stopping"], "servers": []}
+
+    page = page_of(report, 60)
+
+    assert "not ready" in page
+    assert "! engine: away" in page
+    assert "! draining: the gateway is stopping" in page
+    assert "no servers" in page
