@@ -67,6 +67,7 @@ async def _serve(settings: GatewayConfig, maps: MapSet) -> None:
         tokens = ResultTokens(maps.accepted, level=settings.tokens.verify, metrics=metrics, notices=notices)
     async with open_records(settings, metrics) as records:
         proxy = Proxy(settings, metrics, records.tracing)
+        proxy.tell_maps(maps)
         face = McpFace(
             proxy,
             settings,

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from gateway.config.address import is_http_url
 from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.engine.maps import MapSet, has_no_model, needs_engine, resolve_maps
 from gateway.errors import ConfigError, UnknownTool, UpstreamUnavailable
 from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
@@ -54,8 +55,13 @@ async def call_once(config: GatewayConfig, name: str, arguments: Arguments, time
         UnknownTool: no server of the configuration can own the name, or none offers it.
         UpstreamUnavailable: the server does not start.
         RpcError: it answered with a JSON-RPC error.
+        ConfigError: the token map that a bolt-on would be called with can't be loaded.
     """
-    async with Proxy(_narrowed(config, name), Metrics()) as proxy:
+    narrowed = _narrowed(config, name)
+    proxy = Proxy(narrowed, Metrics())
+    if any(upstream.manifest is not None for upstream in narrowed.upstreams):
+        proxy.tell_maps(_maps(config))
+    async with proxy:
         away = [status for status in proxy.statuses() if status.state != "up"]
         if away and not proxy.tools():
             cause = away[0].last_error or f"it did not start within {config.limits.start_timeout:g} s"
@@ -65,6 +71,11 @@ async def call_once(config: GatewayConfig, name: str, arguments: Arguments, time
             more = f" and {len(offered) - _SHOWN} more" if len(offered) > _SHOWN else ""
             raise UnknownTool(f"no tool {name!r}: there are {', '.join(offered[:_SHOWN]) or 'none'}{more}")
         return await proxy.call(name, arguments.fitted(proxy.input_schema(name)), timeout=timeout)
+
+
+def _maps(config: GatewayConfig) -> MapSet:
+    """The maps that a bolt-on may be called with: none where only a running engine could say. Raises `ConfigError`."""
+    return MapSet() if has_no_model(config) or needs_engine(config) else resolve_maps(config)
 
 
 def _narrowed(config: GatewayConfig, name: str) -> GatewayConfig:

@@ -2,16 +2,24 @@
 
 import json
 import socket
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import uvicorn
 from rich.console import Console
 
 from gateway.cli import exit_codes
 from gateway.cli.bolt_ons import print_bolt_ons
 from gateway.config.load import load_config
 from gateway.serve.rooms import open_rooms
+from leaf_sdk import CodecTool, Fragments, Manifest, ModelBinding, fill, precache
+from leaf_sdk.leaf.contract import CODEC_META_KEY
+from leaf_sdk.serve.bolt_on import CallApp
+from leaf_sdk.serve.run import bound_unix_socket
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 
 HASH = tiny_map().map_id.removeprefix("sha256:")
@@ -74,6 +82,50 @@ def test_doctor_finds_fault_with_a_bolt_on_that_is_refused(command, configured) 
     assert ran.code == exit_codes.FAILED
     assert [tool["name"] for tool in server["tools"]] == ["ours"]
     assert "'theirs' is refused (require_match)" in server["problems"][0]
+
+
+@pytest.fixture
+def answering(tmp_path: Path) -> Iterator[str]:
+    """A real bolt-on: `ours`, which greets in ids of the tiny map, in a thread of its own."""
+    tiny = tiny_map()
+    manifest = Manifest("ours", "1", "", {"type": "object"}, (ModelBinding("org/ours\x1b[31m", HASH),))
+    fragments = Fragments(tiny, precache({"greeting": "hello world"}, tiny))
+    app = CallApp([CodecTool(manifest, lambda _: fill("greeting"), {"org/ours\x1b[31m": fragments})])
+    with bound_unix_socket(tmp_path / "s") as listener:
+        server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_level="error"))  # pyright: ignore[reportArgumentType]
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        yield f"unix:{tmp_path / 's'}"
+        server.should_exit = True
+        thread.join(20)
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_one_call_from_a_shell_is_made_with_ids_and_shown_as_text(command, configured, answering, required) -> None:
+    ran = command("call", "ours", "-c", configured(endpoint=answering, require_match=required))
+    assert (ran.code, ran.out.strip()) == (exit_codes.OK, "hello world")
+
+
+def test_client_of_standard_input_gets_ids_of_the_map_that_it_named(configured, answering, tmp_path) -> None:
+    file = configured(endpoint=answering, require_match=True)
+    asks = [
+        {"method": "initialize", "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}},
+        {"method": "tools/call", "params": {"name": "ours", "arguments": {}}},
+    ]
+    lines = [json.dumps({"jsonrpc": "2.0", "id": n, **ask}) for n, ask in enumerate(asks)]
+    command = [sys.executable, "-m", "gateway", "stdio", "--config", str(file), "--map", str(tmp_path / "map.json")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        answers = []
+        for line in lines:
+            child.stdin.write(f"{line}\n")
+            child.stdin.flush()
+            answers.append(json.loads(child.stdout.readline()))
+        child.stdin.close()
+    (block,) = answers[1]["result"]["content"]
+    assert block["text"] == "hello world"
+    assert block["_meta"][CODEC_META_KEY]["ids"] == tiny_map().encode("hello world")
 
 
 @pytest.mark.anyio

@@ -15,7 +15,9 @@ from gateway.observe.notices import TokenNotices
 from gateway.proxy import ResultTokens
 from gateway.proxy.blocks import UnreadText
 from gateway.proxy.bolt_on import ARGUMENT_IDS_KEY
-from leaf_sdk.leaf.bolt_on import CodecToolResult
+from gateway.proxy.bolt_on.calling import Outgoing, read_answer
+from gateway.proxy.wires.wire import Unfit
+from leaf_sdk.leaf.bolt_on import CodecToolCall, CodecToolResult
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 
 from .conftest import ACCEPTED, HASH, MEDIA_TYPE, OTHER_HASH, TINY, Accepted, http, manifest, serving
@@ -306,3 +308,16 @@ async def test_a_server_that_is_no_bolt_on_never_sees_the_ids_that_a_model_wrote
     async with proxy_of(config) as proxy:
         result = await proxy.call("up__say", {}, meta={**ids_hint(), "kept": 1})
     assert json.loads(result["content"][0]["text"]) == {"kept": 1}
+
+
+@pytest.mark.parametrize("reads_ids", [True, False])
+def test_no_special_token_of_a_real_model_passes_in_an_answer(model_map, metrics, reads_ids):
+    call = CodecToolCall("tell", 1, argument_ids=(), model_id="org/0")
+    outgoing = Outgoing(call, "raw", model_map, reads_ids)
+    for special in sorted(model_map.special_ids):
+        for ids in ((special,), (*model_map.encode("It rains"), special), (special, *model_map.encode("."))):
+            with pytest.raises(Unfit, match=str(special)):
+                read_answer(outgoing, CodecToolResult.tokens(1, ids).to_bytes(), metrics)
+        said = read_answer(outgoing, CodecToolResult.said(1, model_map.decode([special])).to_bytes(), metrics)
+        assert model_map.special_ids.isdisjoint(model_map.encode(said["content"][0]["text"]))
+    assert metrics.get_shim_metrics()["rejected"] == {"special": 3 * len(model_map.special_ids)}
