@@ -66,7 +66,7 @@ class Metrics:
         self._detokenized = self._counter("codec_shim_detokenize_calls", "Id lists the shim turned into text.", "map")
         self._bypassed = self._counter("codec_leaf_bypasses", "Text blocks whose ids the leaf tool sent.", "map")
         self._leaf_ids = self._counter("codec_leaf_ids", "Token ids that leaf tools sent and that were used.", "map")
-        self._leaves: dict[str, tuple[Counter, Counter]] = {}
+        self._map_series: dict[tuple[str, tuple[Counter, ...]], tuple[Counter, ...]] = {}
         self._rejected = self._counter("codec_leaf_rejected", "Blocks whose leaf ids failed the checks.", "reason")
         self._mismatched = self._counter(
             "codec_map_mismatches", "Blocks whose leaf ids are of a map that does not fit the session's."
@@ -133,10 +133,10 @@ class Metrics:
 
     def shim_tokenized(self, map_id: str, *, ids: int, seconds: float) -> None:
         """The shim turned one text block into `ids` ids."""
-        label = self._maps.admit(map_id)
-        self._tokenized.labels(label).inc()
-        self._shim_ids.labels(label).inc(ids)
-        self._shim_seconds.labels(label).inc(seconds)
+        calls, made, spent = self._series_of(map_id, (self._tokenized, self._shim_ids, self._shim_seconds))
+        calls.inc()
+        made.inc(ids)
+        spent.inc(seconds)
 
     def shim_detokenized(self, map_id: str) -> None:
         """The shim turned one list of ids into text."""
@@ -144,13 +144,17 @@ class Metrics:
 
     def leaf_bypassed(self, map_id: str, *, ids: int) -> None:
         """One block's `ids` leaf ids passed the checks: the shim had nothing to do."""
-        label = self._maps.admit(map_id)
-        counters = self._leaves.get(label)
-        if counters is None:
-            # Looked up once: on the way of a call, finding a counter by its label costs more than counting.
-            counters = self._leaves[label] = (self._bypassed.labels(label), self._leaf_ids.labels(label))
-        counters[0].inc()
-        counters[1].inc(ids)
+        blocks, sent = self._series_of(map_id, (self._bypassed, self._leaf_ids))
+        blocks.inc()
+        sent.inc(ids)
+
+    def _series_of(self, map_id: str, families: tuple[Counter, ...]) -> tuple[Counter, ...]:
+        """Looked up once: on the way of a call, finding a counter by its label costs more than counting."""
+        key = (self._maps.admit(map_id), families)
+        series = self._map_series.get(key)
+        if series is None:
+            series = self._map_series[key] = tuple(family.labels(key[0]) for family in families)
+        return series
 
     def leaf_rejected(self, reason: str) -> None:
         """One block's leaf ids failed the checks; `reason` is one of REASONS."""

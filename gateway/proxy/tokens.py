@@ -116,10 +116,15 @@ class ResultTokens:
         become per-block ones, because a strict client refuses their block type. The input is not changed.
         """
         blocks = content_of(result)
-        if len(blocks) == 1 and (count := self._good_as_it_is(blocks[0], token_map)) is not None:
-            # The common case, for a fifth of the cost: nothing is changed, so nothing is built.
-            self._bypass(tool, token_map, count)
-            return result
+        if len(blocks) == 1:
+            # The common cases, for a part of the cost.
+            if (count := self._good_as_it_is(blocks[0], token_map)) is not None:
+                self._bypass(tool, token_map, count)
+                return result
+            if is_text(alone := blocks[0]) and "_meta" not in alone:
+                if len(alone["text"]) < min_text_length:
+                    return result
+                return {**result, "content": [self._with_ids(tool, alone, TextPart(0, alone["text"], None), token_map)]}
         content = list(blocks)
         for part in read_parts(result, (token_map.map_id, *self._accepted)):
             if isinstance(part, TextPart) and part.index >= 0:

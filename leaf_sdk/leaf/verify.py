@@ -20,6 +20,9 @@ from leaf_sdk.vocab import TokenMap
 _TO_ONE = bytes([1, 1, *[0] * 254])
 _TO_ZERO = bytes([1, *[0] * 255])
 
+_FEW = 1024
+"""Numbers that a vocabulary of any size may leave out."""
+
 Reason = Literal["shape", "range", "special", "text"]
 
 
@@ -60,8 +63,8 @@ def _may_pass(token_map: TokenMap, ids: Sequence[object]) -> bool:
         numbers = array("I", cast("Sequence[int]", ids))
     except (TypeError, OverflowError):
         return False
-    ordinary, small = _ordinary_ids(token_map)
-    if not ordinary.issuperset(ids):
+    end, gaps, small = _ordinary_ids(token_map)
+    if numbers and (max(numbers) >= end or not gaps.isdisjoint(ids)):
         return False
     return not (small and _hold_zero_or_one(numbers.tobytes(), numbers.itemsize) and set(map(type, ids)) - {int})
 
@@ -77,10 +80,18 @@ def _hold_zero_or_one(numbers: bytes, size: int) -> bool:
 
 
 @lru_cache(maxsize=32)
-def _ordinary_ids(token_map: TokenMap) -> tuple[frozenset[object], bool]:
-    """Give the ids that text may have, and whether 0 or 1, which true and false pass for, is among them."""
-    ordinary: frozenset[object] = token_map.ordinary_ids
-    return ordinary, not ordinary.isdisjoint((0, 1))
+def _ordinary_ids(token_map: TokenMap) -> tuple[int, frozenset[object], bool]:
+    """Give the ids that text may have, and whether 0 or 1, which true and false pass for, is among them.
+
+    The ids are those below a number, but for a few: looking for each id among all of a vocabulary would wait for memory
+    each time, and the few stay in the processor's cache.
+    """
+    ordinary = token_map.ordinary_ids
+    end = max(ordinary, default=-1) + 1
+    if end > 2 * len(ordinary) + _FEW:
+        # Nobody numbers tokens so; then every list gets the closer look.
+        return 0, frozenset(), False
+    return end, frozenset(range(end)) - ordinary, not ordinary.isdisjoint((0, 1))
 
 
 def _rejection(token_map: TokenMap, ids: Sequence[object]) -> Rejection | None:

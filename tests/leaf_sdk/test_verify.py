@@ -52,6 +52,23 @@ def test_no_special_id_passes_at_any_level(text, token_ids, level):
         assert not TINY.special_ids & set(token_ids)
 
 
+@given(st.lists(st.integers(-2, 320), max_size=30))
+def test_trust_lets_through_exactly_the_ids_that_text_may_have(token_ids):
+    assert (check_ids(TINY, "", token_ids, "trust") is None) == TINY.ordinary_ids.issuperset(token_ids)
+
+
+@pytest.mark.parametrize("far", [1_000, 5_000_000, 2**32 - 1])
+def test_a_map_that_leaves_out_numbers_is_judged_as_any_other(far):
+    fields = json.loads(tiny_map_bytes())
+    fields["vocab"]["far"] = far
+    sparse = load_map(json.dumps(fields).encode())
+    assert check_ids(sparse, "", [104, far], "trust") is None
+    for unknown in (far - 1, far + 1, 290):
+        rejection = check_ids(sparse, "", [104, unknown], "trust")
+        assert rejection is not None
+        assert rejection.reason == "range"
+
+
 @given(texts(), ids(TINY))
 def test_ids_that_pass_verification_decode_to_exactly_the_text(text, token_ids):
     if check_ids(TINY, text, token_ids) is None:

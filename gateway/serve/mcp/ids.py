@@ -30,11 +30,17 @@ class ClientIds:
         """The result with ids of that map; one without content (a question, say) as it is."""
         if self._tokens is None or "content" not in result:
             return result
-        make = partial(self._tokens.for_client, tool, result, token_map, min_text_length=self._min_text_length)
-        return make() if _text_length(result) < _LARGE else await anyio.to_thread.run_sync(make)
+        least = self._min_text_length
+        if _text_length(result) < _LARGE:
+            return self._tokens.for_client(tool, result, token_map, min_text_length=least)
+        make = partial(self._tokens.for_client, tool, result, token_map, min_text_length=least)
+        return await anyio.to_thread.run_sync(make)
 
 
 def _text_length(result: Mapping[str, Any]) -> int:
-    blocks = (cast(dict[str, object], block) for block in content_of(result) if isinstance(block, dict))
-    texts = (block.get("text") for block in blocks)
-    return sum(len(text) for text in texts if isinstance(text, str))
+    length = 0
+    for block in content_of(result):
+        text: object = cast(dict[str, object], block).get("text") if isinstance(block, dict) else None
+        if isinstance(text, str):
+            length += len(text)
+    return length

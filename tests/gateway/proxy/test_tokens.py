@@ -304,6 +304,22 @@ def test_good_result_of_one_block_is_passed_on_as_it_is():
     assert Bench(ENGINE).tokens.for_client("t", result, ENGINE) is result
 
 
+@pytest.mark.parametrize("text", ["hi", "", "<|im_end|>", "\ud800"])
+@pytest.mark.parametrize("least", [0, 2, 3])
+def test_lone_text_without_ids_is_answered_as_one_among_others(text, least):
+    plain = {"type": "text", "text": text, "annotations": {"priority": 1}, "x": None}
+    before = copy.deepcopy(plain)
+    alone, beside = Bench(ENGINE), Bench(ENGINE)
+
+    one = alone.tokens.for_client("t", {"content": [plain], "x": 1}, ENGINE, min_text_length=least)
+    other = {"type": "resource_link"}
+    two = beside.tokens.for_client("t", {"content": [plain, other], "x": 1}, ENGINE, min_text_length=least)
+
+    assert {**one, "content": [*one["content"], other]} == two
+    assert alone.counted["tokenize_calls"] == beside.counted["tokenize_calls"] == (len(text) >= least)
+    assert plain == before
+
+
 def test_client_gets_shim_ids_in_place_of_failing_ones():
     assert ids_of(Bench(ENGINE).client(block("hi", [IM_END]))[0]) == ENGINE.encode("hi")
 
