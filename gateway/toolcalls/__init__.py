@@ -4,7 +4,8 @@
 which both the incremental parser and the GBNF come. Modules, from the ground up: `events`, `spec`, `policy`; `calls`
 (the order of events), `tokens` (ids to guarded text), `spelling` and `cursor` (the window on the stream), `gbnf`,
 `schema_gbnf`, `jsonscan`, `literal`; the nodes in `nodes`, `combinators`, `values`, `tagged`, `elements`, `pythonic`,
-`regions`, `passages`; `format`, `formats/`, `registry`; on top `machine`, `message`, `deltas`, `preamble`. `watcher` stands alone: regions between two ids, nothing decoded.
+`regions`, `passages`; `format`, `formats/`, `registry`; on top `machine`, `message`, `deltas`, `preamble`. `watcher`
+stands alone: regions between two ids, nothing decoded.
 """
 
 from gateway.toolcalls.events import (

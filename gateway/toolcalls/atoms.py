@@ -20,6 +20,12 @@ _NAMED = {"'": "'", "\n": "", "a": "\\u0007", "v": "\\u000b"}
 WORDS = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 _MAX_CODE_POINT = 0x10FFFF
 
+MAX_BLANK = 64
+"""Characters of whitespace behind a quote that are held until it is clear whether it ends a string."""
+
+_BEHIND_STRING = re.compile(r"[ \t\r\n]{0,64}+(?P<char>[^ \t\r\n])(?P<next>.?)", re.DOTALL)
+"""What stands behind a quote: it ends the string where a value or a key may end."""
+
 
 def json_string(text: str) -> str:
     """Give a text as it stands inside a JSON string, without the quotation marks."""
@@ -57,3 +63,17 @@ def escape(text: str, at: int, plain: Callable[[str], str]) -> tuple[str, int]:
     else:
         told = json_string(chr(code))
     return told, found.end()
+
+
+def string_ends(text: str, behind: int, *, inside: bool) -> bool | None:
+    """Whether the quote before `behind` ends its string: models write quotes inside that they should escape.
+
+    It does where a comma, a colon or a bracket follows. Not `inside` of brackets, one that two of them follow is the
+    text's: only one call ends there. None while that can't be told.
+    """
+    found = _BEHIND_STRING.match(text, behind)
+    if found is None:
+        return None if len(text) - behind <= MAX_BLANK else True
+    if found["char"] == ")" and not inside:
+        return found["next"] != ")" if found["next"] else None
+    return found["char"] in ",:)]}"

@@ -8,8 +8,8 @@ import json
 from dataclasses import dataclass
 
 from gateway.toolcalls.cursor import Cursor
+from gateway.toolcalls.dialects import GEMMA, Dialect
 from gateway.toolcalls.gbnf import Grammar
-from gateway.toolcalls.literal import GEMMA, Dialect
 from gateway.toolcalls.nested_gbnf import NestedRules, Schema, listed
 from gateway.toolcalls.nodes import First, Marker, Node, Steps
 from gateway.toolcalls.raw_gbnf import raw_text

@@ -8,10 +8,10 @@ quotes. Knows nothing of cursors or calls. Above: `typed`, `pythonic`. Sources: 
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
-from gateway.toolcalls.atoms import WORDS, escape, json_string, number
+from gateway.toolcalls.atoms import WORDS, escape, json_string, number, string_ends
+from gateway.toolcalls.dialects import Dialect
 from gateway.toolcalls.jsonscan import MAX_ATOM, MAX_DEPTH, Scan
 from gateway.toolcalls.spelling import delimiters
 
@@ -19,22 +19,10 @@ _BLANK = re.compile(r"[ \t\r\n]*+")
 _ATOM = re.compile(r"[-+.0-9A-Za-z_]*+")
 _BARE = re.compile(r"[^,\[\]{}:]*+")
 _BARE_VALUE = re.compile(r"[^,\[\]{}]*+")
-_CLOSERS = {"{": "}", "[": "]", "(": ")"}
+_CLOSERS = {"{": ("}", "}"), "[": ("]", "]"), "(": (")", "]")}
+"""For each bracket what closes it, and how JSON closes it."""
 
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """How values are spelled. Of two quotes, the one that begins with the other stands first."""
-
-    quotes: tuple[str, ...]
-    escapes: bool = True
-    bare: bool = False
-    """Whether keys, and strings that hold none of the dialect's own marks, may stand without quotes."""
-
-
-PYTHON = Dialect(('"""', "'''", '"', "'"))
-GEMMA = Dialect(('<|"|>', '"'), escapes=False, bare=True)
-FUNCTION_GEMMA = Dialect(("<escape>", '"'), escapes=False, bare=True)
+_SET = "}", "]"
 
 
 class _Next(Enum):
@@ -61,7 +49,11 @@ class LiteralScanner:
         self._quotes = quotes
         self._plain = plain
         self._next = _Next.VALUE
-        self._closers: list[str] = []
+        self._closers: list[tuple[str, str]] = []
+        self._brace: int | None = None
+        """Where in `_out` the brace stands of which the first key must tell whether it opens an object or a set."""
+        self._first: tuple[int, str] | None = None
+        """Where in `_out` the first key stands if it is no string, and the value that it is in a set."""
         self._is_key = False
         self._quote = ""
         self._held = ""
@@ -75,19 +67,33 @@ class LiteralScanner:
             if after == at:
                 break
             at = after
+        if self._brace is not None and self._waits and self.state is Scan.MORE:
+            return at, ""
+        self._settle("{")
         told, self._out = "".join(self._out), []
         return at, told
+
+    @property
+    def _waits(self) -> bool:
+        """Whether the first key of an object, or the first item of a set, is short enough to be held."""
+        return sum(map(len, self._out[self._brace or 0 :])) <= MAX_ATOM
+
+    def _settle(self, bracket: str) -> None:
+        """The brace that was held opens an object, or a set, which is a list in JSON."""
+        if self._brace is not None:
+            self._out[self._brace] += bracket
+            self._brace = None
 
     def _token(self, text: str, at: int) -> int:
         char = text[at]
         if char in " \t\r\n":
             return self._blank(text, at)
-        if self._next in (_Next.ITEM_OR_END, _Next.KEY_OR_END, _Next.COMMA_OR_END) and char == self._closers[-1]:
+        if self._next in (_Next.ITEM_OR_END, _Next.KEY_OR_END, _Next.COMMA_OR_END) and char == self._closers[-1][0]:
             return self._close(at)
         if self._next is _Next.COMMA_OR_END:
             return self._comma(char, at)
         if self._next is _Next.COLON:
-            return self._colon(char, at)
+            return self._colon(text, at)
         for quote in self._quotes:
             if text.startswith(quote, at):
                 return self._open_string(quote, at)
@@ -109,7 +115,8 @@ class LiteralScanner:
     def _close(self, at: int) -> int:
         # A comma that was held had nothing to part.
         self._held = ""
-        self._out.append("}" if self._closers.pop() == "}" else "]")
+        self._settle("{")
+        self._out.append(self._closers.pop()[1])
         self._value_ends()
         return at + 1
 
@@ -117,12 +124,20 @@ class LiteralScanner:
         if char != ",":
             return self._fail(at)
         self._held = ","
-        self._next = _Next.KEY_OR_END if self._closers[-1] == "}" else _Next.ITEM_OR_END
+        self._next = _Next.KEY_OR_END if self._closers[-1][1] == "}" else _Next.ITEM_OR_END
         return at + 1
 
-    def _colon(self, char: str, at: int) -> int:
-        if char != ":":
+    def _colon(self, text: str, at: int) -> int:
+        if self._brace is not None and text[at] in ",}" and self._waits:
+            if self._first:
+                place, self._out[place] = self._first
+            self._settle("[")
+            self._closers[-1] = _SET
+            self._next = _Next.COMMA_OR_END
+            return self._token(text, at)
+        if text[at] != ":":
             return self._fail(at)
+        self._settle("{")
         self._out.append(":")
         self._next = _Next.VALUE
         return at + 1
@@ -130,7 +145,11 @@ class LiteralScanner:
     def _open(self, char: str, at: int) -> int:
         if len(self._closers) == MAX_DEPTH or (char == "(" and self._dialect.bare):
             return self._fail(at)
-        self._tell("{" if char == "{" else "[")
+        if char == "{" and self._dialect.escapes:
+            self._tell("")
+            self._brace, self._first = len(self._out) - 1, None
+        else:
+            self._tell("{" if char == "{" else "[")
         self._closers.append(_CLOSERS[char])
         self._next = _Next.KEY_OR_END if char == "{" else _Next.ITEM_OR_END
         return at + 1
@@ -149,10 +168,21 @@ class LiteralScanner:
         if not whole:
             return end
         if text.startswith(self._quote, end):
+            ends = self._ends(text, end + 1)
+            if not ends:
+                return end if ends is None else self._go_on(text, end)
             self._out.append('"')
             self._string_ends()
             return end + len(self._quote)
         return self._escape(text, end)
+
+    def _ends(self, text: str, behind: int) -> bool | None:
+        loose = self._dialect.loose and len(self._quote) == 1
+        return string_ends(text, behind, inside=bool(self._closers)) if loose else True
+
+    def _go_on(self, text: str, at: int) -> int:
+        self._out.append(json_string(text[at]))
+        return at + 1
 
     def _escape(self, text: str, at: int) -> int:
         told, end = escape(text, at, self._plain)
@@ -176,6 +206,8 @@ class LiteralScanner:
         if not key or (not self._dialect.bare and number(key) is None and key not in WORDS):
             return self._fail(at)
         self._tell(f'"{json_string(self._plain(WORDS.get(key, key)))}"')
+        if self._first is None and (value := WORDS.get(key) or number(key)):
+            self._first = len(self._out) - 1, value
         self._next = _Next.COLON
         return end
 
@@ -208,11 +240,3 @@ class LiteralScanner:
     def _fail(self, at: int) -> int:
         self.state = Scan.WRONG
         return at
-
-
-def converted(text: str) -> str | None:
-    """Give a whole Python or JSON value as JSON, None where the text is something else."""
-    scanner = LiteralScanner(PYTHON, PYTHON.quotes)
-    # The blank ends a number; nothing else notices it.
-    end, told = scanner.scan(text + " ", 0)
-    return told if scanner.state is Scan.WHOLE and not text[end:].strip() else None

@@ -1,9 +1,11 @@
 """Calls written as Python: `f(city='LA', days=3)`, read into a name and a JSON object.
 
-A call is told at its first keyword, or its closing parenthesis: `[text](link)` and `f(x)` are prose. Values are
-literals of Python or JSON, converted as they come. Below: `literal`, by way of `typed`. Above: `formats`.
+A call is told at its first argument, or its closing parenthesis: `[text](link)` and `f(x)` are prose. An argument
+without a keyword is the one that the tool's schema has at its place. Values are literals of Python or JSON, converted
+as they come. Below: `literal`, by way of `typed`. Above: `formats`.
 """
 
+import json
 import re
 import string
 from collections.abc import Generator
@@ -11,8 +13,9 @@ from dataclasses import dataclass
 
 from gateway.toolcalls.combinators import pick
 from gateway.toolcalls.cursor import Cursor
+from gateway.toolcalls.dialects import PYTHON_CALL
 from gateway.toolcalls.gbnf import Grammar
-from gateway.toolcalls.literal import PYTHON
+from gateway.toolcalls.kinds import mapping_of
 from gateway.toolcalls.nodes import MAX_WORD, First, Lit, Node, Space, Steps
 from gateway.toolcalls.raw_gbnf import arguments_in_order, python_value
 from gateway.toolcalls.spelling import Spelling
@@ -22,12 +25,13 @@ _LETTERS = tuple(string.ascii_letters + "_")
 _NAME = re.compile(r"[A-Za-z_][\w.\-/:]*+")
 # Schemas name arguments as they like; a model writes `dry-run=True` for one that Python could not have.
 _KEYWORD = re.compile(r"[^\W\d][\w.\-]*+")
+_VALUE = re.compile(r"""["'\[{(+\-.0-9]|(?:True|False|None|true|false|null)\b""")
 _CLOSE, _COMMA = Lit(")"), Lit(",")
 
 
 @dataclass(frozen=True, slots=True)
 class PythonCall(Node):
-    """One call with keyword arguments. With `known`, only of a tool of the request, where it has any.
+    """One call with its arguments. With `known`, only of a tool of the request, where it has any.
 
     A `suffix` of the name is no part of it, and must be there: the grammar does not write such a call.
     """
@@ -45,31 +49,35 @@ class PythonCall(Node):
         if name is None or not name.endswith(self.suffix) or (self.known and at.tools and name not in at.tools):
             return False
         at.calls.named(name.removesuffix(self.suffix))
-        first = True
+        tool = at.tools.get(at.calls.name)
+        keys = tuple(mapping_of(tool.parameters.get("properties") if tool else None))
+        count = 0
         while True:
             yield from Space().run(at)
             if (yield from pick(at, (_CLOSE,))):
                 yield from _CLOSE.run(at)
                 break
-            if not (yield from self._argue(at, first=first)):
+            if not (yield from self._argue(at, keys[count : count + 1], first=not count)):
                 return False
-            first = False
-        if first:
+            count += 1
+        if not count:
             at.start_call()
         else:
             at.calls.argue("}")
         return True
 
-    def _argue(self, at: Cursor, *, first: bool) -> Steps:
-        """Read one argument and the comma behind it, if one is there."""
+    def _argue(self, at: Cursor, place: tuple[str, ...], *, first: bool) -> Steps:
+        """Read one argument and the comma behind it, if one is there; `place` has the key of one without a keyword."""
         key = yield from _read_word(at, _KEYWORD, "=")
         if key is None:
-            return False
+            if not place or not _VALUE.match(at.buffer, at.position):
+                return False
+            (key,) = place
         if first:
             at.start_call()
-        at.calls.argue(f'{"{" if first else ", "}"{key}": ')
+        at.calls.argue(f"{'{' if first else ', '}{json.dumps(key, ensure_ascii=False)}: ")
         yield from Space().run(at)
-        if not (yield from read_literal(at, PYTHON)):
+        if not (yield from read_literal(at, PYTHON_CALL)):
             return False
         yield from Space().run(at)
         if (yield from pick(at, (_COMMA,))):

@@ -11,9 +11,10 @@ from typing import Literal
 
 from gateway.toolcalls.atoms import json_string
 from gateway.toolcalls.cursor import WHITESPACE, Cursor
+from gateway.toolcalls.dialects import PYTHON, Dialect
 from gateway.toolcalls.jsonscan import Scan
 from gateway.toolcalls.kinds import STRING, Kinds
-from gateway.toolcalls.literal import PYTHON, Dialect, LiteralScanner, converted
+from gateway.toolcalls.literal import LiteralScanner
 from gateway.toolcalls.nodes import MAX_WORD, Steps, read_space
 
 _JSON_STARTS = {
@@ -85,6 +86,14 @@ def as_json(text: str, kinds: Kinds) -> str:
     if value and (value == text.strip(WHITESPACE) or value[0] in "{[") and kinds & set(_kinds_of_json(value)):
         return value
     return f'"{json_string(text)}"'
+
+
+def converted(text: str) -> str | None:
+    """Give a whole Python or JSON value as JSON, None where the text is something else."""
+    scanner = LiteralScanner(PYTHON, PYTHON.quotes)
+    # The comma ends a number or a string; nothing else notices it.
+    end, told = scanner.scan(text + ",", 0)
+    return told if scanner.state is Scan.WHOLE and not text[end:].strip() else None
 
 
 def _kinds_of_json(value: str) -> tuple[str, ...]:

@@ -6,9 +6,9 @@ does not think, and has markers of its own.
 """
 
 from gateway.toolcalls.combinators import Seq
+from gateway.toolcalls.dialects import FUNCTION_GEMMA as ESCAPED
 from gateway.toolcalls.format import Format
 from gateway.toolcalls.gemma import GemmaObject
-from gateway.toolcalls.literal import FUNCTION_GEMMA as ESCAPED
 from gateway.toolcalls.nodes import Capture, Lit, Marker, Space
 from gateway.toolcalls.passages import Aside, Prose, Thought
 from gateway.toolcalls.regions import Call, Calls, Region

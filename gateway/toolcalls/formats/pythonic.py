@@ -2,7 +2,8 @@
 
 Llama and LFM2 write a list, OLMo one call a line; Llama 4 and LFM2 have markers around it, which go missing. Without
 them a list counts at the beginning of a message, and amid prose where it calls a tool of the request: links of Markdown
-stay content. LFM2 also writes JSON objects in its list, and JSON's words in Python calls.
+stay content. LFM2 also writes JSON objects in its list, and JSON's words in Python calls. Arguments without keywords,
+sets, and quotes that nobody escaped inside a string are read.
 """
 
 from gateway.toolcalls.combinators import Seq

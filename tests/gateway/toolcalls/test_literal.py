@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.toolcalls.dialects import GEMMA, PYTHON, PYTHON_CALL, Dialect
 from gateway.toolcalls.jsonscan import Scan
 from gateway.toolcalls.kinds import ALL, STRING, kinds_of
-from gateway.toolcalls.literal import GEMMA, PYTHON, Dialect, LiteralScanner, converted
+from gateway.toolcalls.literal import LiteralScanner
+from gateway.toolcalls.typed import converted
 
 from .strategies import json_values
 
@@ -130,3 +132,64 @@ def test_gemmas_values_are_converted_or_refused(text: str, wanted: str | None) -
 def test_a_schema_allows_types(schema: object, kinds: set[str]) -> None:
     root = {"$defs": {"a/b": {"type": "boolean"}, "loop": {"$ref": "#/$defs/loop"}}}
     assert kinds_of(schema, root) == kinds
+
+
+@given(json_values, st.lists(st.integers(0, 999), max_size=6))
+def test_a_value_whose_strings_may_hold_quotes_is_the_same_value_where_they_hold_none(
+    value: Any, cuts: list[int]
+) -> None:
+    state, told, _ = scan(f"{value!r},", cuts, PYTHON_CALL)
+    assert state is Scan.WHOLE
+    assert json.loads(told) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("'sed -n '3,4p' /x',", "sed -n '3,4p' /x"),
+        ("'print(f(x, y='a'))\"',", "print(f(x, y='a'))\""),
+        ("'it's' )]", "it's"),
+        ("['a'b', \"c\"d\"],", ["a'b", 'c"d']),
+        ("{'a' : 'b'c'},", {"a": "b'c"}),
+        ("'a'" + " " * 100 + ",", "a"),
+        ("'''a'b''',", "a'b"),
+    ],
+)
+@pytest.mark.parametrize("cuts", [[], list(range(200))])
+def test_a_quote_ends_a_string_only_where_a_value_may_end(text: str, value: Any, cuts: list[int]) -> None:
+    state, told, _ = scan(text, cuts, PYTHON_CALL)
+    assert state is Scan.WHOLE
+    assert json.loads(told) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{'a', \"b\"},", ["a", "b"]),
+        ("{ 1, 2.5, None, },", [1, 2.5, None]),
+        ("{True},", [True]),
+        ("{},", {}),
+        ("{ },", {}),
+        ("{1: 'x'},", {"1": "x"}),
+        ("{'a': {'b'}},", {"a": ["b"]}),
+        ("[{'a'}, {'b': 1}],", [["a"], {"b": 1}]),
+    ],
+)
+@pytest.mark.parametrize("cuts", [[], list(range(50))])
+def test_a_set_is_a_list(text: str, value: Any, cuts: list[int]) -> None:
+    state, told, _ = scan(text, cuts)
+    assert state is Scan.WHOLE
+    assert json.loads(told) == value
+
+
+@pytest.mark.parametrize("cuts", [[], list(range(999))])
+@pytest.mark.parametrize("behind", [",", "}"])
+def test_a_set_whose_first_item_is_too_long_to_be_held_is_none(cuts: list[int], behind: str) -> None:
+    key = "k" * 300
+    state, told, _ = scan(f"{{'{key}'{behind}", cuts)
+    assert (state, told) == (Scan.WRONG, f'{{"{key}"')
+
+
+@pytest.mark.parametrize("text", ["{{'a'}, 1}", "{(1, 2)}", "{[1]}"])
+def test_a_set_of_what_python_could_not_hash_is_no_value(text: str) -> None:
+    assert scan(text, [])[0] is Scan.WRONG

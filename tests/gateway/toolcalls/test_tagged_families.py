@@ -320,3 +320,31 @@ def test_whitespace_behind_a_call_amid_reasoning_parts_the_reasoning_where_that_
 )
 def test_a_template_names_its_family(template: str, name: str) -> None:
     assert format_for_template(template) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "given"),
+    [
+        ("pythonic", "[get_weather('Paris', 3)]", {"city": "Paris", "days": 3}),
+        ("pythonic", "[get_weather( 'Paris', days=3)]", {"city": "Paris", "days": 3}),
+        ("olmo_3", "<function_calls>get_weather(None)</function_calls>", {"city": None}),
+        (
+            "lfm2",
+            "<|tool_call_start|>[get_weather('Pa'ris', {1, 2})]<|tool_call_end|>",
+            {"city": "Pa'ris", "days": [1, 2]},
+        ),
+    ],
+)
+def test_an_argument_without_a_keyword_is_the_one_at_its_place(name: str, text: str, given: dict[str, Any]) -> None:
+    content, _, ((called, arguments),), problems = told(name, text)
+    assert (content, called, json.loads(arguments), problems) == ("", "get_weather", given, [])
+
+
+@pytest.mark.parametrize("text", ["[get_weather(x)]", "[get_weather(Trueish)]", "[unknown('Paris')]"])
+def test_an_argument_that_has_no_place_or_is_no_value_makes_no_call(text: str) -> None:
+    assert told("pythonic", text) == (text, "", [], [])
+
+
+def test_more_arguments_than_a_tool_has_break_its_call() -> None:
+    _, _, calls, problems = told("pythonic", "[get_weather('Paris', 3, 4)]")
+    assert (calls, problems) == ([("get_weather", '{"city": "Paris", "days": 3')], ["malformed"])
