@@ -55,7 +55,8 @@ async def negotiate(session: Session, wire: Wire, terms: Terms) -> None:
             else:
                 await _initialize(session, wire, terms.capabilities or {})
         except PeerError as error:
-            refusals.append(escape_text(str(error), 200))
+            question = "server/discover" if era == "modern" else "initialize"
+            refusals.append(f"it refused {question}: {escape_text(str(error), 200)}")
         except NoAnswer as error:
             refusals.append(str(error))
         except TimeoutError:

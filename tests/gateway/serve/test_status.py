@@ -104,7 +104,7 @@ async def test_cause_of_a_server_that_is_away_is_shown_without_its_secrets() -> 
         pass
 
     away, up = report["servers"]
-    assert away["last_error"] == "no licence for ****"
+    assert away["last_error"] == "it refused initialize: no licence for ****"
     assert (away["state"], away["tools"], away["sessions"]) == ("restarting", [], 0)
     assert up["state"] == "up"
     assert SECRET not in json.dumps(report)

@@ -1,9 +1,10 @@
 """A server of the handshake era that does what a call tells it, and notes what it hears.
 
 Its one argument is JSON: what it offers (`tools`, `prompts`, `resources`, `templates`: names), more `capabilities`,
-`instructions`, `mute` (words of requests that get no answer). A call's arguments: `push` (notifications, sent first;
-progress under the call's own token), `ask` (a request to the client; its answer is the result, after the notifications
-of `then`), `hold` (no result until a call says `release`), `error`, `exit`, `list` (from now on it has these tools).
+`instructions`, `mute` (requests, or words of them, that get no answer), `fussy` (a method that it does not know ends
+it), the `version` that it speaks. A call's arguments: `push` (notifications, sent first; progress under the call's own
+token), `ask` (a request to the client; its answer is the result, after the notifications of `then`), `hold` (no result
+until a call says `release`), `error`, `exit`, `list` (from now on it has these tools).
 """
 
 import json
@@ -37,7 +38,7 @@ def greet(request: dict[str, Any]) -> None:
     kinds = {kind: {} for kind in ("prompts", "resources") if kind in OFFER}
     capabilities = {"tools": {}, **kinds, **({"resources": {}} if "templates" in OFFER else {})}
     result = {
-        "protocolVersion": "2025-11-25",
+        "protocolVersion": OFFER.get("version", "2025-11-25"),
         "capabilities": {**capabilities, **OFFER.get("capabilities", {})},
         "serverInfo": {"name": "obeys", "version": "1"},
     }
@@ -148,7 +149,9 @@ def take(message: dict[str, Any]) -> None:
         note(method + (f" {message['params']['requestId']}" if method == "notifications/cancelled" else ""))
     elif method in METHODS:
         METHODS[method](message)
-    else:
+    elif "fussy" in OFFER:
+        os._exit(7)
+    elif method not in OFFER.get("mute", []):
         refuse(message, -32601, "no such method")
 
 

@@ -1,6 +1,7 @@
 """A real mcp server of both eras that asks its client for things and tells it others.
 
-`stdio`: on its standard streams; otherwise over HTTP, and it prints its port. It notes what becomes of `hang`.
+`stdio`: on its standard streams; otherwise over HTTP, and it prints its port. `modern-only`: of one era. It notes its
+process, and what becomes of `hang`.
 """
 
 import os
@@ -11,6 +12,7 @@ from typing import Any
 import anyio
 import mcp.types as t
 import uvicorn
+from mcp import MCPError
 from mcp.server import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated, ToolsListChanged
@@ -134,11 +136,22 @@ server = Talks(
 )
 
 
+async def refuse_the_handshake(ctx: Any, call_next: Any) -> Any:
+    if ctx.method == "initialize":
+        raise MCPError(-32601, "no handshakes here")
+    return await call_next(ctx)
+
+
+if "modern-only" in sys.argv:
+    server.middleware.append(refuse_the_handshake)
+
+
 async def over_stdio() -> None:
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
 
+note(f"pid {os.getpid()}")
 if "stdio" in sys.argv:
     anyio.run(over_stdio)
 else:
