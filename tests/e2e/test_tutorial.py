@@ -176,4 +176,6 @@ def test_the_gateway_of_the_tutorial_makes_no_ids_itself(steps: list[Step]) -> N
     asked = steps[-1].printed
     assert asked.count("'source': 'leaf'") == 2
     assert "shim'" not in asked
+    assert 'codec_bolt_on_calls_total{form="raw"} 1.0' in asked
+    assert "codec_shim_tokenize_calls_total{" not in asked
     assert re.findall(r'codec_leaf_rejected_total\{reason="\w+"\} ([0-9.]+)', asked) == ["0.0"] * 6
