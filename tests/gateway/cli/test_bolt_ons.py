@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 import uvicorn
 from rich.console import Console
@@ -15,6 +16,8 @@ from rich.console import Console
 from gateway.cli import exit_codes
 from gateway.cli.bolt_ons import print_bolt_ons
 from gateway.config.load import load_config
+from gateway.config.model import GatewayConfig
+from gateway.serve.reload import Reloader
 from gateway.serve.rooms import open_rooms
 from leaf_sdk import CodecTool, Fragments, Manifest, ModelBinding, fill, precache
 from leaf_sdk.leaf.contract import CODEC_META_KEY
@@ -147,3 +150,27 @@ def test_table_is_only_printed_where_there_is_something_in_it(capsys) -> None:
     row = {"tool": "t", "mode": "refused", "model": None, "endpoint": "unix:/s", "reason": "because"}
     print_bolt_ons(console, [row])
     assert capsys.readouterr().out.split("\n")[2].split() == ["t", "not", "called", "-", "unix:/s", "because"]
+
+
+@pytest.mark.anyio
+async def test_manifest_that_is_put_into_the_folder_is_noticed_and_taken_over(configured, tmp_path) -> None:
+    file = configured()
+    config = load_config(file)
+    async with open_rooms(config) as rooms:
+        taken = anyio.Event()
+
+        async def take(fresh: GatewayConfig) -> None:
+            await rooms.take_over(fresh)
+            taken.set()
+
+        reloader = Reloader(config, lambda: load_config(file))
+        fields = json.loads((tmp_path / "tools" / "ours.json").read_text())
+        (tmp_path / "tools" / "third.json").write_text(json.dumps({**fields, "name": "third"}))
+        async with anyio.create_task_group() as following:
+            following.start_soon(reloader.follow, take, {})
+            with anyio.fail_after(20):
+                await taken.wait()
+            following.cancel_scope.cancel()
+        (server,) = (await rooms.status.make())["servers"]
+        assert [tool["name"] for tool in server["tools"]] == ["ours", "theirs", "third"]
+        assert [each["mode"] for each in server["bolt_ons"]] == ["ids", "text", "ids"]
