@@ -29,7 +29,7 @@ SETTINGS: Final = {
     "ENGINE_CONTEXT": "8192",
     **PORTS,
 }
-_SMALL_LIMITS: Final = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
+SMALL_LIMITS: Final = ("--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024")
 _ABSENT: Final = {"grafana"}
 _CONFIG: Final = "./deploy/compose/codec-gateway.toml:"
 
@@ -72,7 +72,7 @@ class Stack:
 
     def _flags(self, service: str, settings: dict[str, Any]) -> list[str]:
         limits = settings["deploy"]["resources"]["limits"]
-        flags = ["--name", self.name(service), *_SMALL_LIMITS, "--memory", limits["memory"]]
+        flags = ["--name", self.name(service), *SMALL_LIMITS, "--memory", limits["memory"]]
         flags += ["--read-only"] if settings.get("read_only") else []
         flags += [f"--tmpfs={mount}" for mount in settings.get("tmpfs", [])]
         flags += [f"--cap-drop={name}" for name in settings.get("cap_drop", [])]

@@ -1,0 +1,103 @@
+"""Rules, alerts and dashboard speak of metrics that exist, and of each other truly."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.check.queries import DASHBOARD, RULES, as_values, expressions
+from gateway.observe.metrics import Metrics
+
+ROOT = Path(__file__).parents[2]
+PANELS: list[dict[str, Any]] = json.loads(DASHBOARD.read_text())["panels"]
+FOREIGN = {"up", "process_resident_memory_bytes", "process_cpu_seconds_total"}
+NAME = re.compile(r"\b(?:codec_\w+|codec:[\w:]+|process_\w+)")
+
+
+def rules(file: str, kind: str) -> list[dict[str, Any]]:
+    groups = yaml.safe_load((RULES / file).read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"] if kind in rule]
+
+
+RECORDED = {rule["record"] for rule in rules("rules.yml", "record")}
+ALERTS = rules("alerts.yml", "alert")
+
+
+@pytest.fixture(scope="module")
+def exported() -> set[str]:
+    """Every name that the gateway's page of metrics can carry."""
+    documented = set(re.findall(r"(?m)^\| `(\w+)` \|", (ROOT / "docs" / "metrics.md").read_text()))
+    names = documented | {f"{name}_{part}" for name in documented for part in ("bucket", "count", "sum")}
+    assert "codec_build_info" in Metrics().render().decode()
+    return names | FOREIGN
+
+
+@pytest.mark.parametrize(("who", "expression"), list(expressions()))
+def test_expression_names_only_what_is_exported_or_recorded(who: str, expression: str, exported: set[str]) -> None:
+    assert set(NAME.findall(expression)) - exported - RECORDED == set(), who
+
+
+def test_what_is_recorded_is_used() -> None:
+    used = {name for _, expression in expressions() for name in NAME.findall(expression)}
+
+    assert RECORDED - used == set()
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+def test_alert_says_how_bad_it_is_and_has_a_paragraph(alert: dict[str, Any]) -> None:
+    page, _, anchor = alert["annotations"]["runbook"].partition("#")
+
+    assert alert["labels"]["severity"] in {"page", "ticket", "info"}
+    assert alert["annotations"]["summary"]
+    assert anchor == alert["alert"].lower()
+    assert f"\n### {alert['alert']}\n" in (ROOT / page).read_text()
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+def test_alert_is_held_by_a_unit_test(alert: dict[str, Any]) -> None:
+    tested = yaml.safe_load((RULES / "rules_test.yml").read_text())["tests"]
+    fires = {case["alertname"] for test in tested for case in test["alert_rule_test"] if case["exp_alerts"]}
+
+    assert alert["alert"] in fires
+
+
+def test_panels_have_places_of_their_own() -> None:
+    places = [
+        (p["gridPos"]["x"] + dx, p["gridPos"]["y"] + dy)
+        for p in PANELS
+        for dx in range(p["gridPos"]["w"])
+        for dy in range(p["gridPos"]["h"])
+    ]
+
+    assert len(places) == len(set(places))
+    assert max(x for x, _ in places) < 24
+    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
+
+
+def test_panels_ask_the_provisioned_source() -> None:
+    source = yaml.safe_load((ROOT / "deploy/grafana/provisioning/datasources/prometheus.yml").read_text())
+
+    assert {p["datasource"]["uid"] for p in PANELS if p["type"] != "row"} == {source["datasources"][0]["uid"]}
+
+
+def test_first_row_answers_health_speed_and_saving() -> None:
+    first = [panel["title"] for panel in PANELS if panel["gridPos"]["y"] == 1]
+
+    assert first[:2] == ["Gateways", "Engine"]
+    assert {"First id, median", "Prompt ids reused", "Ids from tools", "Tokenizing spared"} <= set(first)
+
+
+def test_comparisons_are_asked_as_values() -> None:
+    assert as_values("a > 1 and b == 0") == "a > bool 1 and b == bool 0"
+    assert as_values('up{job="x"} == 0') == 'up{job="x"} == bool 0'
+    assert as_values('rate(a{b=~"c|d"}[5m])') == 'rate(a{b=~"c|d"}[5m])'
+
+
+def test_prometheus_reads_every_rule_file_and_asks_the_admin_port() -> None:
+    config = yaml.safe_load((RULES / "prometheus.yml").read_text())
+
+    assert sorted(config["rule_files"]) == ["alerts.yml", "rules.yml"]
+    assert config["scrape_configs"][0]["static_configs"] == [{"targets": ["gateway:8601"]}]

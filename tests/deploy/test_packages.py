@@ -1,0 +1,175 @@
+"""Images, chart and units: what they must say, without building any."""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from deploy.check.compose import read_compose
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy" / "helm" / "codec-gateway"
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+DOCKERFILES = sorted((ROOT / "deploy" / "docker").glob("*.Dockerfile"))
+PUT_MODEL = ROOT / "deploy" / "compose" / "put_model.py"
+every_dockerfile = pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+
+
+def merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """As Helm lays values over the defaults."""
+    both = {key: merged(base[key], value) for key, value in more.items() if isinstance(base.get(key), dict)}
+    return {**base, **more, **both}
+
+
+@every_dockerfile
+def test_image_needs_no_shell_and_no_root(path: Path) -> None:
+    lines = path.read_text().replace("\\\n", " ").splitlines()
+    said = {line.split()[0]: line.partition(" ")[2].strip() for line in lines if line and line[0].isupper()}
+
+    assert re.fullmatch(r"[1-9]\d+:\d+", said["USER"])
+    assert said["STOPSIGNAL"] == "SIGTERM"
+    for instruction in ("RUN", "ENTRYPOINT", "CMD"):
+        shell = [line for line in lines if re.match(rf"\s*{instruction} (?!--)", line) and "[" not in line.split()[1]]
+        assert shell == []
+
+
+@every_dockerfile
+def test_health_check_calls_a_module_of_ours(path: Path) -> None:
+    found = re.search(r'CMD \["python", "-m", "([\w.]+)"', path.read_text())
+
+    assert found is not None
+    assert find_spec(found[1]) is not None
+
+
+@every_dockerfile
+def test_base_is_an_argument_and_pinned(path: Path) -> None:
+    text = path.read_text()
+
+    assert re.findall(r"(?m)^FROM (\S+)", text) == ["${BASE}", "${BASE}"]
+    assert re.search(r"(?m)^ARG BASE=\S+:\d[\w.-]+$", text)
+
+
+def test_builder_gets_no_environment_and_no_history() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    rules = [line for line in lines if line and not line.startswith("#")]
+
+    assert rules[0] == "*"
+    assert not [rule for rule in rules if rule.startswith("!.")]
+    assert "**/.env" in rules
+
+
+@pytest.mark.parametrize("name", ["", *sorted(path.name for path in (CHART / "ci").glob("*.yaml"))])
+def test_values_of_the_chart_fit_their_schema(name: str) -> None:
+    more = yaml.safe_load((CHART / "ci" / name).read_text()) if name else {}
+
+    jsonschema.validate(merged(VALUES, more), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"engine": {"mode": "somewhere"}},
+        {"engine": {"mode": "external"}},
+        {"token": {"existingSecret": ""}},
+        {"token": {"value": "secret"}},
+        {"replica": 2},
+        {"model": {"sha256": "abc"}},
+        {"service": {"port": 0}},
+    ],
+    ids=json.dumps,
+)
+def test_values_that_can_not_work_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(merged(VALUES, wrong), SCHEMA)
+
+
+def test_chart_and_compose_name_the_same_engine_and_model() -> None:
+    engine = read_compose(ROOT / "docker-compose.yml", {})["services"]["engine"]["image"]
+    text = (ROOT / "docker-compose.yml").read_text()
+
+    assert VALUES["engine"]["gpuImage"] == engine
+    for key in ("file", "sha256", "mapHash"):
+        assert VALUES["model"][key] in text
+
+
+def test_chart_carries_the_script_of_compose() -> None:
+    assert (CHART / "files" / "put_model.py").read_text() == PUT_MODEL.read_text()
+
+
+def test_plain_manifests_are_confined_and_name_no_secret() -> None:
+    documents = [
+        each for each in yaml.safe_load_all((ROOT / "deploy/kubernetes/codec-gateway.yaml").read_text()) if each
+    ]
+    pods = [each["spec"]["template"]["spec"] for each in documents if each["kind"] == "Deployment"]
+    containers = [c for pod in pods for c in [*pod["containers"], *pod.get("initContainers", [])]]
+
+    assert [each for each in documents if each["kind"] == "Secret"] == []
+    assert pods
+    assert all(pod["securityContext"]["runAsNonRoot"] and not pod["automountServiceAccountToken"] for pod in pods)
+    for container in containers:
+        security = container["securityContext"]
+        assert security["readOnlyRootFilesystem"] is True
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        assert container["resources"]["limits"]["memory"]
+
+
+def put_model(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(PUT_MODEL), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_model_that_is_there_is_only_checked(tmp_path: Path) -> None:
+    model = tmp_path / "own.gguf"
+    model.write_bytes(b"a model")
+    digest = hashlib.sha256(b"a model").hexdigest()
+
+    assert put_model(str(model), f"sha256:{digest.upper()}").returncode == 0
+    assert model.read_bytes() == b"a model"
+
+
+def test_model_that_is_another_stops_the_stack(tmp_path: Path) -> None:
+    model = tmp_path / "own.gguf"
+    model.write_bytes(b"another")
+    done = put_model(str(model), "0" * 64)
+
+    assert done.returncode == 1
+    assert "has the sha256" in done.stderr
+    assert model.read_bytes() == b"another"
+
+
+def test_model_that_nobody_carries_is_asked_for(tmp_path: Path) -> None:
+    done = put_model(str(tmp_path / "own.gguf"), "0" * 64)
+
+    assert done.returncode == 1
+    assert "put the model's GGUF file there" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_packaged_model_is_put_whole_and_readable(tmp_path: Path) -> None:
+    wanted = VALUES["model"]["sha256"]
+    target = tmp_path / "model.gguf"
+
+    assert put_model(str(target), wanted).returncode == 0
+    assert hashlib.sha256(target.read_bytes()).hexdigest() == wanted
+    assert target.stat().st_mode & 0o777 == 0o644
+    assert [path.name for path in tmp_path.iterdir()] == ["model.gguf"]
+
+
+def test_unit_confines_the_gateway_and_its_socket_has_the_name_that_is_asked_for() -> None:
+    service = (ROOT / "deploy" / "systemd" / "codec-gateway.service").read_text().splitlines()
+    socket = (ROOT / "deploy" / "systemd" / "codec-gateway.socket").read_text().splitlines()
+
+    assert "FileDescriptorName=faces" in socket
+    assert "RestartPreventExitStatus=3" in service
+    for line in ("DynamicUser=yes", "ProtectSystem=strict", "NoNewPrivileges=yes", "CapabilityBoundingSet="):
+        assert line in service
