@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: bench-install bench-leaf bench-maps bench-mcp bench-toolcalls check clean conformance coverage demo deploy-check deploy-install exchanges faults fmt grammar-seeds help lock setup test test-frameworks test-new test-random test-tokenizers tokenizers unit wire-schema
+.PHONY: bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean conformance coverage demo deploy-check deploy-install exchanges faults fmt grammar-seeds help lock setup test test-frameworks test-new test-random test-tokenizers tokenizers unit wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -82,6 +82,9 @@ test-frameworks: $(READY) ## make leaves of servers of fastmcp 2, 3 and 4, each 
 
 faults: $(READY) ## break servers, clients and the gateway in every way, and count what 1,000 clients leave behind: ten minutes
 	@CODEC_FAULT_CYCLES=1000 $(BIN)/pytest -q -s -m "faults or not faults" --timeout 1200 tests/e2e/faults
+
+bench-wire: $(READY) ## measure token streams on the wire: bytes, delay, CPU; writes bench/results/wire.json and its pages
+	@$(BIN)/python -m bench.wire
 
 bench-mcp: $(READY) ## time the MCP gateway beside others of its kind, and write bench/results/mcp.json
 	@$(BIN)/python -m bench.mcp

@@ -149,6 +149,7 @@ def _receive(sent: Sequence[Sent], variant: Variant) -> Iterator[float]:
 def _reader(variant: Variant) -> Callable[[bytes], int]:
     """Count the tokens that bytes complete."""
     if variant.shape == "json-sse":
-        return lambda data: sum(1 for _ in sse.texts(data))
+        events = sse.EventReader()
+        return lambda data: len(events.feed(data))
     reader = FrameReader(variant.shape)
     return lambda data: sum(len(frame.ids) for frame in reader.feed(data))

@@ -58,13 +58,17 @@ def last_event(count: int) -> bytes:
     return _rendered(last) + b"data: [DONE]\n\n"
 
 
-def texts(data: bytes) -> Iterator[str]:
-    """Read the events of a body back, as a client does: the text of each, up to the one that ends the stream."""
-    for line in data.split(b"\n"):
-        if line.startswith(b"data: {"):
-            choice = json.loads(line[6:])["choices"][0]
-            if choice["finish_reason"] is None:
-                yield choice["text"]
+class EventReader:
+    """Reads events back as a client does, whose body comes in any pieces."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[str]:
+        """Give the texts of the events that these bytes complete, without that of the one that ends the stream."""
+        *whole, self._rest = (self._rest + data).split(b"\n\n")
+        choices = [json.loads(event[6:])["choices"][0] for event in whole if event.startswith(b"data: {")]
+        return [choice["text"] for choice in choices if choice["finish_reason"] is None]
 
 
 def _choice(text: str, finish_reason: str | None = None) -> dict[str, object]:

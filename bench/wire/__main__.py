@@ -1,0 +1,56 @@
+"""`make bench-wire`: measure the wire and write `results/wire.json`, `docs/wire-speed.md` and its picture.
+
+`--short` measures one short stream once, prints what it found and writes nothing: to see that all of it still runs.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from bench.record import RESULTS, write
+from bench.wire import cost, picture, table
+from bench.wire.rows import Scenario, measure, scenarios
+from gateway.engine.embedded import packaged_model
+from leaf_sdk import open_map
+
+ROUNDS: Final = 3
+SHORT: Final = [Scenario("greedy", 32, 100)]
+DOCS: Final = Path(__file__).parents[2] / "docs"
+_PACKAGES: Final = ("codec-leaf", "msgpack", "protobuf", "brotli", "backports-zstd", "codecai")
+
+
+def main(*, short: bool) -> None:
+    """Measure, and write or print."""
+    token_map = open_map(packaged_model())
+    rows = measure(SHORT if short else scenarios(), 1 if short else ROUNDS, token_map)
+    results: dict[str, Any] = {"rounds": ROUNDS, "rows": rows}
+    if short:
+        print(json.dumps(results, indent=1))
+        return
+    results |= {"frame_us_per_token": cost.frames(), "handoff": cost.handoff(token_map)}
+    path = write("wire", _PACKAGES, results)
+    # A row a line: there are some thousand of them.
+    path.write_text(re.sub(r"\{[^{}]*\}", _on_one_line, path.read_text(encoding="utf-8")), encoding="utf-8")
+    publish()
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    return re.sub(r"\s+", " ", found[0])
+
+
+def publish() -> None:
+    """Make the page, its picture and the README's table of the results as they are."""
+    results = json.loads((RESULTS / "wire.json").read_text(encoding="utf-8"))
+    (DOCS / "wire-speed.md").write_text(table.page(results), encoding="utf-8")
+    (DOCS / "wire-speed.svg").write_text(picture.draw(results), encoding="utf-8")
+    readme = DOCS.parent / "README.md"
+    readme.write_text(table.fill_readme(readme.read_text(encoding="utf-8"), results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if "--publish" in sys.argv:
+        publish()
+    else:
+        main(short="--short" in sys.argv)

@@ -1,0 +1,153 @@
+"""The committed measurements of the wire as Markdown: the page `docs/wire-speed.md` and the README's table.
+
+Pure: results in, text out; a test compares both with what stands in the repository. Written by `make bench-wire`, or by
+`python -m bench.wire --publish` from the results as they are.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+Results = Mapping[str, Any]
+Rows = Mapping[str, Mapping[str, Any]]
+
+_HEAD: Final = """# What a token costs on the wire
+
+How many bytes a stream of tokens takes in every format, coding and flush policy, how long a token is held back, and
+what both sides pay. This page is generated from `bench/results/wire.json` by `make bench-wire`; a test compares them.
+`bench/README.md` says how it was measured.
+
+![Bytes a token against the delay of a token, every variant](wire-speed.svg)
+"""
+_BASELINE: Final = "json-sse | identity | at once"
+_MAIN: Final = ("greedy | 1024 | 100", "prose | 1024 | 100")
+_SHOWN: Final = {
+    _BASELINE: "JSON events, as llama.cpp sends them",
+    "json-sse | gzip | at once": "JSON events, gzip, flushed at every token",
+    "json-sse | gzip | 40 ms": "JSON events, gzip, flushed after 40 ms",
+    "msgpack | identity | at once": "msgpack",
+    "protobuf | identity | at once": "protobuf",
+    "msgpack | gzip | 40 ms": "msgpack, gzip, 40 ms (default)",
+    "protobuf | gzip | 40 ms": "protobuf, gzip, 40 ms (default)",
+    "protobuf | gzip | 50 ms": "protobuf, gzip, 50 ms",
+    "protobuf | br | 40 ms": "protobuf, br, 40 ms",
+    "protobuf | zstd+dict | 40 ms": "protobuf, zstd with a dictionary, 40 ms",
+    "protobuf | gzip | batch": "protobuf, gzip, batch",
+    "protobuf | br | batch": "protobuf, br, batch",
+    "protobuf | zstd+dict | batch": "protobuf, zstd with a dictionary, batch",
+    "protobuf | gzip | never": "protobuf, gzip, never flushed",
+}
+_BARS: Final = (
+    ("at most 50 ms late, output that repeats itself", "greedy", ("at once", "40 ms", "50 ms"), 150),
+    ("at most 50 ms late, prose", "prose", ("at once", "40 ms", "50 ms"), 100),
+    ("at most 50 ms late, code", "code", ("at once", "40 ms", "50 ms"), 100),
+    ("batch, output that repeats itself", "greedy", ("batch",), 900),
+    ("batch, prose", "prose", ("batch",), 240),
+    ("batch, code", "code", ("batch",), 240),
+)
+MARKS: Final = ("<!-- wire-speed: python -m bench.wire --publish; a test compares -->\n", "<!-- /wire-speed -->\n")
+
+
+def fill_readme(text: str, results: Results) -> str:
+    """Give the README with its table made anew between its marks; without marks, as it is."""
+    begin, end = MARKS
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    table = "\n".join(short_table(results))
+    return f"{before}{begin}{table}\n{end}{after}" if found and closed else text
+
+
+def short_table(results: Results) -> Iterator[str]:
+    """Give the README's table: the variants that matter, and some that lose."""
+    greedy, prose = (results["rows"][name] for name in _MAIN)
+    yield "| 1,024 tokens, 100 a second | B/token | smaller | prose: B/token | smaller | held back, p99 | CPU |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    for name, words in _SHOWN.items():
+        one, other = greedy[name], prose[name]
+        cpu = f"{one['server_us'] + one['client_us']:.0f} µs"
+        yield (
+            f"| {words} | {one['bytes_per_token']:.2f} | {_times(one)} | {other['bytes_per_token']:.2f} "
+            f"| {_times(other)} | {one['p99_ms']:,.0f} ms | {cpu} |"
+        )
+
+
+def page(results: Results) -> str:
+    """Give the whole page."""
+    parts = (_HEAD, *_machine(results), *_bars(results), *short_lines(results), *_all(results), *_reach(results))
+    return "\n".join([*parts, *_frames(results), *_handoff(results)]).rstrip() + "\n"
+
+
+def _machine(results: Results) -> Iterator[str]:
+    machine = results["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
+    yield (
+        f"Measured on {results['date']}: {machine['cores']} cores ({machine['cpu']}), Python {machine['python']}, load "
+        f"{machine['load'][0]} when it ended; {results['rounds']} rounds, medians. {versions}."
+    )
+    yield ""
+
+
+def _bars(results: Results) -> Iterator[str]:
+    yield from ("## The best variants", "", "| 1,024 tokens, 100 a second | best | B/token | smaller | wanted |")
+    yield "|---|---|---:|---:|---:|"
+    for words, stream, policies, wanted in _BARS:
+        rows: Rows = results["rows"][f"{stream} | 1024 | 100"]
+        name = min((each for each in rows if each.split(" | ")[2] in policies), key=lambda each: rows[each]["bytes"])
+        best, variant = rows[name], name.replace(" | ", ", ")
+        yield f"| {words} | {variant} | {best['bytes_per_token']:.2f} | {_times(best)} | {wanted}× |"
+    yield ""
+
+
+def short_lines(results: Results) -> Iterator[str]:
+    """Give the README's table with its heading."""
+    yield from ("## The variants that matter", "", *short_table(results), "")
+    yield "The first column of bytes is greedy output of SmolLM2, which repeats itself. CPU is both sides, a token."
+    yield ""
+
+
+def _all(results: Results) -> Iterator[str]:
+    streams = [name for name in results["rows"] if name.endswith("| 1024 | 100")]
+    yield from ("## Bytes a token, every variant and stream", "", "1,024 tokens, 100 a second.", "")
+    heads = [name.split(" | ")[0] for name in streams]
+    yield f"| variant | {' | '.join(heads)} | p50 ms | p99 ms | server µs | client µs |"
+    yield "|---|" + "---:|" * (len(streams) + 4)
+    for name, row in results["rows"][streams[0]].items():
+        sizes = " | ".join(f"{results['rows'][each][name]['bytes_per_token']:.2f}" for each in streams)
+        cpu = f"{row['server_us']:.1f} | {row['client_us']:.1f}"
+        yield f"| {name.replace(' | ', ', ')} | {sizes} | {row['p50_ms']:,.0f} | {row['p99_ms']:,.0f} | {cpu} |"
+    yield from ("", "Delays and CPU are those of the first stream.", "")
+
+
+def _reach(results: Results) -> Iterator[str]:
+    names = [name for name in results["rows"] if name.startswith(("greedy", "prose"))]
+    yield from ("## Lengths and rates", "", "Bytes a token, and bytes × seconds to the first token in brackets.", "")
+    yield f"| variant | {' | '.join(name.replace(' | ', ', ') for name in names)} |"
+    yield "|---|" + "---:|" * len(names)
+    for variant, words in _SHOWN.items():
+        cells = (results["rows"][name][variant] for name in names)
+        texts = " | ".join(f"{row['bytes_per_token']:.2f} ({row['bytes_by_first_s']:,.0f})" for row in cells)
+        yield f"| {words} | {texts} |"
+    yield ""
+
+
+def _frames(results: Results) -> Iterator[str]:
+    columns = results["frame_us_per_token"]
+    yield from ("## Frames alone", "", "Microseconds of CPU a token, at so many ids a frame.", "")
+    yield f"| | {' | '.join(columns)} |"
+    yield "|---|" + "---:|" * len(columns)
+    for name in next(iter(columns.values())):
+        cells = [f"{column[name]['median']:.2f}" for column in columns.values()]
+        yield f"| {name} | {' | '.join(cells)} |"
+    yield ""
+
+
+def _handoff(results: Results) -> Iterator[str]:
+    yield from ("## Handing 1,024 tokens to another agent", "")
+    yield "As text they are decoded, sent as JSON, parsed and encoded again; as ids they are one frame."
+    yield from ("", "| | bytes | ms of CPU |", "|---|---:|---:|")
+    for name, row in results["handoff"].items():
+        yield f"| {name} | {row['bytes']:,} | {row['ms']['median']:.2f} |"
+    yield ""
+
+
+def _times(row: Mapping[str, Any]) -> str:
+    return f"{row['smaller']:,.0f}×"
