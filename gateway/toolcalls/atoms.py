@@ -65,15 +65,15 @@ def escape(text: str, at: int, plain: Callable[[str], str]) -> tuple[str, int]:
     return told, found.end()
 
 
-def string_ends(text: str, behind: int, *, inside: bool) -> bool | None:
+def string_ends(text: str, behind: int, *, inside: bool, ended: bool) -> bool | None:
     """Whether the quote before `behind` ends its string: models write quotes inside that they should escape.
 
     It does where a comma, a colon or a bracket follows. Not `inside` of brackets, one that two of them follow is the
-    text's: only one call ends there. None while that can't be told.
+    text's: only one call ends there. None while that can't be told, because the text has not `ended`.
     """
     found = _BEHIND_STRING.match(text, behind)
     if found is None:
         return None if len(text) - behind <= MAX_BLANK else True
     if found["char"] == ")" and not inside:
-        return found["next"] != ")" if found["next"] else None
+        return found["next"] != ")" if found["next"] or ended else None
     return found["char"] in ",:)]}"

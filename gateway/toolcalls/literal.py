@@ -54,14 +54,17 @@ class LiteralScanner:
         """Where in `_out` the brace stands of which the first key must tell whether it opens an object or a set."""
         self._first: tuple[int, str] | None = None
         """Where in `_out` the first key stands if it is no string, and the value that it is in a set."""
-        self._is_key = False
+        self._is_key = self._ended = False
         self._quote = ""
         self._held = ""
         self._out: list[str] = []
 
-    def scan(self, text: str, start: int) -> tuple[int, str]:
-        """Read on from `start`; give the place up to which the text is read, and the JSON that this adds."""
-        at = start
+    def scan(self, text: str, start: int, *, ended: bool = False) -> tuple[int, str]:
+        """Read on from `start`; give the place up to which the text is read, and the JSON that this adds.
+
+        `ended` says that no more will come.
+        """
+        at, self._ended = start, ended
         while at < len(text) and self.state is Scan.MORE:
             after = self._string(text, at) if self._next is _Next.STRING else self._token(text, at)
             if after == at:
@@ -178,7 +181,7 @@ class LiteralScanner:
 
     def _ends(self, text: str, behind: int) -> bool | None:
         loose = self._dialect.loose and len(self._quote) == 1
-        return string_ends(text, behind, inside=bool(self._closers)) if loose else True
+        return string_ends(text, behind, inside=bool(self._closers), ended=self._ended) if loose else True
 
     def _go_on(self, text: str, at: int) -> int:
         self._out.append(json_string(text[at]))

@@ -122,7 +122,7 @@ def read_literal(at: Cursor, dialect: Dialect) -> Steps:
     scanner = LiteralScanner(dialect, tuple(map(at.spelling.spell, dialect.quotes)), at.spelling.plain)
     while True:
         at.scanned += at.unread
-        end, told = scanner.scan(at.buffer, at.position)
+        end, told = scanner.scan(at.buffer, at.position, ended=at.ended)
         at.take(end)
         at.calls.argue(told)
         if scanner.state is not Scan.MORE or at.ended:
