@@ -173,6 +173,23 @@ def fetch(
     typer.echo(map_digest(data))
 
 
+@map_app.command(name="list")
+def list_maps(
+    origin: Annotated[str, typer.Argument(help="The origin's address, https://host.")], as_json: AsJson = False
+) -> None:
+    """List the maps that an origin publishes: hash and name."""
+    from leaf_sdk.fetch import TIMEOUT
+    from leaf_sdk.fetch.discovery import read_index
+
+    found = read_index(origin, timeout=TIMEOUT)
+    if as_json:
+        typer.echo(json.dumps([{"id": each.id, "hash": each.hash, "url": each.url} for each in found]))
+        return
+    for each in found:
+        # An origin's words: shown by their escapes, so that a terminal obeys none of them.
+        typer.echo(f"{each.hash}  {''.join(c if c.isprintable() else repr(c)[1:-1] for c in each.id)[:120]}")
+
+
 def _rows(token_map: TokenMap) -> dict[str, str]:
     calls, space = token_map.tool_calling, token_map.metaspace
     lost = missing_bytes(token_map.vocab) if token_map.encoder == "byte_level" else []

@@ -121,7 +121,7 @@ def free_ports() -> list[str]:
 def steps(tmp_path_factory: pytest.TempPathFactory) -> list[Step]:
     """Every step of the page, done."""
     folder = tmp_path_factory.mktemp("graduate")
-    ports = dict(zip(PORTS, free_ports(), strict=True))
+    ports: dict[str, str] = dict(zip(PORTS, free_ports(), strict=True))
     page = re.sub("|".join(PORTS), lambda port: ports[port[0]], PAGE)
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("CODEC_", "FORCE_COLOR"))},

@@ -173,6 +173,11 @@ def test_what_is_published_is_found_by_its_name(map_path, tmp_path):
         fetched = run("map", "fetch", origin, "codec-test/tiny", "-o", tmp_path / "fetched.json")
         assert fetched.stdout == tiny_map().map_id + "\n"
         assert (tmp_path / "fetched.json").read_bytes() == map_path.read_bytes()
+        listed = run("map", "list", origin).stdout.splitlines()
+        assert f"{tiny_map().map_id}  codec-test/tiny" in listed
+        assert [line.split()[1] for line in listed] == ["codec-test/z", "codec-test/tiny"]
+        in_json = json.loads(run("map", "list", origin, "--json").stdout)
+        assert [each["hash"] for each in in_json] == [line.split()[0] for line in listed]
         missing = run("map", "fetch", origin, "codec-test/none", "-o", tmp_path / "none.json")
         assert (missing.returncode, "404" in missing.stderr) == (3, True)
     finally:
