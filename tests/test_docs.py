@@ -210,6 +210,8 @@ def test_toml_examples_load(block: Block, tmp_path: Path) -> None:
     (tmp_path / ".cursor").mkdir()
     (tmp_path / ".cursor" / "mcp.json").write_text('{"mcpServers": {}}')
     (tmp_path / "example.toml").write_text(block.text)
+    for folder in re.findall(r'^manifest = "(\w+)"$', block.text, re.MULTILINE):
+        (tmp_path / folder).mkdir()
 
     config = load_config(tmp_path / "example.toml", environ=environ, cwd=tmp_path)
 
