@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from deploy.check import chart, files, images, rolling, stack_checks
+from deploy.check import activation, chart, files, images, rolling, stack_checks
 from deploy.check.outcome import Failed, Skipped
 
 Step = tuple[str, Callable[[], str]]
@@ -34,6 +34,7 @@ def steps() -> Iterator[Step]:
     yield "Dockerfiles", files.check_dockerfiles
     yield "Prometheus rules", files.check_rules
     yield "systemd units", files.check_units
+    yield "socket activation", activation.check_activation
     yield from chart.steps()
     yield "base image", images.make_base
     for name in images.BUILDS:

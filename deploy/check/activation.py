@@ -1,0 +1,49 @@
+"""Socket activation as systemd does it: the socket is there before the gateway, and the first connection starts it.
+
+`systemd-socket-activate` is systemd's own code for that, and needs no running systemd. What is shown: a request that
+comes before the gateway runs is answered by it, on the socket that was passed on. Above: `__main__`.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from deploy.check.outcome import Failed, need
+
+
+def check_activation() -> str:
+    """One request to a socket behind which nothing runs yet; returns what answered."""
+    activate = need("systemd-socket-activate", "systemd")
+    port = _free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "servers.json"
+        config.write_text(json.dumps({"mcpServers": {}}), encoding="utf-8")
+        # The address in the settings is another one: what answers at `port` can only be the socket that was passed on.
+        serve = [sys.executable, "-m", "gateway", "serve", "--config", str(config), "--port", "0", "--admin-port", "0"]
+        command = [activate, f"--listen=127.0.0.1:{port}", "--fdname=faces", *serve]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
+        process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+        try:
+            assert process.stderr is not None
+            next(line for line in process.stderr if "Listening on" in line)
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=60) as response:
+                return f"a request that came before the gateway was answered with {response.status}"
+        except urllib.error.HTTPError as error:
+            # No engine is configured: the gateway itself says so.
+            return f"a request that came before the gateway was answered with {error.code}"
+        except (OSError, StopIteration) as error:
+            raise Failed(f"nobody answered on the socket that was passed on: {error!r}") from None
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
