@@ -2,8 +2,8 @@
 
 Two calls make a tool a leaf: `make_meta_tokenizer` when the server starts, `wrap_tool_call` for each result (or one
 line, with `leaf_sdk.serve`). The rest is for whoever stands on the other side: read the ids, check them, encode and
-decode by a map. Rooms, from the ground up: `errors`, `vocab` (maps, no IO), `fetch` (files and addresses), `leaf` (the
-contract), `testing`, `serve` (extra `mcp`), `cli` (extra `cli`).
+decode by a map. Rooms, from the ground up: `errors`, `vocab` (maps, no IO) beside `wire` (streams of ids, no IO),
+`fetch` (files and addresses), `leaf` (the contract), `testing`, `serve` (extra `mcp`), `cli` (extra `cli`).
 """
 
 from importlib import import_module

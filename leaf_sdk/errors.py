@@ -27,7 +27,8 @@ CodecError
 ├── FrameError                      a stream of frames can't be read or written; `offset` is a byte of the stream
 │   ├── FrameTruncated              it ends inside a frame, or before the frame that says `done`
 │   ├── FrameInvalid                the bytes are no frame, or the frame can't be written
-│   └── FrameTooLarge               a frame, or something in it, is over a limit of ours
+│   ├── FrameTooLarge               a frame, or something in it, is over a limit of ours
+│   └── FormatUnavailable           a format that is unknown, or whose library is not installed
 └── CompressionError                a body can't be compressed or decompressed
     ├── BodyTooLarge                it grows past the limit when decompressed
     ├── BodyInvalid                 it is damaged, ends early, or was made with another dictionary
@@ -190,6 +191,10 @@ class FrameInvalid(FrameError):
 
 class FrameTooLarge(FrameError):
     """A frame, or a number or a list in it, is over a limit: `offset` is where the frame starts."""
+
+
+class FormatUnavailable(FrameError):
+    """A stream format that is unknown, or whose library is not installed. Raised before the first byte."""
 
 
 class CompressionError(CodecError):

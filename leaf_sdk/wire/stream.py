@@ -6,9 +6,10 @@ one is an error, and a reader that failed stays failed. The formats stand below 
 """
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Final, Literal, Protocol
 
-from leaf_sdk.errors import FrameError, FrameInvalid, FrameTruncated
+from leaf_sdk.errors import FormatUnavailable, FrameError, FrameInvalid, FrameTruncated
 
 from .delta_frames import DeltaWriter, read_delta
 from .frame import DEFAULT_LIMITS, Frame, Limits
@@ -34,7 +35,7 @@ class _Parser(Protocol):
 
 
 class FrameWriter:
-    """Writes one stream."""
+    """Writes one stream. Raises `FormatUnavailable` for a format that can't be used here."""
 
     def __init__(self, form: Format) -> None:
         self.format: Final = form
@@ -64,7 +65,10 @@ class FrameWriter:
 
 
 class FrameReader:
-    """Reads one stream. Frames that come before a fault are given first: the call after that raises."""
+    """Reads one stream; raises `FormatUnavailable` as the writer does.
+
+    Frames that come before a fault are given first: the call after that raises.
+    """
 
     def __init__(self, form: Format, limits: Limits = DEFAULT_LIMITS) -> None:
         self.format: Final = form
@@ -122,9 +126,8 @@ def _writer(form: Format) -> Callable[[Frame], bytes]:
         case "msgpack-delta":
             return DeltaWriter().write
         case "protobuf":
-            from .protobuf_frames import write_protobuf
-
-            return write_protobuf
+            return _protobuf_frames().write_protobuf
+    raise _unavailable(form)
 
 
 def _parser(form: Format, limits: Limits) -> _Parser:
@@ -134,6 +137,21 @@ def _parser(form: Format, limits: Limits) -> _Parser:
         case "msgpack-delta":
             return MapReader(read_delta, limits)
         case "protobuf":
-            from .protobuf_frames import MessageReader
+            return _protobuf_frames().MessageReader(limits)
+    raise _unavailable(form)
 
-            return MessageReader(limits)
+
+def _protobuf_frames() -> ModuleType:
+    try:
+        from . import protobuf_frames
+    except ImportError as error:
+        raise _unavailable("protobuf") from error
+    return protobuf_frames
+
+
+def _unavailable(form: str) -> FormatUnavailable:
+    return FormatUnavailable(
+        f"the stream format {form!r:.40} can't be used here, expected one of {', '.join(MEDIA_TYPES)}; "
+        "protobuf needs codec-leaf[wire]",
+        offset=0,
+    )

@@ -1,6 +1,7 @@
 """Laws of frames in every format: what is written is read, however it is cut, and nothing else comes of bad bytes."""
 
 import struct
+import sys
 from collections import deque
 
 import msgpack
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaf_sdk.errors import FrameError, FrameInvalid, FrameTooLarge, FrameTruncated
+from leaf_sdk.errors import FormatUnavailable, FrameError, FrameInvalid, FrameTooLarge, FrameTruncated
 from leaf_sdk.wire import MAX_ID, Extras, Frame, FrameReader, FrameWriter, Limits, Spliced, ToolCall, Usage, merge
 
 from .conftest import FORMATS, cut, frames, read, streams, written
@@ -262,3 +263,18 @@ def test_merging_keeps_the_order_of_the_ids_or_does_not_merge(earlier, later):
         assert merged.context_ids == earlier.context_ids + later.context_ids
         assert (merged.done, merged.tool_calls) == (later.done, later.tool_calls)
     assert merged is not None or not earlier.is_plain or later.extras.prompt_ids
+
+
+@pytest.mark.parametrize("end", [FrameWriter, FrameReader])
+def test_an_unknown_format_is_named(end):
+    with pytest.raises(FormatUnavailable, match=r"'protobuf-delta' can't be used here, expected one of msgpack"):
+        end("protobuf-delta")
+
+
+@pytest.mark.parametrize("end", [FrameWriter, FrameReader])
+def test_protobuf_without_its_library_is_unavailable(monkeypatch, end):
+    monkeypatch.delitem(sys.modules, "leaf_sdk.wire.protobuf_frames", raising=False)
+    monkeypatch.delattr("leaf_sdk.wire.protobuf_frames", raising=False)
+    monkeypatch.setitem(sys.modules, "google.protobuf.message", None)
+    with pytest.raises(FormatUnavailable, match=r"codec-leaf\[wire\]"):
+        end("protobuf")
