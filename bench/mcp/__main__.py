@@ -138,7 +138,7 @@ def _arguments() -> argparse.Namespace:
         "--quick", action="store_true", help="few rows, two rounds: a look, of which nothing is written"
     )
     parser.add_argument("--rounds", type=int, help="5, or 2 of a quick look")
-    parser.add_argument("--seconds", type=float, default=0.4, help="how long a sample is taken")
+    parser.add_argument("--seconds", type=float, default=0.3, help="how long a sample is taken")
     parser.add_argument("--list", action="store_true", help="name the rows and measure nothing")
     chosen = parser.parse_args()
     chosen.rounds = chosen.rounds or (2 if chosen.quick else 5)
