@@ -2,7 +2,7 @@
 
 The first id is written as its difference to `base_id`, which every frame carries (the last id of the frame before it,
 0 at first), each later one as the difference to the one before; differences are zigzagged so that small ones are short.
-Nothing else differs from `msgpack_frames`. No engine sends them. Source: Codec v0.5 (codec.md A.3). Above: `stream`.
+Nothing else differs from `msgpack_frames`. No engine sends them. Source: Codec v0.5. Above: `stream`.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 Plain frames are put together from their fixed bytes, which is several times faster than packing an object; all others
 are packed. Reading keeps what a frame may claim within limits, and says at which byte of the stream a bad frame
-starts. `MapReader` is also what delta frames are read with. Source: Codec v0.5 (codec.md A.2). Above: `stream`.
+starts. `MapReader` is also what delta frames are read with. Source: Codec v0.5. Above: `stream`.
 """
 
 from collections.abc import Callable

@@ -2,17 +2,18 @@
 
 A protobuf parser cuts a number that is too great for its field to 32 bits without a word, and the wrong token would go
 to the model. On the wire both widths are the same, so reading with the wider one shows the number that was sent.
-Stands on the generated module; above: `protobuf_frames`.
+Stands on the generated module; above: `protobuf_frames` and `request`.
 """
 
-from typing import cast
+from typing import Final, cast
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import Message
 
 from . import codec_pb2 as pb
 
 
-def _widened() -> type[pb.CodecFrame]:
+def _widened() -> descriptor_pb2.FileDescriptorProto:
     file = descriptor_pb2.FileDescriptorProto()
     pb.DESCRIPTOR.CopyToProto(file)
     narrow = f".{file.package}."
@@ -23,10 +24,17 @@ def _widened() -> type[pb.CodecFrame]:
                 field.type = field.TYPE_UINT64
             elif field.type == field.TYPE_MESSAGE:
                 field.type_name = field.type_name.replace(narrow, f".{file.package}.")
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    found = pool.FindMessageTypeByName(f"{file.package}.CodecFrame")
-    return cast("type[pb.CodecFrame]", message_factory.GetMessageClass(found))
+    return file
 
 
-WideFrame = _widened()
+_FILE: Final = _widened()
+_POOL: Final = descriptor_pool.DescriptorPool()
+_POOL.Add(_FILE)
+
+
+def _message(name: str) -> type[Message]:
+    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(f"{_FILE.package}.{name}"))
+
+
+WideFrame: Final = cast("type[pb.CodecFrame]", _message("CodecFrame"))
+WideRequest: Final = cast("type[pb.CodecRequest]", _message("CodecRequest"))
