@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from deploy.check import activation, chart, files, images, rolling, stack_checks
+from deploy.check import activation, alone, chart, files, images, rolling, stack_checks
 from deploy.check.outcome import Failed, Skipped
 
 Step = tuple[str, Callable[[], str]]
@@ -40,7 +40,7 @@ def steps() -> Iterator[Step]:
     for name in images.BUILDS:
         yield f"image {name}", lambda name=name: images.build(name)
         yield f"image {name}: rules", lambda name=name: images.inspect(name)
-    yield "start and memory", stack_checks.check_alone
+    yield "start and memory", alone.check_alone
     yield from stack_checks.steps()
     yield "rolling restart", rolling.check_rolling_restart
 

@@ -1,4 +1,4 @@
-"""What is asked of the gateway's image alone, and of the whole stack: answers, metrics, numbers of the bar, the end.
+"""What is asked of the whole stack: answers, ids, metrics, and the end.
 
 Each function is a step. The stack is started by the first step that needs it and kept for the others; `close` removes
 it. Below: `stack.py`, `traffic.py`, `queries.py`. Above: `__main__`.
@@ -6,24 +6,16 @@ it. Below: `stack.py`, `traffic.py`, `queries.py`. Above: `__main__`.
 
 import json
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from typing import Final
 
-from deploy.check.outcome import PREFIX, Failed, need, run
+from deploy.check.outcome import Failed
 from deploy.check.queries import ask_all
-from deploy.check.stack import PORTS, SMALL_LIMITS, TOKEN, Stack, proportional_kb, running_stack
+from deploy.check.stack import PORTS, TOKEN, Stack, running_stack
 from deploy.check.traffic import Client, ids_of
 
 _TRAFFIC: Final = 45.0
-_BARS: Final = (
-    ("no engine, no map", "gateway", {}, (), 2.0, 80.0),
-    ("with a map", "gateway-embedded", {"CODEC_GATEWAY_TOKENS__MAP": "@model"}, (), 5.0, 160.0),
-    ("embedded engine", "gateway-embedded", {}, ("--engine", "embedded"), 5.0, None),
-)
-"""What runs, its image, environment, flags; the most seconds until ready, and MB of memory when idle."""
 _cleanup = ExitStack()
 _started: list[Stack] = []
 
@@ -32,66 +24,6 @@ def close() -> None:
     """Remove the stack, if it was started."""
     _started.clear()
     _cleanup.close()
-
-
-def check_alone() -> str:
-    """The image by itself as an unknown user with a read-only root: start to ready, and idle memory, three times."""
-    rows: list[str] = []
-    faults: list[str] = []
-    for words, image, environment, flags, most_seconds, most_megabytes in _BARS:
-        # The better of two: the bar is for the gateway, and a machine that does something else is slower by chance.
-        seconds, megabytes = min(_alone(image, environment, flags) for _ in range(2))
-        rows.append(f"{words}: ready after {seconds:.1f} s, {megabytes:.0f} MB")
-        if seconds > most_seconds:
-            faults.append(f"{words}: {seconds:.1f} s until ready, at most {most_seconds:g} s are allowed")
-        if most_megabytes is not None and megabytes > most_megabytes:
-            faults.append(f"{words}: {megabytes:.0f} MB when idle, at most {most_megabytes:g} MB are allowed")
-    if faults:
-        raise Failed("\n".join([*faults, *rows]))
-    return "; ".join(rows)
-
-
-def _alone(image: str, environment: dict[str, str], flags: tuple[str, ...]) -> tuple[float, float]:
-    podman = [need("podman", "podman"), "--runtime", "runc", "--log-level", "fatal"]
-    name = "codec-deploy-check-alone"
-    model = _packaged_model(podman, image) if "@model" in environment.values() else ""
-    variables = [f"--env={key}={value.replace('@model', model)}" for key, value in environment.items()]
-    command = [*podman, "run", "--detach", f"--name={name}", "--read-only", "--user=12345:54321"]
-    command += ["--tmpfs=/tmp:size=64m", "--cap-drop=ALL", *SMALL_LIMITS]
-    command += [
-        f"--env=CODEC_GATEWAY_TOKEN={TOKEN}",
-        "--env=CODEC_GATEWAY_ENGINE__THREADS=1",
-        "--publish=127.0.0.1:18601:8601",
-    ]
-    run([*podman, "rm", "--force", "--ignore", name])
-    run([*command, *variables, f"{PREFIX}/{image}", "serve", *flags])
-    try:
-        _until_ready("http://127.0.0.1:18601/healthz/ready")
-        ready = datetime.now(UTC).timestamp()
-        started = run([*podman, "inspect", name, "--format", "{{.State.StartedAt.UnixMilli}}"])
-        time.sleep(2)
-        pids = run([*podman, "top", name, "hpid"]).split()[1:]
-        return ready - int(started) / 1000, sum(proportional_kb(pid) for pid in pids) / 1000
-    finally:
-        run([*podman, "rm", "--force", "--time=5", name])
-
-
-def _packaged_model(podman: list[str], image: str) -> str:
-    words = "from gateway.engine.embedded import packaged_model; print(packaged_model())"
-    return run([*podman, "run", "--rm", *SMALL_LIMITS, "--entrypoint=python", f"{PREFIX}/{image}", "-c", words]).strip()
-
-
-def _until_ready(url: str) -> None:
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=2) as response:
-                if response.status == 200:
-                    return
-        except OSError:
-            if time.monotonic() > deadline:
-                raise Failed(f"{url} did not become ready within 60 s") from None
-            time.sleep(0.02)
 
 
 def steps() -> Iterator[tuple[str, Callable[[], str]]]:

@@ -1,0 +1,114 @@
+"""The gateway's image by itself, under an unknown user with a read-only root: start to ready, and memory when idle.
+
+Runs it three times over: without engine and map, with a map, with the embedded engine. The bars are for a machine that
+does nothing else; where others use its cores, the CPU time until ready is judged in place of the clock, and the row
+says so. Above: `__main__`.
+"""
+
+import os
+import time
+import urllib.request
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from deploy.check.outcome import PREFIX, Failed, need, run
+from deploy.check.stack import SMALL_LIMITS, TOKEN, proportional_kb
+
+_NAME: Final = "codec-deploy-check-alone"
+_READY: Final = "http://127.0.0.1:18601/healthz/ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One way to run the gateway, and what it may cost: seconds until ready, MB when idle (None: not judged)."""
+
+    words: str
+    image: str
+    settings: tuple[str, ...]
+    flags: tuple[str, ...]
+    seconds: float
+    megabytes: float | None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Start:
+    """What one start came to, by the clock and in CPU time of its processes, and the memory two seconds later."""
+
+    seconds: float
+    cpu: float
+    megabytes: float
+
+
+_MODEL: Final = "CODEC_GATEWAY_TOKENS__MAP"
+_BARS: Final = (
+    Bar("no engine, no map", "gateway", (), (), 2.0, 80.0),
+    Bar("with a map", "gateway-embedded", (_MODEL,), (), 5.0, 160.0),
+    Bar("embedded engine", "gateway-embedded", (), ("--engine", "embedded"), 5.0, None),
+)
+
+
+def check_alone() -> str:
+    """Hold each way to run against its bar; returns the numbers."""
+    busy = os.getloadavg()[0] > (os.cpu_count() or 1)
+    rows: list[str] = []
+    faults: list[str] = []
+    for bar in _BARS:
+        # The better of two: something else may have had the cores.
+        start = min(_start(bar) for _ in range(2))
+        rows.append(
+            f"{bar.words}: ready after {start.seconds:.1f} s ({start.cpu:.1f} s of CPU), {start.megabytes:.0f} MB"
+        )
+        if (start.cpu if busy else start.seconds) > bar.seconds:
+            faults.append(f"{bar.words}: not ready within {bar.seconds:g} s")
+        if bar.megabytes is not None and start.megabytes > bar.megabytes:
+            faults.append(f"{bar.words}: more than {bar.megabytes:g} MB when idle")
+    if busy:
+        rows.append(f"others use this machine (load {os.getloadavg()[0]:.0f}): judged by CPU time")
+    if faults:
+        raise Failed("\n".join([*faults, *rows]))
+    return "\n".join(["", *rows])
+
+
+def _start(bar: Bar) -> Start:
+    podman = [need("podman", "podman"), "--runtime", "runc", "--log-level", "fatal"]
+    command = [*podman, "run", "--detach", f"--name={_NAME}", "--read-only", "--user=12345:54321"]
+    command += ["--tmpfs=/tmp:size=64m", "--cap-drop=ALL", *SMALL_LIMITS, "--publish=127.0.0.1:18601:8601"]
+    command += [f"--env=CODEC_GATEWAY_TOKEN={TOKEN}", "--env=CODEC_GATEWAY_ENGINE__THREADS=1"]
+    command += [f"--env={name}={_packaged_model(podman, bar.image)}" for name in bar.settings]
+    run([*podman, "rm", "--force", "--ignore", _NAME])
+    run([*command, f"{PREFIX}/{bar.image}", "serve", *bar.flags])
+    try:
+        _until_ready()
+        ready = datetime.now(UTC).timestamp()
+        pids = run([*podman, "top", _NAME, "hpid"]).split()[1:]
+        cpu = sum(map(_cpu_seconds, pids))
+        began = int(run([*podman, "inspect", _NAME, "--format", "{{.State.StartedAt.UnixMilli}}"])) / 1000
+        time.sleep(2)
+        return Start(ready - began, cpu, sum(map(proportional_kb, pids)) / 1000)
+    finally:
+        run([*podman, "rm", "--force", "--time=5", _NAME])
+
+
+def _packaged_model(podman: list[str], image: str) -> str:
+    words = "from gateway.engine.embedded import packaged_model; print(packaged_model())"
+    return run([*podman, "run", "--rm", *SMALL_LIMITS, "--entrypoint=python", f"{PREFIX}/{image}", "-c", words]).strip()
+
+
+def _cpu_seconds(pid: str) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _until_ready() -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(_READY, timeout=2) as response:
+                if response.status == 200:
+                    return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise Failed("the gateway did not become ready within 60 s") from None
+            time.sleep(0.02)
