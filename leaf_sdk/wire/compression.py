@@ -91,6 +91,9 @@ class _Zstd:
             CompressionParameter.checksum_flag: 0,
             CompressionParameter.dict_id_flag: 0,
         }
+        if level == _LEVELS["whole"]["zstd"]:
+            # Left to itself, it takes 80 MB a stream for its tables, whatever the window.
+            options |= {CompressionParameter.hash_log: _WINDOW_LOG, CompressionParameter.chain_log: _WINDOW_LOG}
         loaded = None if dictionary is None else dictionary.loaded
         self._stream = ZstdCompressor(options=options, zstd_dict=loaded)
         self.write = self._stream.compress

@@ -85,6 +85,20 @@ def test_a_bomb_is_stopped_at_the_limit(coding, resident_growth):
     assert resident_growth(burst) < 32 * 2**20
 
 
+@every_way
+@every_effort
+def test_an_open_stream_takes_little_memory(resident_growth, coding, dictionary, effort):
+    held = []
+
+    def open_one() -> None:
+        held.append(open_encoder(coding, dictionary, effort))
+        held[-1].write(b"frame" * 200)
+        held[-1].flush()
+
+    open_one()
+    assert resident_growth(lambda: [open_one() for _ in range(10)]) < 10 * 4 * 2**20
+
+
 @pytest.mark.parametrize("coding", CODINGS)
 def test_a_body_of_just_the_limit_passes(coding):
     body = compressed(coding, b"x" * 5000)
