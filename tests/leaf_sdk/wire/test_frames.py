@@ -99,6 +99,28 @@ def test_frames_before_a_fault_are_given_and_the_fault_raises_after_them(form):
 
 
 @every_format
+def test_offsets_count_frames_that_came_one_by_one(form):
+    writer, reader, size = FrameWriter(form), FrameReader(form), 0
+    for frame in (Frame((1,)), Frame((2, 3)), Frame((), tool_calls=(ToolCall("{}"),)), Frame((4,))):
+        data = writer.write(frame)
+        size += len(data)
+        assert reader.feed(data) == [frame]
+    with pytest.raises(FrameError) as caught:
+        reader.feed(b"\xff\xff\xff\xff\xff")
+    assert caught.value.offset == size
+
+
+@every_format
+def test_plain_frames_are_held_to_the_limits_too(form):
+    data = written(form, [Frame(tuple(range(1000, 1040)))])
+    assert FrameReader(form, Limits(frame_bytes=len(data))).feed(data) == [Frame(tuple(range(1000, 1040)))]
+    for limits in (Limits(frame_bytes=60), Limits(ids=39), Limits(largest_id=1038)):
+        with pytest.raises(FrameTooLarge) as caught:
+            FrameReader(form, limits).feed(data)
+        assert caught.value.offset == 0
+
+
+@every_format
 def test_nothing_is_written_after_done(form):
     writer = FrameWriter(form)
     size = len(writer.write(Frame((1,), True)))
