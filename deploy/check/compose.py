@@ -5,9 +5,9 @@ starts nothing. Above: `stack.py`, and the tests of the file's rules.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -26,16 +26,14 @@ def read_compose(path: Path, environ: Mapping[str, str]) -> dict[str, Any]:
     return _filled(yaml.safe_load(path.read_text(encoding="utf-8")), value)
 
 
-def _filled(node: Any, value: Any) -> Any:
-    match node:
-        case str():
-            return _VARIABLE.sub(value, node)
-        case dict():
-            return {key: _filled(each, value) for key, each in node.items()}
-        case list():
-            return [_filled(each, value) for each in node]
-        case _:
-            return node
+def _filled(node: Any, value: Callable[[re.Match[str]], str]) -> Any:
+    if isinstance(node, str):
+        return _VARIABLE.sub(value, node)
+    if isinstance(node, dict):
+        return {key: _filled(each, value) for key, each in cast(dict[str, Any], node).items()}
+    if isinstance(node, list):
+        return [_filled(each, value) for each in cast(list[Any], node)]
+    return node
 
 
 def started_by(compose: Mapping[str, Any], profile: str) -> dict[str, dict[str, Any]]:
@@ -60,8 +58,10 @@ def started_by(compose: Mapping[str, Any], profile: str) -> dict[str, dict[str, 
 
 def networks_of(service: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """The service's networks, each with the names it has there besides its own."""
-    networks = service.get("networks", ["default"])
+    networks: dict[str, Any] | list[str] = service.get("networks", ["default"])
     if isinstance(networks, list):
         yield from ((name, []) for name in networks)
     else:
-        yield from ((name, list((more or {}).get("aliases", []))) for name, more in networks.items())
+        yield from (
+            (name, list(cast(dict[str, Any], more or {}).get("aliases", []))) for name, more in networks.items()
+        )

@@ -68,8 +68,8 @@ class Load:
                 self._note("session", status, answer)
 
     def _initialize(self, number: int) -> str:
-        about = {"protocolVersion": _SESSIONS, "capabilities": {}, "clientInfo": _ABOUT["clientInfo"]}
-        asked = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about}
+        about: dict[str, Any] = {"protocolVersion": _SESSIONS, "capabilities": {}, "clientInfo": _ABOUT["clientInfo"]}
+        asked: dict[str, Any] = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about}
         _, _, session = self._send(WORKERS + number, asked, {})
         said = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         self._send(WORKERS + number, said, {"Mcp-Session-Id": session, "MCP-Protocol-Version": _SESSIONS})

@@ -9,7 +9,7 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -164,7 +164,7 @@ def proportional_kb(pid: str) -> int:
 
 
 @contextmanager
-def running_stack() -> Iterator[Stack]:
+def running_stack() -> Generator[Stack]:
     """The stack of the `cpu` profile, healthy; removed at the end, however that comes."""
     podman = need("podman", "podman")
     need("runc", "runc")
@@ -181,7 +181,7 @@ def running_stack() -> Iterator[Stack]:
 
 def with_plain_tool(services: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The services and, before the gateway, a tool without a map: what the shim tokenizes."""
-    plain = {**services["time-leaf"], "environment": {}, "volumes": []}
+    plain: dict[str, Any] = {**services["time-leaf"], "environment": {}, "volumes": []}
     return {"plain": plain, **services}
 
 
