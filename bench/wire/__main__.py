@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.record import RESULTS, write
-from bench.wire import cost, picture, table
+from bench.wire import cost, memory, picture, table
 from bench.wire.rows import Scenario, measure, scenarios
 from gateway.engine.embedded import packaged_model
 from leaf_sdk import open_map
@@ -30,6 +30,7 @@ def main(*, short: bool) -> None:
         print(json.dumps(results, indent=1))
         return
     results |= {"frame_us_per_token": cost.frames(), "handoff": cost.handoff(token_map)}
+    results |= {"stream_kib": memory.measure()}
     path = write("wire", _PACKAGES, results)
     # A row a line: there are some thousand of them.
     path.write_text(re.sub(r"\{[^{}]*\}", _on_one_line, path.read_text(encoding="utf-8")), encoding="utf-8")

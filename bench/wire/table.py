@@ -73,7 +73,7 @@ def short_table(results: Results) -> Iterator[str]:
 def page(results: Results) -> str:
     """Give the whole page."""
     parts = (_HEAD, *_machine(results), *_bars(results), *short_lines(results), *_all(results), *_reach(results))
-    return "\n".join([*parts, *_frames(results), *_handoff(results)]).rstrip() + "\n"
+    return "\n".join([*parts, *_frames(results), *_handoff(results), *_memory(results)]).rstrip() + "\n"
 
 
 def _machine(results: Results) -> Iterator[str]:
@@ -146,6 +146,14 @@ def _handoff(results: Results) -> Iterator[str]:
     yield from ("", "| | bytes | ms of CPU |", "|---|---:|---:|")
     for name, row in results["handoff"].items():
         yield f"| {name} | {row['bytes']:,} | {row['ms']['median']:.2f} |"
+    yield ""
+
+
+def _memory(results: Results) -> Iterator[str]:
+    yield from ("## Memory of an open stream", "", "On the server's side, after 1,000 ids in flushes of five.", "")
+    yield from ("| coding, effort | KiB |", "|---|---:|")
+    for name, kib in results["stream_kib"].items():
+        yield f"| {name} | {max(kib, 0):,.0f} |"
     yield ""
 
 
