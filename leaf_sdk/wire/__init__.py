@@ -12,7 +12,7 @@ from .dictionary import Dictionary, dictionary_for, train
 from .flush import AT_ONCE, BATCH, INTERACTIVE, FlushGate, FlushPolicy
 from .frame import DEFAULT_LIMITS, MAX_ID, NO_EXTRAS, Extras, Frame, Limits, Spliced, ToolCall, Usage, merge
 from .request import CodecRequest, read_request
-from .stream import MEDIA_TYPES, Format, FrameReader, FrameWriter
+from .stream import MEDIA_TYPES, Format, FrameReader, FrameWriter, available_formats
 
 __all__ = [
     "AT_ONCE",
@@ -44,6 +44,7 @@ __all__ = [
     "ToolCall",
     "Usage",
     "available_codings",
+    "available_formats",
     "choose",
     "dictionary_for",
     "merge",

@@ -10,7 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaf_sdk.errors import FormatUnavailable, FrameError, FrameInvalid, FrameTooLarge, FrameTruncated
-from leaf_sdk.wire import MAX_ID, Extras, Frame, FrameReader, FrameWriter, Limits, Spliced, ToolCall, Usage, merge
+from leaf_sdk.wire import (
+    MAX_ID,
+    Extras,
+    Frame,
+    FrameReader,
+    FrameWriter,
+    Limits,
+    Spliced,
+    ToolCall,
+    Usage,
+    available_formats,
+    merge,
+)
 
 from .conftest import FORMATS, cut, frames, read, streams, written
 
@@ -300,3 +312,8 @@ def test_protobuf_without_its_library_is_unavailable(monkeypatch, end):
     monkeypatch.setitem(sys.modules, "google.protobuf.message", None)
     with pytest.raises(FormatUnavailable, match=r"codec-leaf\[wire\]"):
         end("protobuf")
+    assert available_formats() == ("msgpack", "msgpack-delta")
+
+
+def test_all_formats_are_available_here():
+    assert available_formats() == FORMATS
