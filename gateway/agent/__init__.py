@@ -2,8 +2,19 @@
 
 from gateway.agent.calls import CallRunner
 from gateway.agent.choice import ToolChoice
+from gateway.agent.completion import Completer, CompletionOptions, Prompt
 from gateway.agent.conversation import Conversation
 from gateway.agent.sampling import EngineSampler
 from gateway.agent.turn import Agent, AnswerOptions
 
-__all__ = ["Agent", "AnswerOptions", "CallRunner", "Conversation", "EngineSampler", "ToolChoice"]
+__all__ = [
+    "Agent",
+    "AnswerOptions",
+    "CallRunner",
+    "Completer",
+    "CompletionOptions",
+    "Conversation",
+    "EngineSampler",
+    "Prompt",
+    "ToolChoice",
+]

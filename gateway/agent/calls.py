@@ -39,10 +39,15 @@ _UNREAD: Final = 2000
 class CallOutcome:
     """One call that is over: what goes into the context, and what is told to the client."""
 
-    ids: tuple[int, ...]
+    pieces: tuple[IdPiece, ...]
     finished: ToolFinished
     ids_seconds: float
     """Time from the result to its ids."""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The ids of all pieces."""
+        return tuple(token_id for piece in self.pieces for token_id in piece.ids)
 
 
 class CallRunner:
@@ -150,7 +155,7 @@ class CallRunner:
             is_error=is_error,
             seconds=answered.seconds,
         )
-        return CallOutcome(tuple(i for piece in kept for i in piece.ids), finished, time.perf_counter() - began)
+        return CallOutcome(kept, finished, time.perf_counter() - began)
 
     def share(self, room: int, calls: int) -> int:
         """How many ids one of several results may take where all together may take `room`."""

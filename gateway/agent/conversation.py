@@ -52,8 +52,8 @@ class Conversation:
         """Append the next user turn to a conversation whose last turn is the model's."""
         await self.splice("user", [self.ready.token_map.encode(question)])
 
-    async def splice(self, role: str, contents: Sequence[Sequence[int]]) -> None:
-        """Append turns of `role`, one per content, and open the model's next turn."""
+    async def splice(self, role: str, contents: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+        """Append turns of `role`, one per content, and open the model's next turn; give the ids around the contents."""
         started = time.perf_counter()
         pieces = await self.ready.template.scaffold([role] * len(contents))
         self.ids += pieces[0]
@@ -62,6 +62,7 @@ class Conversation:
             self.ids += after
         self.spliced.scaffold += sum(map(len, pieces))
         self.spliced.seconds += time.perf_counter() - started
+        return pieces
 
     async def scaffold_size(self, role: str, count: int) -> int:
         """Ids that `splice` adds besides the contents."""

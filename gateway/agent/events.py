@@ -18,6 +18,29 @@ FinishReason = Literal["stop", "length", "tool_calls"]
 
 
 @dataclass(frozen=True, slots=True)
+class IdsGenerated:
+    """The next ids that the model wrote and that stay in the context (an end-of-turn id does not)."""
+
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SplicedPart:
+    """Ids put into the context that the model did not write. `call_id`: the call that they answer, if they do."""
+
+    ids: tuple[int, ...]
+    source: Literal["leaf", "shim", "scaffold"]
+    call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IdsSpliced:
+    """What was appended to the context between two generations, in order."""
+
+    parts: tuple[SplicedPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ToolFinished:
     """A call of one of the gateway's tools is over. Counts are ids spliced into the context."""
 
@@ -76,6 +99,7 @@ class Finished:
     completion_ids: int
 
 
-AgentEvent = Event | ToolFinished | GenerationFinished | Finished
+AgentEvent = Event | IdsGenerated | IdsSpliced | ToolFinished | GenerationFinished | Finished
+"""Events of ids come only to who asked for them: with the prompt, they are the whole context, id by id."""
 Emit = Callable[[AgentEvent], Awaitable[None]]
 """Takes one event; slow takers slow the generation down."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from gateway.agent.choice import Hold
 from gateway.agent.conversation import Conversation, Spliced
-from gateway.agent.events import Emit, GenerationFinished
+from gateway.agent.events import Emit, GenerationFinished, IdsGenerated
 from gateway.agent.stop import StopFilter
 from gateway.engine.protocol import Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.engine.slots import Slot
@@ -33,6 +33,8 @@ class GenerationOptions:
     stops: tuple[str, ...] = ()
     one_call: bool = False
     """End behind the first call, whatever the model goes on with."""
+    ids: bool = False
+    """Whether ids are emitted as they come, before what they say."""
     first_index: int = 0
     """Calls that the response already holds: indexes are counted over the whole response."""
     on_call: Callable[[CallClosed, int], None] = lambda call, room: None
@@ -135,6 +137,8 @@ class Generation:
 
     async def _feed(self, ids: list[int]) -> None:
         self._ids += ids
+        if ids and self._options.ids:
+            await self._emit_event(IdsGenerated(tuple(ids)))
         await self._emit_all(self._parser.feed(ids))
 
     @property

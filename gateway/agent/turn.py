@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from gateway.agent.calls import CallOutcome, CallRunner, RunningCalls
 from gateway.agent.choice import Hold, ToolChoice, check_choice, hold_for
 from gateway.agent.conversation import Conversation
-from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished
+from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
 from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
 from gateway.agent.history import check_size, tool_definitions, with_preamble
 from gateway.agent.results import ResultMemory
+from gateway.agent.splices import parts_of
 from gateway.config import LimitsConfig
 from gateway.engine.protocol import Message, Sampling
 from gateway.engine.route import EngineRoute
@@ -37,6 +38,8 @@ class AnswerOptions:
     stops: tuple[str, ...] = ()
     parallel: bool | None = None
     """Whether a turn may hold more than one call. Not said: a constrained one may not, a free one may."""
+    ids: bool = False
+    """Whether the ids of the context are told as events too."""
 
 
 class Agent:
@@ -173,6 +176,7 @@ class _Answer:
             hold=hold,
             stops=self._options.stops,
             one_call=self._options.parallel is False,
+            ids=self._options.ids,
             first_index=self._called,
             on_call=start,
         )
@@ -211,7 +215,9 @@ class _Answer:
         await self._tell(outcomes)
         if room <= 0:
             return False
-        await conversation.splice("tool", [outcome.ids for outcome in outcomes])
+        scaffold = await conversation.splice("tool", [outcome.ids for outcome in outcomes])
+        if self._options.ids:
+            await self._emit(IdsSpliced(parts_of(scaffold, outcomes)))
         for outcome in outcomes:
             conversation.spliced.leaf += outcome.finished.leaf_ids
             conversation.spliced.shim += outcome.finished.shim_ids

@@ -3,8 +3,9 @@
 Turns what the rooms report ("the shim tokenized 40 ids for this map") into Prometheus series under the prefix
 `codec_`, in base units (seconds, ids). It owns its registry, so two gateways in one process do not share numbers. A
 label carries only a map id, the name of a configured server or a word of a fixed list (`labels.py`, below). It knows
-nothing of tools, requests or HTTP. Those about callers and about the state of servers stand in `access_metrics.py` and
-`server_metrics.py`, below; `serve/health.py` shows what it renders, `reference.py` documents it.
+nothing of tools, requests or HTTP. Those about callers, the state of servers and streams of frames stand in
+`access_metrics.py`, `server_metrics.py` and `wire_metrics.py`, below; `serve/health.py` shows what it renders,
+`reference.py` documents it.
 """
 
 from datetime import UTC, datetime
@@ -31,6 +32,7 @@ from gateway.observe.labels import (
     one_of,
 )
 from gateway.observe.server_metrics import Makers, ServerMetrics
+from gateway.observe.wire_metrics import WireMetrics
 
 SpliceSource = Literal["leaf", "shim", "scaffold"]
 
@@ -54,6 +56,7 @@ class Metrics:
         self._build_upstreams()
         self._build_engine()
         self.access = AccessMetrics(self._counter)
+        self.wire = WireMetrics(self._counter)
         makers = Makers(self.registry, self.described, self._counter, self._gauge, self._histogram)
         self.servers = ServerMetrics(makers, self._servers)
         self._gauge("codec_tasks", "Tasks of the event loop, running and waiting.").set_function(count_tasks)

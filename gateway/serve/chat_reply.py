@@ -1,14 +1,16 @@
 """Agent events in OpenAI's shape: chunks while they come, or one whole completion.
 
 `ChatReply` sees each event once and returns the chunks for it; `completion()` is the same answer whole. What OpenAI's
-shape has no place for (where a result's ids came from, what the KV cache saved) travels under the additive key `codec`.
+shape has no place for (where a result's ids came from, what the KV cache saved) travels under the additive key `codec`;
+ids, where they are wanted, as vLLM spells them (`token_ids`, `prompt_token_ids`).
 Pure: it knows no HTTP and no engine. Above: `openai.py`.
 """
 
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
-from gateway.agent.events import AgentEvent, Finished, GenerationFinished, ToolFinished
+from gateway.agent.events import AgentEvent, Finished, GenerationFinished, IdsGenerated, IdsSpliced, ToolFinished
 from gateway.observe.escape import cut_text
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Event, Reasoning
 from gateway.toolcalls.deltas import event_delta
@@ -22,9 +24,14 @@ _RESULT_TEXT = 4000
 class ChatReply:
     """The reply to one request. `created`: seconds since the epoch."""
 
-    def __init__(self, model: str, created: int, *, usage_chunk: bool) -> None:
+    def __init__(self, model: str, created: int, *, usage_chunk: bool, prompt_ids: Sequence[int] | None = None) -> None:
+        """`prompt_ids`: given where the client wants ids, None where it does not."""
         self._head: Chunk = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": created, "model": model}
         self._usage_chunk = usage_chunk
+        self._prompt_ids = prompt_ids
+        self._pending: list[int] = []
+        self._ids: list[int] = []
+        self._spliced: list[dict[str, Any]] = []
         self._texts: dict[str, list[str]] = {"content": [], "reasoning_content": []}
         self._calls: list[dict[str, Any]] = []
         self._closed: set[str] = set()
@@ -33,13 +40,20 @@ class ChatReply:
         self._diagnostics: list[dict[str, Any]] = []
         self._finished: Finished | None = None
 
-    def begin(self) -> Chunk:
-        """The first chunk: who speaks."""
-        return self._chunk({"role": "assistant", "content": ""})
+    def begin(self) -> list[Chunk]:
+        """The first chunk: who speaks, and after which ids."""
+        first = self._chunk({"role": "assistant", "content": ""})
+        return [first if self._prompt_ids is None else {**first, "prompt_token_ids": list(self._prompt_ids)}]
 
     def feed(self, event: AgentEvent) -> list[Chunk]:
         """Chunks to send for one event."""
         match event:
+            case IdsGenerated(ids):
+                self._pending += ids
+                self._ids += ids
+                return []
+            case IdsSpliced():
+                return [{**self._chunk({}), "codec": {"spliced": self._splice(event)}}]
             case ToolFinished():
                 self._results.append(_tool_result(event))
                 return [{**self._chunk({}), "codec": {"tool_result": self._results[-1]}}]
@@ -53,6 +67,15 @@ class ChatReply:
                 self._keep(event)
                 delta = event_delta(event)
                 return [] if delta is None else [self._chunk(delta)]
+
+    def _splice(self, event: IdsSpliced) -> list[dict[str, Any]]:
+        """Ids that the model did not write, and where in `token_ids` they stand."""
+        spliced: list[dict[str, Any]] = [
+            {"at": len(self._ids), "ids": list(part.ids), "source": part.source, "call_id": part.call_id}
+            for part in event.parts
+        ]
+        self._spliced += spliced
+        return spliced
 
     def _keep(self, event: Event) -> None:
         """What the whole answer needs of the parser's events."""
@@ -81,29 +104,37 @@ class ChatReply:
         # A call that broke off is told in `codec.diagnostics`; its arguments are no JSON, and nobody could run it.
         if whole := [call for call in self._calls if call["id"] in self._closed]:
             message["tool_calls"] = whole
-        choice = {"index": 0, "message": message, "finish_reason": finished.reason, "logprobs": None}
+        choice: Chunk = {"index": 0, "message": message, "finish_reason": finished.reason, "logprobs": None}
+        prompt = {} if self._prompt_ids is None else {"prompt_token_ids": list(self._prompt_ids)}
+        if self._prompt_ids is not None:
+            choice["token_ids"] = self._ids
         return {
+            **prompt,
             **self._head,
             "object": "chat.completion",
             "choices": [choice],
-            "usage": _usage(finished),
+            "usage": usage_of(finished),
             "codec": self._codec(),
         }
 
     def _end(self, finished: Finished) -> list[Chunk]:
         last = {**self._chunk({}, finished.reason), "codec": self._codec()}
         if not self._usage_chunk:
-            return [{**last, "usage": _usage(finished)}]
+            return [{**last, "usage": usage_of(finished)}]
         no_choices: list[Chunk] = []
-        usage = {"object": "chat.completion.chunk", "choices": no_choices, "usage": _usage(finished)}
+        usage = {"object": "chat.completion.chunk", "choices": no_choices, "usage": usage_of(finished)}
         return [last, {**self._head, **usage}]
 
     def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> Chunk:
-        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        choice: Chunk = {"index": 0, "delta": delta, "finish_reason": reason}
+        if self._prompt_ids is not None:
+            choice["token_ids"], self._pending = self._pending, []
         return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
 
     def _codec(self) -> dict[str, Any]:
         codec: dict[str, Any] = {"turns": self._turns, "tool_results": self._results}
+        if self._spliced:
+            codec["spliced"] = self._spliced
         if self._diagnostics:
             codec["diagnostics"] = self._diagnostics
         return codec
@@ -138,7 +169,8 @@ def _tool_result(event: ToolFinished) -> dict[str, Any]:
     }
 
 
-def _usage(finished: Finished) -> dict[str, Any]:
+def usage_of(finished: Finished) -> dict[str, Any]:
+    """OpenAI's `usage`."""
     return {
         "prompt_tokens": finished.prompt_ids,
         "completion_tokens": finished.completion_ids,

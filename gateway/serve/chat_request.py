@@ -2,79 +2,50 @@
 
 OpenAI's shape (API reference, "Create chat completion"). Fields that we don't know are ignored, as OpenAI's servers do;
 fields that we know and can't honour are refused by name, so that nobody gets another answer than the one asked for.
-Knows nothing of HTTP. Above: `openai.py`.
+Knows nothing of HTTP. Above: `openai.py`; the fields that are not chat's own stand in `fields.py`.
 """
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.history import checked_messages
-from gateway.engine.protocol import Sampling
 from gateway.errors import RequestInvalid
+from gateway.serve.fields import ApiModel, GenerationFields, invalid
 from gateway.toolcalls import ToolSpec
 
-_EITHER = (("tool_choice",), ("stop",))
 
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=False)
-
-
-class _Function(_Model):
+class _Function(ApiModel):
     name: Annotated[str, Field(min_length=1, max_length=256)]
     description: str | None = None
     parameters: dict[str, Any] | None = None
 
 
-class _Tool(_Model):
+class _Tool(ApiModel):
     type: Literal["function"]
     function: _Function
 
 
-class _NamedFunction(_Model):
+class _NamedFunction(ApiModel):
     name: str
 
 
-class _NamedChoice(_Model):
+class _NamedChoice(ApiModel):
     type: Literal["function"]
     function: _NamedFunction
 
 
-class _StreamOptions(_Model):
-    include_usage: bool = False
-
-
-class ChatRequest(_Model):
+class ChatRequest(GenerationFields):
     """One request, checked. `messages` is checked apart (`checked`), with places that a person finds."""
 
     messages: Any
-    model: str | None = None
-    stream: bool = False
-    stream_options: _StreamOptions | None = None
-    tools: list[_Tool] = []
+    tools: tuple[_Tool, ...] = ()
     tool_choice: Literal["auto", "none", "required"] | _NamedChoice = "auto"
     parallel_tool_calls: bool | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    stop: str | list[str] | None = None
-    n: Literal[1] | None = None
     logprobs: Literal[False] | None = None
     response_format: dict[str, Any] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, body: Any) -> Any:
-        """Clients write null for what they leave out."""
-        if not isinstance(body, dict):
-            return body
-        return {name: value for name, value in cast(dict[str, Any], body).items() if value is not None}
 
     @classmethod
     def checked(cls, body: bytes) -> tuple["ChatRequest", list[dict[str, Any]]]:
@@ -82,18 +53,13 @@ class ChatRequest(_Model):
         try:
             request = cls.model_validate_json(body)
         except ValidationError as error:
-            raise _invalid(error) from error
+            raise invalid(error) from error
         if request.response_format not in (None, {"type": "text"}):
             raise RequestInvalid(
                 "response_format: only {'type': 'text'} is served; ask for JSON in a message, or use a tool",
                 param="response_format",
             )
         return request, checked_messages(request.messages)
-
-    @property
-    def usage_chunk(self) -> bool:
-        """Whether the client asked for usage in a chunk of its own."""
-        return self.stream_options is not None and self.stream_options.include_usage
 
     def client_tools(self) -> list[ToolSpec]:
         """The tools that the client runs itself."""
@@ -109,27 +75,16 @@ class ChatRequest(_Model):
 
     def options(self) -> AnswerOptions:
         """How the answer is to be made."""
-        stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
         return AnswerOptions(
             choice=self.choice(),
-            max_tokens=self.max_completion_tokens or self.max_tokens,
-            sampling=Sampling(
-                temperature=self.temperature,
-                top_p=self.top_p,
-                seed=self.seed,
-                presence_penalty=self.presence_penalty,
-                frequency_penalty=self.frequency_penalty,
-            ),
-            stops=tuple(stops),
+            max_tokens=self.most,
+            sampling=self.sampling,
+            stops=self.stops,
             parallel=self.parallel_tool_calls,
+            ids=self.return_token_ids or self.stream_format != "json",
         )
 
-
-def _invalid(error: ValidationError) -> RequestInvalid:
-    first = error.errors(include_url=False, include_context=False)[0]
-    # Of a field that may be one thing or another, the library also names the alternative that it tried.
-    place = first["loc"][:1] if first["loc"][:1] in _EITHER else first["loc"]
-    where = ".".join(str(part) for part in place) or "the body"
-    came = repr(first.get("input"))
-    shown = came if len(came) <= 80 else came[:77] + "..."
-    return RequestInvalid(f"{where}: {first['msg']}; got {shown}", param=where)
+    @property
+    def most(self) -> int | None:
+        """Ids that may be generated at most, where the client says."""
+        return self.max_completion_tokens or self.max_tokens

@@ -22,10 +22,13 @@ from gateway.errors import (
     UnknownTool,
 )
 from gateway.observe.logs import get_logger
+from gateway.serve.body import BodyOverLimit, BodyUnread
 
 log = get_logger("serve")
 
 _KINDS: Final[tuple[tuple[type[GatewayError], int, str, str], ...]] = (
+    (BodyOverLimit, 413, "invalid_request_error", "body_too_large"),
+    (BodyUnread, 415, "invalid_request_error", "unsupported_media_type"),
     (RequestInvalid, 400, "invalid_request_error", "invalid_value"),
     (MapUnknown, 400, "invalid_request_error", "map_unknown"),
     (UnknownTool, 400, "invalid_request_error", "unknown_tool"),

@@ -19,6 +19,9 @@ from gateway.proxy.upstreams.pins import PinFile
 from gateway.serve.access import guard_faces
 from gateway.serve.answering import HttpProtocol
 from gateway.serve.auth import guard_admin
+from gateway.serve.codec.answer import FrameDesk
+from gateway.serve.codec.wire import WireOffer
+from gateway.serve.completions import CompletionsFace
 from gateway.serve.drain import Drain
 from gateway.serve.errors import no_such_path
 from gateway.serve.health import admin_app
@@ -45,9 +48,11 @@ async def open_app(rooms: Rooms, config: GatewayConfig) -> AsyncGenerator[tuple[
         audit=rooms.records.audit,
         tracing=rooms.records.tracing,
     )
-    openai = OpenAiFace(rooms.agent, rooms.route, config.limits, rooms.metrics)
+    frames = FrameDesk(WireOffer(), rooms.metrics)
+    openai = OpenAiFace(rooms.agent, rooms.route, config.limits, rooms.metrics, frames)
+    completions = CompletionsFace(rooms.route, config.limits, rooms.metrics, frames)
     app: ASGIApp = Starlette(
-        routes=[*openai.routes(), Route("/mcp", endpoint=mcp), Mount("/mcp", app=mcp)],
+        routes=[*openai.routes(), *completions.routes(), Route("/mcp", endpoint=mcp), Mount("/mcp", app=mcp)],
         exception_handlers={404: no_such_path, 405: no_such_path},
     )
     app = _Shortcut("/mcp", mcp, app)

@@ -57,7 +57,7 @@ EVENTS = st.lists(
 def test_chunks_joined_are_the_completion(texts, calls, usage_chunk):
     events = [*texts, *[e for n, fragments in enumerate(calls) for e in call_events(n, fragments)], generation(), DONE]
     made = reply(usage_chunk=usage_chunk)
-    chunks = json.loads(json.dumps([made.begin(), *[chunk for event in events for chunk in made.feed(event)]]))
+    chunks = json.loads(json.dumps([*made.begin(), *[chunk for event in events for chunk in made.feed(event)]]))
     whole = made.completion()
 
     message = whole["choices"][0]["message"]

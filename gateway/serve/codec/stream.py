@@ -1,0 +1,132 @@
+"""An answer as frames on a socket: gathered by the flush policy, compressed in one context, never held too long.
+
+Turns frames into response bytes. Ids wait for each other as long as the policy allows; the clock runs in a task of its
+own, since nothing else may come to look at it. A client that does not read slows the generation down, and is given up
+after a while. Below: `leaf_sdk.wire`; above: the endpoints.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import anyio
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from gateway.agent.events import AgentEvent
+from gateway.observe.metrics import Metrics
+from gateway.serve.codec.reply import FrameReply
+from gateway.serve.codec.wire import Visible, Wire
+from gateway.serve.errors import error_answer
+from gateway.serve.replying import Answering, ClientStalled, refused
+from leaf_sdk.wire import FlushGate, Frame, FrameWriter, open_encoder
+
+STALL: Final = 60.0
+"""Seconds for which a client may leave a stream unread before it is given up."""
+
+
+class FramePump:
+    """Frames in, bytes out, for one response."""
+
+    def __init__(self, wire: Wire, visible: Visible, send: Send, *, stall: float = STALL) -> None:
+        self._gate = FlushGate(wire.policy)
+        self._writer = FrameWriter(wire.format)
+        self._encoder = open_encoder(wire.choice.coding, wire.dictionary, wire.choice.effort)
+        self._headers = wire.headers(visible)
+        self._send = send
+        self._stall = stall
+        self._lock = anyio.Lock(fast_acquire=True)
+        self._waits = anyio.Event()
+        self._frames = 0
+        self._given_up = False
+        self.begun = False
+        self.sent = 0
+        """Bytes of the body."""
+        self.plain = 0
+        """The same before compression."""
+
+    async def put(self, frame: Frame) -> None:
+        """Take a frame; it leaves now or when the policy says. Raises `ClientStalled`."""
+        due = self._gate.feed(frame, anyio.current_time())
+        if due:
+            await self._leave(due)
+        elif self._gate.deadline is not None and not self._waits.is_set():
+            self._waits.set()
+
+    async def keep_time(self) -> None:
+        """Send what has waited long enough. Runs beside the answer, until cancelled or the client stalls."""
+        try:
+            while True:
+                await self._waits.wait()
+                while (deadline := self._gate.deadline) is not None:
+                    await anyio.sleep_until(deadline)
+                    if due := self._gate.tick(anyio.current_time()):
+                        await self._leave(due)
+                self._waits = anyio.Event()
+        except ClientStalled:
+            return  # the answer finds out by itself: it can't send either
+
+    async def _leave(self, frames: Sequence[Frame]) -> None:
+        async with self._lock:
+            if self._given_up:
+                raise ClientStalled
+            data = b"".join([self._writer.write(self._numbered(frame)) for frame in frames])
+            done = frames[-1].done
+            body = self._encoder.write(data) + (self._encoder.close() if done else self._encoder.flush())
+            self.plain += len(data)
+            self.sent += len(body)
+            with anyio.move_on_after(self._stall) as stall:
+                if not self.begun:
+                    self.begun = True
+                    await self._send({"type": "http.response.start", "status": 200, "headers": self._headers})
+                await self._send({"type": "http.response.body", "body": body, "more_body": not done})
+            if stall.cancelled_caught:
+                self._given_up = True
+                raise ClientStalled
+
+    def _numbered(self, frame: Frame) -> Frame:
+        """Frames that say more than ids get a number: by the last one's, a client knows whether it has them all."""
+        number, self._frames = self._frames, self._frames + 1
+        return frame if frame.is_plain else replace(frame, extras=replace(frame.extras, seq=number))
+
+
+class FramedAnswer(Response):
+    """The answer as a stream of frames."""
+
+    def __init__(self, answering: Answering, reply: FrameReply, wire: Wire, visible: Visible, metrics: Metrics) -> None:
+        self._answering = answering
+        self._reply = reply
+        self._wire = wire
+        self._visible = visible
+        self._metrics = metrics
+        self.background = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send frames until one says `done`. What goes wrong before the first is an HTTP error, after it a frame."""
+        pump = FramePump(self._wire, self._visible, send)
+        try:
+            failure = await self._answer(pump, scope, receive)
+            if self._answering.client_left:
+                return
+            if failure is not None and not pump.begun:
+                await refused(failure)(scope, receive, send)
+            elif failure is not None:
+                for frame in self._reply.fail(error_answer(failure)[1]["error"]["message"]):
+                    await pump.put(frame)
+        except ClientStalled:
+            return
+        finally:
+            choice = self._wire.choice
+            self._metrics.wire.stream(self._wire.format, choice.coding, choice.reason, pump.sent, pump.plain)
+
+    async def _answer(self, pump: FramePump, scope: Scope, receive: Receive) -> Exception | None:
+        async def show(event: AgentEvent) -> None:
+            for frame in self._reply.feed(event):
+                await pump.put(frame)
+
+        failure: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pump.keep_time)
+            failure = await self._answering.run(scope, receive, show)
+            tasks.cancel_scope.cancel()
+        return failure

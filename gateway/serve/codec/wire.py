@@ -1,0 +1,119 @@
+"""How one stream leaves: format, coding, dictionary and flush policy, as the request and the settings decide together.
+
+Turns request headers and fields into a `Wire` and its response headers. Opens nothing. Above: `stream.py` writes by it;
+below: `leaf_sdk.wire`, whose picker chooses the coding. Source: Codec v0.5 (codec.md A.5, A.6), RFC 9110 12.5.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from gateway.serve.fields import FlushName
+from leaf_sdk.wire import (
+    AT_ONCE,
+    BATCH,
+    INTERACTIVE,
+    MEDIA_TYPES,
+    Choice,
+    Dictionary,
+    FlushPolicy,
+    Format,
+    available_codings,
+    choose,
+)
+from leaf_sdk.wire.dictionary import HEADER as DICTIONARY_HEADER
+
+MAP_HEADER: Final = "Codec-Tokenizer-Map"
+VARY: Final = (b"vary", b"Accept-Encoding, Codec-Client-Version")
+_POLICIES: Final[dict[FlushName, FlushPolicy]] = {"interactive": INTERACTIVE, "batch": BATCH, "at_once": AT_ONCE}
+
+
+@dataclass(frozen=True, slots=True)
+class WireOffer:
+    """What the gateway can write."""
+
+    dictionaries: Mapping[Format, Dictionary] = field(default_factory=dict[Format, Dictionary])
+    max_delay: float = INTERACTIVE.max_delay
+    """Seconds that an id may wait for others in an interactive stream."""
+
+    def policy(self, name: FlushName) -> FlushPolicy:
+        """The flush policy of a name."""
+        policy = _POLICIES[name]
+        return replace(policy, max_delay=self.max_delay) if policy is INTERACTIVE else policy
+
+    def wire(
+        self, form: Format, flush: FlushName, map_id: str, *, accept_encoding: str | None, expected_ids: int | None
+    ) -> "Wire":
+        """Decide how one stream leaves. `expected_ids`: the most that it may have, where that is known."""
+        policy = self.policy(flush)
+        dictionary = self.dictionaries.get(form)
+        choice = choose(
+            accept_encoding,
+            policy,
+            available=_AVAILABLE,
+            has_dictionary=dictionary is not None,
+            expected_ids=expected_ids,
+        )
+        return Wire(form, policy, choice, map_id, dictionary if choice.coding == "zstd" else None)
+
+
+_AVAILABLE: Final = available_codings()
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How one stream leaves."""
+
+    format: Format
+    policy: FlushPolicy
+    choice: Choice
+    map_id: str
+    dictionary: Dictionary | None = None
+
+    def headers(self, visible: "Visible") -> list[tuple[bytes, bytes]]:
+        """The response's headers; `visible` says which of Codec's the client is old enough for."""
+        headers = [
+            (b"content-type", MEDIA_TYPES[self.format].encode()),
+            (b"cache-control", b"no-cache, no-transform"),
+            (b"x-accel-buffering", b"no"),
+            VARY,
+        ]
+        if self.choice.coding != "identity":
+            headers.append((b"content-encoding", self.choice.coding.encode()))
+        named = {MAP_HEADER: self.map_id}
+        if self.dictionary is not None:
+            named[DICTIONARY_HEADER] = self.dictionary.hash
+        return headers + [(name.lower().encode(), named[name].encode()) for name in visible(named)]
+
+
+class Visible:
+    """Which headers a client of some version may see."""
+
+    def __init__(self, version: tuple[int, int]) -> None:
+        self._version = version
+
+    def __call__(self, names: Iterable[str]) -> list[str]:
+        """Those of `names` that its version knows; a name without a floor is known to all."""
+        return [name for name in names if HEADER_FLOORS.get(name.lower(), (0, 0)) <= self._version]
+
+
+HEADER_FLOORS: Final[dict[str, tuple[int, int]]] = {
+    "codec-tokenizer-map": (0, 2),
+    "codec-zstd-dict": (0, 2),
+    "codec-latent-map": (0, 3),
+    "codec-map": (0, 3),
+    "codec-safety-policy": (0, 4),
+    "codec-safety-policy-hash": (0, 4),
+}
+"""The version of Codec that brought a header: an older client is not sent it (codec.md A.5)."""
+DEFAULT_VERSION: Final = (0, 2)
+"""Of a client that does not say."""
+
+
+def read_version(value: str | None) -> tuple[int, int]:
+    """Read `Codec-Client-Version` as major and minor. A leading v and a patch are no matter; nonsense is no version."""
+    major, _, rest = (value or "").strip().lstrip("vV").strip().partition(".")
+    minor = rest.partition(".")[0]
+    if not (major.isdecimal() and minor.isdecimal() and len(major) + len(minor) < 9):
+        return DEFAULT_VERSION
+    return int(major), int(minor)

@@ -1,0 +1,68 @@
+"""`POST /v1/completions`: a prompt as text or ids, continued, as JSON, as an event stream or as frames.
+
+Turns requests into runs of the completer. Below: `gateway.agent`; above: `app.py`; how an answer is shown is
+`replying.py`'s and the Codec face's.
+"""
+
+import time
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.agent import Completer, Prompt
+from gateway.agent.events import Emit, Finished
+from gateway.config import LimitsConfig
+from gateway.engine.route import EngineRoute
+from gateway.errors import EngineError, GatewayError
+from gateway.observe.metrics import Metrics
+from gateway.serve.body import read_body
+from gateway.serve.codec.answer import FrameDesk
+from gateway.serve.completion_reply import CompletionReply
+from gateway.serve.completion_request import CompletionRequest
+from gateway.serve.replying import Answering, StreamedAnswer, WholeAnswer, refused
+
+
+class CompletionsFace:
+    """The route of plain completions."""
+
+    def __init__(self, route: EngineRoute, limits: LimitsConfig, metrics: Metrics, frames: FrameDesk) -> None:
+        self._completer = Completer(route, limits, metrics)
+        self._limits = limits
+        self._metrics = metrics
+        self._frames = frames
+
+    def routes(self) -> list[Route]:
+        """What `app.py` mounts."""
+        return [Route("/v1/completions", self._complete, methods=["POST"])]
+
+    async def _complete(self, request: Request) -> Response:
+        try:
+            fields = CompletionRequest.checked(await read_body(request, self._limits.body_bytes))
+            return self.respond(request, fields)
+        except GatewayError as error:
+            self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
+            return refused(error)
+
+    def respond(self, request: Request, fields: CompletionRequest) -> Response:
+        """Answer a request that was read. Raises `GatewayError` for one that can't be served."""
+        prompt = self._completer.open(fields.prompt)
+
+        async def make(emit: Emit) -> Finished:
+            return await self._completer.answer(prompt, fields.options, emit)
+
+        answering = Answering(make, self._metrics.chat_request)
+        if fields.stream_format != "json":
+            most = fields.max_tokens or self._limits.completion_tokens
+            token_map = prompt.ready.token_map
+            return self._frames.respond(
+                request, fields, answering, token_map, prompt.ids, expected_ids=most, name_calls=True
+            )
+        reply = _reply(fields, prompt)
+        return StreamedAnswer(answering, reply) if fields.stream else WholeAnswer(answering, reply)
+
+
+def _reply(fields: CompletionRequest, prompt: Prompt) -> CompletionReply:
+    created = int(time.time())  # noqa: TID251 - the API wants a date
+    ids = prompt.ids if fields.return_token_ids else None
+    return CompletionReply(prompt.ready.facts.model, created, usage_chunk=fields.usage_chunk, prompt_ids=ids)
