@@ -2,7 +2,8 @@
 
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Exchange, Principal
 from gateway.proxy.naming import ToolEntry
-from gateway.proxy.proxy import ListChange, Proxy, UpstreamStatus
+from gateway.proxy.proxy import ListChange, Proxy
+from gateway.proxy.statuses import UpstreamStatus
 from gateway.proxy.tokens import IdPiece, ResultIds, ResultTokens
 
 __all__ = [

@@ -17,8 +17,9 @@ from anyio.abc import TaskGroup
 
 from gateway.errors import GatewayError, RpcError, UpstreamUnavailable
 from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.upstreams.door import SessionGone
 from gateway.proxy.upstreams.session import PROGRESS, cannot_ask, refusal
-from gateway.proxy.upstreams.upstream import SessionGone, Upstream
+from gateway.proxy.upstreams.upstream import Upstream
 from gateway.rpc.eras import PROGRESS_KEY, is_input_required, meta_of
 from gateway.rpc.messages import INTERNAL_ERROR, INVALID_PARAMS
 
@@ -192,10 +193,10 @@ async def _ask_alone(upstream: Upstream, parked: Parked, params: Mapping[str, An
     """The outcome on a session that nobody else uses; on another one, if the server had forgotten the first."""
     try:
         async with upstream.lease(parked) as member:
-            return await upstream.request(parked.method, params, parked, member=member)
+            return await upstream.door.request(parked.method, params, parked, member=member)
     except SessionGone:
         async with upstream.lease(parked) as member:
-            return await upstream.request(parked.method, params, parked, member=member)
+            return await upstream.door.request(parked.method, params, parked, member=member)
 
 
 async def answer_rounds(

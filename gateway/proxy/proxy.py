@@ -8,18 +8,17 @@ ids (`tokens.py`), no faces and no engine. `agent` and `serve` stand above, `ups
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 from anyio.abc import TaskGroup
 
-from gateway.config.model import GatewayConfig, Transport, UpstreamConfig
+from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
-from gateway.proxy.bolt_on import BoltOnStatus, KnownMaps
+from gateway.proxy.bolt_on import KnownMaps
 from gateway.proxy.bridge import Bridge
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
@@ -27,8 +26,8 @@ from gateway.proxy.naming import Naming, ToolEntry
 from gateway.proxy.news import ListChange, News
 from gateway.proxy.offers import merge_capabilities, merge_instructions
 from gateway.proxy.routes import Routes
+from gateway.proxy.statuses import UpstreamStatus, status_of
 from gateway.proxy.upstreams.helping import Sampler
-from gateway.proxy.upstreams.lifecycle import State
 from gateway.proxy.upstreams.upstream import Upstream
 from gateway.proxy.wires.dialling import Dialler
 
@@ -37,32 +36,6 @@ if TYPE_CHECKING:
     from gateway.proxy.upstreams.session import ListKind
 
 _STOP_GRACE: Final = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamStatus:
-    """Where one upstream stands, for people and health checks."""
-
-    name: str
-    transport: Transport
-    state: State
-    tools: int
-    """How many tools it offers now; 0 while it is not up."""
-    last_error: str | None
-    restarts: int
-    protocol: str | None
-    """Negotiated MCP version, from the last time it was up."""
-    sessions: int
-    in_flight: int
-    queued: int
-    breaker: Literal["closed", "open", "half_open"]
-    prompts: int = 0
-    resources: int = 0
-    """Listed ones; templates are none."""
-    offers: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Its capabilities, from the last time it was up."""
-    bolt_ons: tuple[BoltOnStatus, ...] = ()
-    """How each of its tools is called, where these are bolt-ons that are up."""
 
 
 class Proxy:
@@ -328,24 +301,7 @@ class Proxy:
         """One status for each upstream, in the configuration's order."""
         now = anyio.current_time()
         return tuple(
-            UpstreamStatus(
-                name=each.config.name,
-                transport=each.config.transport,
-                state=each.supervisor.lifecycle.state,
-                tools=each.count("tools"),
-                last_error=each.supervisor.lifecycle.last_error,
-                restarts=each.supervisor.lifecycle.restarts,
-                protocol=None if each.supervisor.last is None else each.supervisor.last.session.version,
-                sessions=each.sessions(),
-                in_flight=each.gate.inside,
-                queued=each.gate.waiting,
-                breaker=each.breaker.state(now),
-                prompts=each.count("prompts"),
-                resources=each.count("resources"),
-                offers=each.offers,
-                bolt_ons=self._dialler.maps.statuses(each.config.name),
-            )
-            for each in self._upstreams.values()
+            status_of(each, now, self._dialler.maps.statuses(each.config.name)) for each in self._upstreams.values()
         )
 
     def _visible(self, principal: Principal) -> list[Upstream]:

@@ -261,7 +261,7 @@ class Routes:
                 return await self.bridge.begin(upstream, method, params, caller)
 
         async def put(sent: dict[str, Any]) -> dict[str, Any]:
-            return await upstream.request(method, sent, caller, seconds=seconds, headers=headers)
+            return await upstream.door.request(method, sent, caller, seconds=seconds, headers=headers)
 
         with upstream.used:
             result = await put(params)

@@ -97,10 +97,10 @@ class HttpWire:
 
     async def close(self) -> None:
         """Fail who waits, stop all that runs beside, and end the session."""
-        self._channel.lose(LinkLost("the gateway closed the connection"))
         self._questions.close()
         for task in self._tasks:
             task.cancel()
+        await self._channel.lose(LinkLost("the gateway closed the connection"))
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._channel.say_goodbye()
         self._complaints.close()

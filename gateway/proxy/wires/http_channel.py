@@ -32,6 +32,8 @@ _OURS: Final = frozenset(
 _POST_LINES: Final = header_lines({"accept": f"{JSON}, {EVENTS}", "content-type": JSON})
 _GET_LINES: Final = header_lines({"accept": EVENTS})
 _GOODBYE_TIME: Final = 2.0
+_LAST_WORDS: Final = 2.0
+"""Seconds that requests in a session that the server forgot get for the beginning of their answer."""
 _REDIRECTS: Final = 3
 _ID_BOUND: Final = 1024
 
@@ -55,6 +57,9 @@ class Channel:
         self._version = ""
         self._lines = self._base
         self._busy: set[Connection] = set()
+        self._asked: set[Connection] = set()
+        """Those whose answer has not begun."""
+        self._answered = asyncio.Event()
         self._lost = LinkLost("", sent=False)
 
     def speak(self, version: str) -> None:
@@ -121,19 +126,27 @@ class Channel:
         self._client.give(connection, drain=drain)
 
     def forget(self) -> SessionForgotten:
-        """The server does not know our session any more: nothing that runs in it will end well."""
+        """The server does not know our session any more. Requests on their way still learn whether they were begun."""
         error = SessionForgotten("it forgot our session")
-        self.lose(error)
+        if not self.closed.is_set():
+            self._lost = error
+            self.closed.set()
         return error
 
-    def lose(self, error: LinkLost) -> None:
-        """It is over: fail all that runs. Requests that are made later fail with `error`."""
-        if self.closed.is_set():
-            return
-        self._lost = error
-        for connection in tuple(self._busy):
-            connection.fail(str(error))
-        self.closed.set()
+    async def lose(self, error: LinkLost) -> None:
+        """It is over: fail all that runs. Requests that are made later fail with `error`, or as forgotten."""
+        try:
+            if not self.closed.is_set():
+                self._lost = error
+                return
+            with anyio.move_on_after(_LAST_WORDS):
+                while self._asked:
+                    self._answered.clear()
+                    await self._answered.wait()
+        finally:
+            for connection in tuple(self._busy):
+                connection.fail(str(self._lost))
+            self.closed.set()
 
     async def say_goodbye(self) -> None:
         """End the session at the server, if there is one (Streamable HTTP, "Session Management"); give up soon."""
@@ -179,14 +192,22 @@ class Channel:
         self._busy.add(connection)
         try:
             self._check_open(last)
-            connection.send(method, self._address.path, lines, body)
-            await connection.head()
+            await self._head(connection, method, lines, body)
             if connection.header("content-encoding") not in ("", "identity"):
                 raise NoAnswer("its answer is compressed, which was not asked for")
         except BaseException:
             self.release(connection)
             raise
         return connection
+
+    async def _head(self, connection: Connection, method: str, lines: bytes, body: bytes) -> None:
+        self._asked.add(connection)
+        try:
+            connection.send(method, self._address.path, lines, body)
+            await connection.head()
+        finally:
+            self._asked.discard(connection)
+            self._answered.set()
 
     def _check_open(self, last: bool) -> None:
         if self.closed.is_set() and not last:

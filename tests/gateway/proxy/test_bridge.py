@@ -23,6 +23,7 @@ class AsksAside:
     config = SimpleNamespace(name="up")
 
     def __init__(self):
+        self.door = self
         self.go_on = anyio.Event()
         self.answers = []
 

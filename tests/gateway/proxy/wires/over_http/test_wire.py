@@ -437,7 +437,7 @@ async def test_body_without_length_ends_with_its_connection(opened):
         assert await call(wire) == {"fine": True}
 
 
-async def test_server_that_forgot_the_session_ends_the_wire_and_all_that_waits(opened):
+async def test_server_that_forgot_the_session_ends_the_wire_and_soon_all_that_waits(opened):
     async def answer(asked: Asked, reply: Reply) -> None:
         if asked.method == "POST" and asked.message["method"] == "tools/call":
             if asked.message["params"]["arguments"].get("hang"):
@@ -456,13 +456,39 @@ async def test_server_that_forgot_the_session_ends_the_wire_and_all_that_waits(o
             await call(wire)
         assert not forgotten.value.sent
         assert wire.closed.is_set()
-        with pytest.raises(LinkLost, match="forgot our session") as lost:
-            await waiting
-        assert lost.value.sent
+        assert not waiting.done()
         with pytest.raises(SessionForgotten):
             await call(wire)
 
+    with pytest.raises(LinkLost, match="forgot our session") as lost:
+        await waiting
+    assert lost.value.sent
     assert "DELETE" not in server.methods
+
+
+async def test_requests_on_their_way_when_a_session_is_forgotten_hear_each_for_itself_whether_they_began(opened):
+    late = anyio.Event()
+
+    async def answer(asked: Asked, reply: Reply) -> None:
+        if asked.method == "POST" and asked.message["method"] == "tools/call":
+            if asked.message["params"]["arguments"].get("hang"):
+                await late.wait()
+            await reply.message({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "?"}}, status=404)
+        else:
+            await friendly(asked, reply)
+
+    async with raw_server(answer) as server:
+        async with opened(server.url) as wire:
+            await shake(wire)
+            waiting = asyncio.ensure_future(call(wire, hang=True))
+            await server.until(lambda: "tools/call" in server.methods)
+            with pytest.raises(SessionForgotten):
+                await call(wire)
+            asyncio.get_running_loop().call_soon(late.set)
+        with pytest.raises(SessionForgotten) as forgotten:
+            await waiting
+
+    assert not forgotten.value.sent
 
 
 @pytest.mark.parametrize("words", ["Bad Request: No valid session ID provided", "Bad Request: Server not initialized"])

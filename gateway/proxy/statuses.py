@@ -1,0 +1,61 @@
+"""Where one upstream stands, for people, metrics and health checks.
+
+Reads an upstream, and changes nothing. `proxy.py` stands above.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gateway.config.model import Transport
+from gateway.proxy.bolt_on import BoltOnStatus
+from gateway.proxy.upstreams.lifecycle import State
+from gateway.proxy.upstreams.upstream import Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamStatus:
+    """Where one upstream stands, for people and health checks."""
+
+    name: str
+    transport: Transport
+    state: State
+    tools: int
+    """How many tools it offers now; 0 while it is not up."""
+    last_error: str | None
+    restarts: int
+    protocol: str | None
+    """Negotiated MCP version, from the last time it was up."""
+    sessions: int
+    in_flight: int
+    queued: int
+    breaker: Literal["closed", "open", "half_open"]
+    prompts: int = 0
+    resources: int = 0
+    """Listed ones; templates are none."""
+    offers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Its capabilities, from the last time it was up."""
+    bolt_ons: tuple[BoltOnStatus, ...] = ()
+    """How each of its tools is called, where these are bolt-ons that are up."""
+
+
+def status_of(upstream: Upstream, now: float, bolt_ons: tuple[BoltOnStatus, ...]) -> UpstreamStatus:
+    """The status at `now`, in seconds of the loop's clock."""
+    lifecycle, last = upstream.supervisor.lifecycle, upstream.supervisor.last
+    return UpstreamStatus(
+        name=upstream.config.name,
+        transport=upstream.config.transport,
+        state=lifecycle.state,
+        tools=upstream.count("tools"),
+        last_error=lifecycle.last_error,
+        restarts=lifecycle.restarts,
+        protocol=None if last is None else last.session.version,
+        sessions=upstream.sessions(),
+        in_flight=upstream.door.gate.inside,
+        queued=upstream.door.gate.waiting,
+        breaker=upstream.door.breaker.state(now),
+        prompts=upstream.count("prompts"),
+        resources=upstream.count("resources"),
+        offers=upstream.offers,
+        bolt_ons=bolt_ons,
+    )
