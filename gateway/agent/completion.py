@@ -25,7 +25,8 @@ class Prompt:
     """A prompt as ids, and the engine that they are for."""
 
     ready: ReadyEngine
-    ids: tuple[int, ...]
+    ids: list[int]
+    """A list, since slots hold lists, and a tuple is never equal to one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Completer:
         Raises `EngineUnavailable`, `MapDiffers`, and `RequestInvalid` when it is empty, too long or has unknown ids.
         """
         ready = self._route.ready()
-        ids = _encoded(prompt, ready) if isinstance(prompt, str) else tuple(prompt)
+        ids = _encoded(prompt, ready) if isinstance(prompt, str) else list(prompt)
         unknown = next((token_id for token_id in ids if not ready.token_map.has_id(token_id)), None)
         if unknown is not None:
             raise RequestInvalid(f"prompt: the map {ready.token_map.map_id!r} has no id {unknown!r}", param="prompt")
@@ -187,7 +188,7 @@ class _Completion:
         )
 
 
-def _encoded(text: str, ready: ReadyEngine) -> tuple[int, ...]:
-    ids = tuple(ready.token_map.encode(text, specials=True))
-    bos = ready.facts.bos
+def _encoded(text: str, ready: ReadyEngine) -> list[int]:
+    ids = ready.token_map.encode(text, specials=True)
+    bos = list(ready.facts.bos)
     return ids if ids[: len(bos)] == bos else bos + ids
