@@ -253,12 +253,12 @@ class Proxy:
 
         A URI that no server owns is watched in vain, as a subscription to a resource that does not exist would be.
         """
-        owners = [(self._routes.uri_owners(uri, principal), uri) for uri in uris]
+        owners = [(self._routes.owners.uri_owners(uri, principal), uri) for uri in uris]
         return await self._news.watch([(servers[0], uri) for servers, uri in owners if servers], updated)
 
     def capabilities(self, principal: Principal = ANYBODY, *, modern: bool = False) -> dict[str, Any]:
         """What to advertise to this client: only what is truly passed on."""
-        merged = merge_capabilities([each.offers for each in self._visible(principal)])
+        merged = merge_capabilities([each.offers for each in self._routes.owners.visible(principal)])
         if modern:
             # Tasks of the handshake era have no counterpart there.
             merged.pop("tasks", None)
@@ -267,7 +267,7 @@ class Proxy:
     def instructions(self, principal: Principal = ANYBODY) -> str | None:
         """The servers' words on how to use them."""
         words: list[tuple[str, str]] = []
-        for upstream in self._visible(principal):
+        for upstream in self._routes.owners.visible(principal):
             last = upstream.supervisor.last
             if last is not None and last.session.instructions:
                 words.append((upstream.config.name, last.session.instructions))
@@ -303,6 +303,3 @@ class Proxy:
         return tuple(
             status_of(each, now, self._dialler.maps.statuses(each.config.name)) for each in self._upstreams.values()
         )
-
-    def _visible(self, principal: Principal) -> list[Upstream]:
-        return [each for each in self._upstreams.values() if principal.sees(each.config.name)]

@@ -2,7 +2,7 @@
 
 One function a method: public names and URIs become an upstream and its own name, lists of all visible servers become
 one. What is no method of MCP's goes to the server if there is only one. It starts nothing and holds no connection.
-`proxy.py` stands above, `upstream.py`, `catalog.py` and `bridge.py` below.
+`proxy.py` stands above, `owners.py`, `lists.py`, `upstream.py` and `bridge.py` below.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -20,6 +20,7 @@ from gateway.proxy.bridge import Bridge, answer_rounds, asks_only
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.lists import Lists
+from gateway.proxy.owners import NAME_LENGTH, Owners
 from gateway.proxy.results import Failed, outcome_of
 from gateway.proxy.upstreams.helping import SAMPLING
 from gateway.proxy.upstreams.listing import Kind
@@ -29,7 +30,6 @@ from gateway.rpc.annotations import headers_for
 from gateway.rpc.eras import MULTI_ROUND, is_input_required
 from gateway.rpc.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
-_NAME_LENGTH: Final = 128
 _LEVEL_TIME: Final = 5.0
 """Seconds for telling a server which log messages its client wants: clients say so first of all, and wait."""
 _LISTS: Final[Mapping[str, Kind]] = {
@@ -55,6 +55,7 @@ class Routes:
         self._catalog = catalog
         self._metrics = metrics
         self._lists = Lists(catalog)
+        self.owners = Owners(upstreams, catalog)
         self._subscribed: dict[ClientSession, dict[str, Callable[[], None]]] = {}
         self._handlers: Mapping[str, Handler] = {
             "tools/call": self._call,
@@ -95,7 +96,7 @@ class Routes:
         outcome = "cancelled"
         server = ""
         try:
-            upstream, own = self._tool(name, caller)
+            upstream, own = self.owners.tool(name, caller)
             server = upstream.config.name
             sent = params if own == name else {**params, "name": own}
             if upstream.config.manifest is None:
@@ -117,13 +118,6 @@ class Routes:
             if server:
                 self._metrics.tool_called(server, outcome, perf_counter() - began)
 
-    def uri_owners(self, uri: str, principal: Principal) -> list[str]:
-        """The servers that may own a URI, best first; where nobody claims it, all that have resources."""
-        owners = self._catalog.resource_owners(uri, principal)
-        if owners:
-            return owners
-        return [each.config.name for each in self._visible(principal) if isinstance(each.offers.get("resources"), dict)]
-
     def forget(self, session: ClientSession) -> None:
         """The client is gone."""
         for stop in self._subscribed.pop(session, {}).values():
@@ -132,7 +126,7 @@ class Routes:
     async def _list(self, kind: Kind, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         if params.get("cursor") is not None:
             raise refusal(INVALID_PARAMS, "unknown cursor: the list has one page, ask for it without a cursor")
-        result = await self._lists.merged(kind, self._visible(caller.principal), caller)
+        result = await self._lists.merged(kind, self.owners.visible(caller.principal), caller)
         return {**result, "tools": list(finder.DEFINITIONS)} if self.searching and kind == "tools" else result
 
     async def _call(self, _: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
@@ -158,7 +152,7 @@ class Routes:
         name = params.get("name")
         if not isinstance(name, str):
             raise refusal(INVALID_PARAMS, "prompts/get needs the prompt's name as a text in params.name")
-        upstream, own = self._prompt(name, caller.principal)
+        upstream, own = self.owners.prompt(name, caller.principal)
         return await self._ask(upstream, method, {**params, "name": own}, caller)
 
     async def _with_resource(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
@@ -167,7 +161,7 @@ class Routes:
         if not isinstance(uri, str):
             raise refusal(INVALID_PARAMS, f"{method} needs the resource's URI as a text in params.uri")
         refused: RpcError | UpstreamError | None = None
-        for server in self.uri_owners(uri, caller.principal):
+        for server in self.owners.uri_owners(uri, caller.principal):
             try:
                 return await self._ask(self._upstreams[server], method, params, caller)
             except UpstreamError as error:
@@ -176,13 +170,13 @@ class Routes:
             except RpcError as error:
                 refused = refused or error
         raise refused or refusal(
-            INVALID_PARAMS, f"no server has the resource {escape_text(uri, _NAME_LENGTH)!r}", uri=uri
+            INVALID_PARAMS, f"no server has the resource {escape_text(uri, NAME_LENGTH)!r}", uri=uri
         )
 
     async def _subscribe(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """On the client's own session, if the server holds one for it; else this gateway watches for it."""
         uri, session = params.get("uri"), caller.session
-        owners = self.uri_owners(uri, caller.principal) if isinstance(uri, str) else []
+        owners = self.owners.uri_owners(uri, caller.principal) if isinstance(uri, str) else []
         if session is None or not owners or await self._upstreams[owners[0]].choice.has_own(caller):
             return await self._with_resource(method, params, caller)
         watched = self._subscribed.setdefault(session, {})
@@ -207,16 +201,16 @@ class Routes:
         ref = cast(dict[str, Any], reference) if isinstance(reference, dict) else {}
         name, uri = ref.get("name"), ref.get("uri")
         if isinstance(name, str):
-            upstream, own = self._prompt(name, caller.principal)
+            upstream, own = self.owners.prompt(name, caller.principal)
             return await self._ask(upstream, method, {**params, "ref": {**ref, "name": own}}, caller)
         if isinstance(uri, str):
-            owners = self.uri_owners(uri, caller.principal)
+            owners = self.owners.uri_owners(uri, caller.principal)
             if owners:
                 return await self._ask(self._upstreams[owners[0]], method, params, caller)
         raise refusal(INVALID_PARAMS, "completion/complete needs params.ref to name a prompt or a resource that exists")
 
     async def _set_level(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        logging = [each for each in self._visible(caller.principal) if "logging" in each.offers]
+        logging = [each for each in self.owners.visible(caller.principal) if "logging" in each.offers]
         if not logging:
             raise refusal(METHOD_NOT_FOUND, "no server here writes log messages for clients", method=method)
         answers: list[dict[str, Any]] = []
@@ -239,7 +233,7 @@ class Routes:
 
     async def _pass_on(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """A method that we don't know: only where there is no doubt whom it is for."""
-        visible = self._visible(caller.principal)
+        visible = self.owners.visible(caller.principal)
         if len(visible) != 1:
             raise RpcError({"code": METHOD_NOT_FOUND, "message": "Method not found", "data": method})
         return await self._ask(visible[0], method, params, caller)
@@ -272,55 +266,12 @@ class Routes:
                 return result
             return await answer_rounds(result, put, params, helped)
 
-    def _tool(self, name: str, caller: Caller) -> tuple[Upstream, str]:
-        entry = self._catalog.tools.get(name)
-        if entry is not None and caller.principal.may_call(entry.server, name):
-            return self._upstreams[entry.server], entry.tool
-        for server, own in self._catalog.naming.tool_owners(name):
-            if caller.principal.may_call(server, name) and self._may_have(server, own, caller):
-                return self._upstreams[server], own
-        raise UnknownTool(
-            f"unknown tool {escape_text(name, _NAME_LENGTH)!r}: expected one of the names in tools/list; list them anew"
-        )
-
-    def _may_have(self, server: str, own: str, caller: Caller) -> bool:
-        """Whether a server may know a tool that it did not list: it is away, or shows some tools to some clients only.
-
-        Without a prefix the server's own words say best what is wrong with a name.
-        """
-        if own in self._upstreams[server].pins.blocked:
-            raise UnknownTool(
-                f"tool {escape_text(own, _NAME_LENGTH)!r} of server {server!r} is blocked: its definition is not the "
-                f"pinned one; the operator accepts it with `codec-gateway pins accept {server}`"
-            )
-        return (
-            not self._upstreams[server].up
-            or not self._catalog.naming.prefix(server)
-            or caller.session is not None
-            or bool(caller.capabilities)
-        )
-
-    def _prompt(self, name: str, principal: Principal) -> tuple[Upstream, str]:
-        owners = [(server, own) for server, own in self._catalog.naming.prompt_owners(name) if principal.sees(server)]
-        having = [pair for pair in owners if self._has_prompt(*pair)] or owners
-        if not having:
-            raise refusal(INVALID_PARAMS, f"unknown prompt {escape_text(name, _NAME_LENGTH)!r}: list them anew")
-        server, own = having[0]
-        return self._upstreams[server], own
-
-    def _has_prompt(self, server: str, own: str) -> bool:
-        listed = self._upstreams[server].known("prompts")
-        return listed is not None and any(prompt["name"] == own for prompt in listed.items)
-
     def _headers(self, name: str, params: Mapping[str, Any]) -> Mapping[str, str] | None:
         """The `Mcp-Param-*` headers that the tool's schema asks for (2026-07-28, "Custom headers")."""
         entry = self._catalog.tools.get(name)
         if entry is None or not entry.annotations:
             return None
         return headers_for(entry.annotations, params.get("arguments") or {})
-
-    def _visible(self, principal: Principal) -> list[Upstream]:
-        return [each for each in self._upstreams.values() if principal.sees(each.config.name)]
 
 
 def _in_era(result: dict[str, Any], caller: Caller) -> dict[str, Any]:
