@@ -22,7 +22,12 @@ _LISTS = {
     ("serve", "oauth", "algorithms"),
     ("serve", "oauth", "scopes"),
 }
-_PATHS = (("serve", "keys"), ("audit", "path"))
+_PATHS = (
+    ("serve", "keys"),
+    ("audit", "path"),
+    ("wire", "dictionary_msgpack"),
+    ("wire", "dictionary_protobuf"),
+)
 # Kubernetes gives every pod such variables for a service called `codec-gateway`; they are not settings.
 _KUBERNETES = re.compile(rf"{PREFIX}(SERVICE_(HOST|PORT)\w*=.*|PORT(_\d+_\w+)?=(tcp|udp|sctp)://.*|PORT_\d+_\w+=.*)")
 

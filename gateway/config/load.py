@@ -24,6 +24,7 @@ from gateway.config.masking import mask_text
 from gateway.config.model import EngineConfig, GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, UpstreamConfig
 from gateway.config.servers import ServerReader
 from gateway.config.source import read_config_text, read_json, read_toml
+from gateway.config.wire import build_wire
 from gateway.errors import ConfigError
 
 OWN_FILE: Final = "codec-gateway.toml"
@@ -77,6 +78,7 @@ def load_config(
         tokens=_build_tokens(layer["tokens"]),
         limits=replace(LimitsConfig(), **layer.get("limits", {})),
         serve=_build_serve(layer.get("serve", {}), (toml_file or json_file or cwd / OWN_FILE).parent),
+        wire=build_wire(layer.get("wire", {})),
         audit=build_audit(layer.get("audit", {})),
         telemetry=build_telemetry(layer.get("telemetry", {})),
         separator=separator,

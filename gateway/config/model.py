@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig
+from gateway.config.wire import WireConfig
 
 VerifyLevel = Literal["verify", "trust"]
 EraChoice = Literal["auto", "handshake", "modern"]
@@ -205,6 +206,7 @@ class GatewayConfig:
     tokens: TokensConfig = TokensConfig()
     limits: LimitsConfig = LimitsConfig()
     serve: ServeConfig = ServeConfig()
+    wire: WireConfig = field(default_factory=WireConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     separator: str = "__"

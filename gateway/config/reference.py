@@ -23,6 +23,7 @@ from gateway.config.settings import (
     UpstreamSection,
 )
 from gateway.config.upstream_section import CredentialsSection, RegistrySection
+from gateway.config.wire import WireSection
 
 _HEAD = """\
 # Configure the gateway
@@ -121,6 +122,7 @@ def render_page() -> str:
         ("limits", LimitsSection),
         ("serve", ServeSection),
         ("serve.oauth", OAuthSection),
+        ("wire", WireSection),
         ("registry", RegistrySection),
         ("audit", AuditSection),
         ("telemetry", TelemetrySection),

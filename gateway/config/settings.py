@@ -26,6 +26,7 @@ from gateway.config.model import (
 )
 from gateway.config.section import Count, CountOrZero, Port, Seconds, Section
 from gateway.config.upstream_section import RegistrySection, UpstreamSection
+from gateway.config.wire import WireSection
 from gateway.errors import ConfigError
 
 _ENGINE, _TOKENS, _LIMITS, _SERVE = EngineConfig(), TokensConfig(), LimitsConfig(), ServeConfig()
@@ -187,6 +188,7 @@ class Settings(Section):
     tokens: TokensSection = TokensSection()
     limits: LimitsSection = LimitsSection()
     serve: ServeSection = ServeSection()
+    wire: WireSection = WireSection()
     registry: RegistrySection = RegistrySection()
     audit: AuditSection = AuditSection()
     telemetry: TelemetrySection = TelemetrySection()

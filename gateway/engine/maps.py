@@ -13,7 +13,7 @@ from gateway.config import GatewayConfig
 from gateway.engine.embedded import embedded_model
 from gateway.errors import ConfigError
 from leaf_sdk.errors import CodecError
-from leaf_sdk.fetch import MAX_BYTES, MapCache, default_cache, open_map
+from leaf_sdk.fetch import MAX_BYTES, MapCache, default_cache, map_bytes, open_map
 from leaf_sdk.vocab import TokenMap, map_digest
 
 
@@ -26,6 +26,8 @@ class MapSet:
     by_hash: dict[str, TokenMap] = field(default_factory=dict[str, TokenMap])
     """By every hash that names one, 64 lower-case hex digits: of its bytes, or of the tokenizer.json that it was built
     from, by which published tools may name it."""
+    files: dict[str, Path] = field(default_factory=dict[str, Path])
+    """By map id, the file that a map was read or built from."""
 
     def add(self, token_map: TokenMap, hashes: Iterable[str] = ()) -> None:
         """Accept a map; the first one becomes the session map. `hashes`: of the files that it was built from."""
@@ -39,6 +41,7 @@ class MapSet:
         for token_map in other.accepted.values():
             self.add(token_map)
         self.by_hash |= other.by_hash
+        self.files |= other.files
 
 
 def resolve_maps(config: GatewayConfig, *, engine_model: str | None = None) -> MapSet:
@@ -53,8 +56,26 @@ def resolve_maps(config: GatewayConfig, *, engine_model: str | None = None) -> M
     # An engine's maps encode at once, for their proof: the form that decodes fast would gain nothing.
     cache = default_cache() if config.engine.kind == "none" else None
     for path in (_session_source(config, engine_model), *config.tokens.maps):
-        maps.add(_open(path, cache), _file_hash(path))
+        token_map = _open(path, cache)
+        maps.add(token_map, _file_hash(path))
+        maps.files[token_map.map_id] = path
     return maps
+
+
+def map_file(maps: MapSet, map_id: str) -> bytes:
+    """The bytes of an accepted map, read or built again; slow where it was built of a model's file.
+
+    Raises:
+        ConfigError: its file is gone or holds another map now.
+    """
+    path = maps.files.get(map_id)
+    try:
+        data = b"" if path is None else map_bytes(path)
+    except (CodecError, OSError) as error:
+        raise ConfigError(f"token map {map_id!r}: its file can't be read any more ({error})") from error
+    if map_digest(data) != map_id:
+        raise ConfigError(f"token map {map_id!r}: its file holds another map now; restart the gateway")
+    return data
 
 
 def has_no_model(config: GatewayConfig) -> bool:

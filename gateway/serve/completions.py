@@ -1,10 +1,11 @@
 """`POST /v1/completions`: a prompt as text or ids, continued, as JSON, as an event stream or as frames.
 
-Turns requests into runs of the completer. Below: `gateway.agent`; above: `app.py`; how an answer is shown is
-`replying.py`'s and the Codec face's.
+`/v1/completions/codec` is the same with its request in msgpack or protobuf. Turns requests into runs of the completer.
+Below: `gateway.agent`; above: `run.py`; how an answer is shown is `replying.py`'s and the Codec face's.
 """
 
 import time
+from collections.abc import Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +19,7 @@ from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.body import read_body
 from gateway.serve.codec.answer import FrameDesk
+from gateway.serve.codec.request import read_codec_request
 from gateway.serve.completion_reply import CompletionReply
 from gateway.serve.completion_request import CompletionRequest
 from gateway.serve.replying import Answering, StreamedAnswer, WholeAnswer, refused
@@ -34,18 +36,26 @@ class CompletionsFace:
 
     def routes(self) -> list[Route]:
         """What `app.py` mounts."""
-        return [Route("/v1/completions", self._complete, methods=["POST"])]
+        return [
+            Route("/v1/completions", self._complete, methods=["POST"]),
+            Route("/v1/completions/codec", self._complete_codec, methods=["POST"]),
+        ]
 
     async def _complete(self, request: Request) -> Response:
+        return await self._answered(request, CompletionRequest.checked)
+
+    async def _complete_codec(self, request: Request) -> Response:
+        content_type = request.headers.get("content-type", "")
+        return await self._answered(request, lambda body: read_codec_request(content_type, body))
+
+    async def _answered(self, request: Request, read: Callable[[bytes], CompletionRequest]) -> Response:
         try:
-            fields = CompletionRequest.checked(await read_body(request, self._limits.body_bytes))
-            return self.respond(request, fields)
+            return self._respond(request, read(await read_body(request, self._limits.body_bytes)))
         except GatewayError as error:
             self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
             return refused(error)
 
-    def respond(self, request: Request, fields: CompletionRequest) -> Response:
-        """Answer a request that was read. Raises `GatewayError` for one that can't be served."""
+    def _respond(self, request: Request, fields: CompletionRequest) -> Response:
         prompt = self._completer.open(fields.prompt)
 
         async def make(emit: Emit) -> Finished:

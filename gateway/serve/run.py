@@ -20,6 +20,7 @@ from gateway.serve.access import guard_faces
 from gateway.serve.answering import HttpProtocol
 from gateway.serve.auth import guard_admin
 from gateway.serve.codec.answer import FrameDesk
+from gateway.serve.codec.documents import Documents
 from gateway.serve.codec.wire import WireOffer
 from gateway.serve.completions import CompletionsFace
 from gateway.serve.drain import Drain
@@ -48,11 +49,20 @@ async def open_app(rooms: Rooms, config: GatewayConfig) -> AsyncGenerator[tuple[
         audit=rooms.records.audit,
         tracing=rooms.records.tracing,
     )
-    frames = FrameDesk(WireOffer(), rooms.metrics)
+    offer = WireOffer.of(config.wire)
+    frames = FrameDesk(offer, rooms.metrics, config.wire.minimum_version)
+    bolt_ons = any(upstream.transport == "bolt-on" for upstream in config.upstreams)
+    documents = Documents(rooms.route.maps, offer, config.wire, runs_bolt_ons=bolt_ons)
     openai = OpenAiFace(rooms.agent, rooms.route, config.limits, rooms.metrics, frames)
     completions = CompletionsFace(rooms.route, config.limits, rooms.metrics, frames)
     app: ASGIApp = Starlette(
-        routes=[*openai.routes(), *completions.routes(), Route("/mcp", endpoint=mcp), Mount("/mcp", app=mcp)],
+        routes=[
+            *openai.routes(),
+            *completions.routes(),
+            *documents.routes(),
+            Route("/mcp", endpoint=mcp),
+            Mount("/mcp", app=mcp),
+        ],
         exception_handlers={404: no_such_path, 405: no_such_path},
     )
     app = _Shortcut("/mcp", mcp, app)

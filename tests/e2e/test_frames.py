@@ -1,5 +1,6 @@
 """Streams of frames from the real engine: the model's context rebuilt id by id, by us and by other people's clients."""
 
+import gzip
 import json
 import subprocess
 from collections.abc import AsyncIterator
@@ -8,9 +9,12 @@ from typing import Any
 import anyio
 import codecai
 import httpx2
+import msgpack
 import pytest
 
-from leaf_sdk.wire import MEDIA_TYPES, Frame, FrameReader
+from leaf_sdk.vocab import map_digest
+from leaf_sdk.wire import MEDIA_TYPES, Decoder, Dictionary, Frame, FrameReader
+from leaf_sdk.wire.codec_pb2 import CodecRequest
 
 GREEDY = {"temperature": 0, "seed": 1, "max_tokens": 24}
 FORMATS = ["msgpack", "protobuf", "msgpack-delta"]
@@ -173,3 +177,101 @@ def test_request_that_cannot_be_served_is_refused_by_its_field(client, body, par
 
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == param
+
+
+@pytest.mark.parametrize("form", ["msgpack", "protobuf"])
+def test_codec_request_is_answered_as_the_json_one(client, plain, form):
+    ids = plain["choices"][0]["prompt_token_ids"]
+    greedy = CodecRequest(prompt_ids=ids, max_tokens=24, temperature=0.0).SerializeToString()
+    packed = msgpack.packb({"prompt_ids": ids, "max_tokens": 24, "temperature": 0.0})
+    body = gzip.compress(packed if form == "msgpack" else greedy)
+    headers = {"content-type": MEDIA_TYPES[form], "content-encoding": "gzip", "accept-encoding": "identity"}
+
+    answer = client.post("/v1/completions/codec", content=body, headers=headers)
+
+    assert answer.headers["content-type"] == MEDIA_TYPES[form]
+    assert context_of(read(form, answer.content)) == plain["choices"][0]["token_ids"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({"content-type": "application/json"}, b"{}", 415),
+        ({"content-type": "application/x-msgpack", "content-encoding": "compress"}, b"{}", 415),
+        ({"content-type": "application/x-msgpack", "content-encoding": "gzip"}, gzip.compress(bytes(50_000_000)), 413),
+        ({"content-type": "application/x-msgpack"}, bytes(5_000_000), 413),
+        ({"content-type": "application/x-msgpack", "content-encoding": "gzip"}, b"no gzip", 400),
+        ({"content-type": "application/x-protobuf"}, b"\xff\xff", 400),
+    ],
+)
+def test_bad_codec_request_has_its_status(client, headers, body, status):
+    answer = client.post("/v1/completions/codec", content=body, headers=headers)
+
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
+
+
+def test_map_is_found_by_index_name_and_hash_and_kept_for_ever(client, model_map, model_map_bytes):
+    index = client.get("/.well-known/codec/index.json")
+    (pointer,) = index.json()["maps"]
+    by_name = client.get(f"/.well-known/codec/maps/{pointer['id']}.json")
+    bytes_of_it = client.get(pointer["url"])
+
+    assert (pointer["hash"], by_name.json()) == (model_map.map_id, pointer)
+    assert map_digest(bytes_of_it.content) == model_map.map_id
+    assert bytes_of_it.content == model_map_bytes
+    assert "immutable" in bytes_of_it.headers["cache-control"]
+    assert "max-age=300" in index.headers["cache-control"]
+    assert {answer.headers["access-control-allow-origin"] for answer in (index, by_name, bytes_of_it)} == {"*"}
+    again = client.get(pointer["url"], headers={"if-none-match": bytes_of_it.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_codecai_finds_and_checks_our_map(site, client, model_map):
+    async def load() -> codecai.TokenizerMap:
+        pointer = client.get("/.well-known/codec/index.json").json()["maps"][0]
+        return await codecai.load_map(url=pointer["url"], hash=pointer["hash"])
+
+    assert anyio.run(load).id == model_map.id
+
+
+@pytest.mark.parametrize(
+    "path", ["maps/no/such.json", f"maps/sha256/{'0' * 64}.json", "dicts/00.zstd", "version-policy.json"]
+)
+def test_what_is_not_there_is_not_found(client, path):
+    assert client.get(f"/.well-known/codec/{path}").status_code == 404
+
+
+def test_schema_and_version_are_served(client):
+    schema = client.get("/codec/schema")
+    version = client.get("/codec/version").json()
+
+    assert schema.headers["content-type"].startswith("text/plain")
+    assert "message CodecFrame" in schema.text
+    assert version["version"] == "0.5"
+    assert {"json", "msgpack", "protobuf"} <= set(version["stream_formats"])
+
+
+def test_operator_may_demand_a_version_and_offer_dictionaries(start_gateway, tmp_path):
+    dictionary = tmp_path / "words.zstd"
+    dictionary.write_bytes(b"a dictionary of some bytes, which need no format")
+    own = f'[wire]\nminimum_version = "0.4"\ndictionary_msgpack = "{dictionary}"\n'
+    (tmp_path / "codec-gateway.toml").write_text(own)
+    gateway = start_gateway({}, "--engine", "embedded")
+    body = {**GREEDY, "prompt": "The capital of France is", "stream_format": "msgpack"}
+    new = {"codec-client-version": "0.5", "accept-encoding": "zstd"}
+    with httpx2.Client(base_url=gateway.url, timeout=60) as client:
+        refused = client.post("/v1/completions", json=body)
+        plain = client.post("/v1/completions", json={**body, "stream_format": "json"})
+        with client.stream("POST", "/v1/completions", json=body, headers=new) as served:
+            data = b"".join(served.iter_raw())
+        policy = client.get("/.well-known/codec/version-policy.json").json()
+        kept = client.get(f"/.well-known/codec/dicts/{served.headers['codec-zstd-dict'].removeprefix('sha256:')}.zstd")
+
+    error = codecai.parse_version_required(refused)
+    assert (refused.status_code, error.body.minimum_version, error.body.client_version) == (426, "0.4", "0.2")
+    assert plain.status_code == 200
+    assert policy == {"minimum_version": "0.4", "required_features": []}
+    assert kept.content == dictionary.read_bytes()
+    decoder = Decoder("zstd", dictionary=Dictionary(kept.content))
+    assert read("msgpack", decoder.feed(data))[-1].done

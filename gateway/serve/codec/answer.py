@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from gateway.observe.metrics import Metrics
 from gateway.serve.codec.reply import FrameReply
 from gateway.serve.codec.stream import FramedAnswer
 from gateway.serve.codec.watch import Regions, resolve
-from gateway.serve.codec.wire import Visible, WireOffer, read_version
+from gateway.serve.codec.wire import VARY, Visible, WireOffer, read_version
 from gateway.serve.fields import GenerationFields
 from gateway.serve.replying import Answering
 from leaf_sdk.vocab import TokenMap
@@ -28,6 +28,8 @@ class FrameDesk:
 
     offer: WireOffer
     metrics: Metrics
+    minimum_version: str | None = None
+    """Clients of an older Codec are turned away."""
 
     def respond(
         self,
@@ -53,6 +55,9 @@ class FrameDesk:
         """
         if fields.stream_format == "json":
             raise ValueError("the request asks for JSON")
+        version = read_version(request.headers.get(VERSION_HEADER))
+        if self.minimum_version is not None and version < read_version(self.minimum_version):
+            return too_old(version, self.minimum_version)
         wire = self.offer.wire(
             fields.stream_format,
             fields.stream_flush,
@@ -65,5 +70,16 @@ class FrameDesk:
             prompt_ids=prompt_ids if fields.return_token_ids else (),
             regions=None if markers is None else Regions(markers, token_map, name_calls=name_calls),
         )
-        visible = Visible(read_version(request.headers.get(VERSION_HEADER)))
-        return FramedAnswer(answering, reply, wire, visible, self.metrics)
+        return FramedAnswer(answering, reply, wire, Visible(version), self.metrics)
+
+
+def too_old(version: tuple[int, int], minimum: str) -> Response:
+    """Tell a client which version is demanded, in Codec's words (codec.md A.5)."""
+    said = f"{version[0]}.{version[1]}"
+    body: dict[str, object] = {
+        "error": "codec_version_required",
+        "minimum_version": minimum,
+        "required_features": [],
+        "client_version": said,
+    }
+    return JSONResponse(body, 426, {"codec-min-version": minimum, "upgrade": f"codec/{minimum}", "vary": VARY})

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from gateway.config.wire import WireConfig
+from gateway.errors import ConfigError
 from gateway.serve.fields import FlushName
 from leaf_sdk.wire import (
     AT_ONCE,
@@ -24,7 +26,7 @@ from leaf_sdk.wire import (
 from leaf_sdk.wire.dictionary import HEADER as DICTIONARY_HEADER
 
 MAP_HEADER: Final = "Codec-Tokenizer-Map"
-VARY: Final = (b"vary", b"Accept-Encoding, Codec-Client-Version")
+VARY: Final = "Accept-Encoding, Codec-Client-Version"
 _POLICIES: Final[dict[FlushName, FlushPolicy]] = {"interactive": INTERACTIVE, "batch": BATCH, "at_once": AT_ONCE}
 
 
@@ -35,6 +37,19 @@ class WireOffer:
     dictionaries: Mapping[Format, Dictionary] = field(default_factory=dict[Format, Dictionary])
     max_delay: float = INTERACTIVE.max_delay
     """Seconds that an id may wait for others in an interactive stream."""
+
+    @classmethod
+    def of(cls, config: WireConfig) -> "WireOffer":
+        """What the settings allow. Raises `ConfigError` for a dictionary that can't be read."""
+        dictionaries: dict[Format, Dictionary] = {}
+        try:
+            if config.dictionary_msgpack is not None:
+                dictionaries["msgpack"] = Dictionary(config.dictionary_msgpack.read_bytes())
+            if config.dictionary_protobuf is not None:
+                dictionaries["protobuf"] = Dictionary(config.dictionary_protobuf.read_bytes())
+        except OSError as error:
+            raise ConfigError(f"wire: a zstd dictionary can't be read ({error}); correct its path") from error
+        return cls(dictionaries, config.max_delay)
 
     def policy(self, name: FlushName) -> FlushPolicy:
         """The flush policy of a name."""
@@ -76,7 +91,7 @@ class Wire:
             (b"content-type", MEDIA_TYPES[self.format].encode()),
             (b"cache-control", b"no-cache, no-transform"),
             (b"x-accel-buffering", b"no"),
-            VARY,
+            (b"vary", VARY.encode()),
         ]
         if self.choice.coding != "identity":
             headers.append((b"content-encoding", self.choice.coding.encode()))

@@ -1,0 +1,64 @@
+"""How streams of frames leave, and from which version of Codec on: these settings in their internal form and their own.
+
+Turns checked values into a `WireConfig`; opens no dictionary. `model.py`, `settings.py` and `load.py` stand above.
+Times are seconds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from gateway.config.section import Section
+from gateway.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class WireConfig:
+    """Streams of frames."""
+
+    max_delay: float = 0.040
+    """Seconds that an id of an interactive stream may wait for others."""
+    dictionary_msgpack: Path | None = None
+    """zstd dictionary for streams of msgpack frames; without one they are not sent as zstd."""
+    dictionary_protobuf: Path | None = None
+    minimum_version: str | None = None
+    """Clients that ask for frames and speak an older Codec are answered with 426; None: all are served."""
+
+
+_WIRE = WireConfig()
+
+
+class WireSection(Section):
+    """`[wire]`."""
+
+    max_delay: Annotated[float, Field(ge=0, le=10)] = Field(
+        default=_WIRE.max_delay,
+        description="Seconds that an id of an interactive stream of frames may wait for others, to leave together.",
+    )
+    dictionary_msgpack: str | None = Field(
+        default=None, description="zstd dictionary for msgpack frames; unset: they are not sent as zstd."
+    )
+    dictionary_protobuf: str | None = Field(default=None, description="The same for protobuf frames.")
+    minimum_version: str | None = Field(
+        default=None,
+        pattern=r"^[0-9]{1,3}\.[0-9]{1,3}$",
+        description="Clients that ask for frames and speak an older version of Codec get 426; unset: all are served.",
+    )
+
+
+def build_wire(values: Mapping[str, Any]) -> WireConfig:
+    """Make the settings of checked values.
+
+    Raises:
+        ConfigError: a dictionary is not a file.
+    """
+    paths = {key: Path(values[key]) for key in ("dictionary_msgpack", "dictionary_protobuf") if values.get(key)}
+    for key, path in paths.items():
+        if not path.is_file():
+            raise ConfigError(
+                f"wire.{key}: expected a zstd dictionary, but {str(path)!r} is not a file: correct the path"
+            )
+    return replace(WireConfig(), **{**values, **paths})
