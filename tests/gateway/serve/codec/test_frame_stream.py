@@ -3,9 +3,13 @@
 import anyio
 import pytest
 
-from gateway.serve.codec.stream import FramePump
+from gateway.agent.events import IdsGenerated
+from gateway.errors import EngineUnavailable
+from gateway.observe.metrics import Metrics
+from gateway.serve.codec.reply import FrameReply
+from gateway.serve.codec.stream import FramedAnswer, FramePump
 from gateway.serve.codec.wire import Visible, WireOffer, read_version
-from gateway.serve.replying import ClientStalled
+from gateway.serve.replying import Answering, ClientStalled
 from leaf_sdk.wire import CODINGS, Decoder, Dictionary, Extras, Frame, FrameReader, Usage
 
 pytestmark = pytest.mark.anyio
@@ -125,3 +129,86 @@ def test_client_is_sent_no_header_that_is_newer_than_it():
     assert Visible((0, 2))(names) == names[:2]
     assert Visible((0, 3))(names) == names[:3]
     assert Visible((0, 5))(names) == names
+
+
+async def still_there() -> dict[str, str]:
+    await anyio.sleep_forever()
+    raise AssertionError
+
+
+def answer_of(make):
+    counted: list[str] = []
+    answering = Answering(make, counted.append)
+    metrics = Metrics()
+    return FramedAnswer(answering, FrameReply(), wire(coding="gzip"), Visible((0, 5)), metrics), counted, metrics
+
+
+async def test_failure_in_the_middle_is_a_last_frame_and_what_waited_comes_before_it():
+    async def make(emit) -> None:
+        for n in range(1, 4):
+            await emit(IdsGenerated((n,)))
+        raise EngineUnavailable("the engine left; ask again")
+
+    socket = Socket("msgpack", "gzip")
+    answer, counted, metrics = answer_of(make)
+    await answer({}, still_there, socket.send)
+
+    last = socket.frames[-1]
+    assert [i for frame in socket.frames for i in frame.ids] == [1, 2, 3]
+    assert (last.done, last.finish_reason, last.extras.error) == (True, "error", "the engine left; ask again")
+    assert socket.ended
+    assert counted == ["engine_error"]
+    assert b'codec_wire_streams_total{coding="gzip",format="msgpack",reason="only_one"} 1.0' in metrics.render()
+
+
+async def test_failure_before_the_first_frame_is_an_http_error():
+    async def make(_emit) -> None:
+        raise EngineUnavailable("the engine left; ask again")
+
+    sent: list[dict[str, object]] = []
+
+    async def send(message) -> None:
+        sent.append(message)
+
+    answer, _, _ = answer_of(make)
+    await answer({"type": "http"}, still_there, send)
+
+    assert sent[0]["status"] == 503
+    assert b"the engine left" in sent[1]["body"]
+
+
+async def test_unforeseen_failure_tells_the_client_only_that_it_happened():
+    async def make(emit) -> None:
+        await emit(IdsGenerated((1,)))
+        raise KeyError("a secret")
+
+    socket = Socket("msgpack", "gzip")
+    answer, _, _ = answer_of(make)
+    await answer({}, still_there, socket.send)
+
+    assert socket.frames[-1].extras.error == "the gateway failed; its log says why"
+
+
+async def test_client_that_leaves_cancels_the_answer():
+    left, cancelled = anyio.Event(), anyio.Event()
+
+    async def make(emit) -> None:
+        await emit(IdsGenerated((1,)))
+        left.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    async def receive() -> dict[str, str]:
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    socket = Socket("msgpack", "gzip")
+    answer, counted, _ = answer_of(make)
+    with anyio.fail_after(5):
+        await answer({}, receive, socket.send)
+
+    assert cancelled.is_set()
+    assert counted == ["cancelled"]
+    assert not socket.ended
