@@ -21,6 +21,7 @@ from gateway.serve.answering import HttpProtocol
 from gateway.serve.auth import guard_admin
 from gateway.serve.codec.answer import FrameDesk
 from gateway.serve.codec.documents import Documents
+from gateway.serve.codec.mcp import FramedMcp
 from gateway.serve.codec.wire import WireOffer
 from gateway.serve.completions import CompletionsFace
 from gateway.serve.drain import Drain
@@ -55,17 +56,18 @@ async def open_app(rooms: Rooms, config: GatewayConfig) -> AsyncGenerator[tuple[
     documents = Documents(rooms.route.maps, offer, config.wire, runs_bolt_ons=bolt_ons)
     openai = OpenAiFace(rooms.agent, rooms.route, config.limits, rooms.metrics, frames)
     completions = CompletionsFace(rooms.route, config.limits, rooms.metrics, frames)
+    framed = FramedMcp(mcp, rooms.route.maps.accepted, config.limits.body_bytes, rooms.metrics)
     app: ASGIApp = Starlette(
         routes=[
             *openai.routes(),
             *completions.routes(),
             *documents.routes(),
-            Route("/mcp", endpoint=mcp),
-            Mount("/mcp", app=mcp),
+            Route("/mcp", endpoint=framed),
+            Mount("/mcp", app=framed),
         ],
         exception_handlers={404: no_such_path, 405: no_such_path},
     )
-    app = _Shortcut("/mcp", mcp, app)
+    app = _Shortcut("/mcp", framed, app)
     app = guard_faces(app, config, rooms.metrics)
     async with mcp.running():
         yield app, mcp
