@@ -265,7 +265,7 @@ def test_body_that_is_no_request_is_refused(site, body):
 def test_body_over_the_limit_is_refused_with_the_limit(site):
     answer = httpx2.post(f"{site.url}/v1/chat/completions", content=b'{"messages":"' + b"x" * (4 << 20) + b'"}')
 
-    assert answer.status_code == 400
+    assert answer.status_code == 413
     assert str(4 << 20) in answer.json()["error"]["message"]
 
 
