@@ -11,7 +11,6 @@ from .decompression import MAX_BODY, Decoder
 from .dictionary import Dictionary, dictionary_for, train
 from .flush import AT_ONCE, BATCH, INTERACTIVE, FlushGate, FlushPolicy
 from .frame import DEFAULT_LIMITS, MAX_ID, NO_EXTRAS, Extras, Frame, Limits, Spliced, ToolCall, Usage, merge
-from .request import CodecRequest, read_request
 from .stream import MEDIA_TYPES, Format, FrameReader, FrameWriter, available_formats
 
 __all__ = [
@@ -25,7 +24,6 @@ __all__ = [
     "MEDIA_TYPES",
     "NO_EXTRAS",
     "Choice",
-    "CodecRequest",
     "Coding",
     "Decoder",
     "Dictionary",
@@ -49,6 +47,5 @@ __all__ = [
     "dictionary_for",
     "merge",
     "open_encoder",
-    "read_request",
     "train",
 ]

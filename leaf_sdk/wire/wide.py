@@ -2,7 +2,8 @@
 
 A protobuf parser cuts a number that is too great for its field to 32 bits without a word, and the wrong token would go
 to the model. On the wire both widths are the same, so reading with the wider one shows the number that was sent.
-Stands on the generated module; above: `protobuf_frames` and `request`.
+Stands on the generated module; above: `protobuf_frames`, and whoever serves
+completions.
 """
 
 from typing import Final, cast

@@ -9,14 +9,12 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import msgpack
-from google.protobuf.message import DecodeError
 from pydantic import ValidationError
 
 from gateway.errors import RequestInvalid
 from gateway.serve.body import BodyUnread
 from gateway.serve.completion_request import CompletionRequest
 from gateway.serve.fields import invalid
-from leaf_sdk.wire.codec_pb2 import CodecRequest
 
 _unpack: Final = cast(Any, msgpack).unpackb
 _NAMES: Final = {
@@ -61,9 +59,13 @@ def _read_msgpack(body: bytes) -> Mapping[str, Any]:
 
 
 def _read_protobuf(body: bytes) -> Mapping[str, Any]:
-    message = CodecRequest()
+    # Imported with the first such request: protobuf costs a tenth of a second, which no start should wait for.
+    from google.protobuf.message import DecodeError
+
+    from leaf_sdk.wire.wide import WideRequest
+
     try:
-        message.ParseFromString(body)
+        message = WideRequest.FromString(body)
     except DecodeError as error:
         raise RequestInvalid(f"the body is no CodecRequest: {error}") from error
     fields: dict[str, Any] = {"prompt_ids": list(message.prompt_ids), "stop": list(message.stop)}

@@ -45,6 +45,12 @@ def test_stream_comes_in_the_bodys_format_unless_it_names_another():
     assert read_codec_request(MSGPACK, bytes.fromhex("81aa70726f6d70745f6964739101")).stream_format == "msgpack"
 
 
+def test_id_too_great_for_its_field_is_not_cut_to_another():
+    # prompt_ids [2**32 + 5]: a parser of 32 bits reads 5.
+    with suppress(RequestInvalid):
+        assert read_codec_request(PROTOBUF, bytes.fromhex("0a058580808010")).prompt == [2**32 + 5]
+
+
 @pytest.mark.parametrize("content_type", ["application/json", "", "text/plain"])
 def test_other_content_types_are_not_read(content_type):
     with pytest.raises(BodyUnread, match="expected application/x-msgpack"):
