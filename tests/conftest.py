@@ -83,9 +83,11 @@ def is_running() -> Callable[[int], bool]:
     def check(pid: int) -> bool:
         try:
             os.kill(pid, 0)
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
         except ProcessLookupError:
             return False
-        status = Path(f"/proc/{pid}/stat")
-        return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+        except FileNotFoundError:
+            # Gone in this moment, or a system without /proc.
+            return not Path("/proc/self/stat").exists()
 
     return check

@@ -97,6 +97,7 @@ def _install(handler: _OurHandler, level: str) -> None:
         foreign = logging.getLogger(name)
         foreign.handlers.clear()
         foreign.propagate = True
+        foreign.setLevel(logging.NOTSET)
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
 

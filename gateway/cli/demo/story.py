@@ -19,6 +19,7 @@ from gateway.cli.demo.text_path import TextPath
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
 from gateway.engine.embedded import packaged_model
 from gateway.engine.protocol import Sampling
+from gateway.errors import UpstreamUnavailable
 from gateway.serve.rooms import Rooms, open_rooms
 from gateway.toolcalls import Content, call_grammar
 from leaf_sdk.fetch import map_bytes
@@ -124,6 +125,11 @@ async def _running(progress: Callable[[str], None]) -> AsyncGenerator[Rooms]:
         path.write_bytes(data)
         progress("starting llama.cpp with SmolLM2-135M and two MCP servers")
         async with open_rooms(_config(path, map_digest(data))) as rooms:
+            for server in rooms.proxy.statuses():
+                if server.state != "up":
+                    why = server.last_error or "it is still starting"
+                    message = f"the demo's server {server.name!r} did not start: {why}; try again"
+                    raise UpstreamUnavailable(message, server=server.name)
             yield rooms
 
 

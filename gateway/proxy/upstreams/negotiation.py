@@ -2,8 +2,9 @@
 
 Asks a server for the modern era first (`server/discover`) and falls back to the handshake, because a server that speaks
 both gives more in the modern one; a server for whom a handshake-era client stands is asked the other way round, so that
-nothing has to be bridged. Every answer but a usable one is a fall-back or a `NoCommonEra` that says why. It
-knows no supervision. `pool.py` stands above.
+nothing has to be bridged. A server that is silent is asked the other way too, and what it answers first counts: it may
+not answer what it does not know, or only be slow to start. Every answer but a usable one is a fall-back or a
+`NoCommonEra` that says why. It knows no supervision. `pool.py` stands above.
 """
 
 from collections.abc import Mapping
@@ -11,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 import anyio
+from anyio.streams.memory import MemoryObjectSendStream
 
 from gateway.errors import UpstreamUnavailable
 from gateway.observe.escape import escape_text
 from gateway.proxy.upstreams.session import CLIENT_INFO, Session
-from gateway.proxy.wires.wire import NoAnswer, PeerError, Wire
+from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Wire
 from gateway.rpc.eras import (
     HANDSHAKE_VERSIONS,
     MODERN_VERSIONS,
@@ -26,7 +28,8 @@ from gateway.rpc.eras import (
 
 Era = Literal["modern", "handshake"]
 _PROBE_TIME: Final = 5.0
-"""Seconds that a server gets for `server/discover`; one of the handshake era may not answer what it does not know."""
+"""Seconds that a server gets for `server/discover` alone; one of the handshake era may not answer what it does not
+know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,44 +42,84 @@ class Terms:
     """What to announce as the client's own, in the handshake era."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Agreed:
+    """A version that both know."""
+
+    version: str
+    modern: bool
+    answer: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """One era is not to be spoken with this server, and why."""
+
+    reason: str
+
+
+_Outcome = _Agreed | _Refused | LinkLost
+
+
 async def negotiate(session: Session, wire: Wire, terms: Terms) -> None:
-    """Agree on a version; the session can be asked afterwards.
+    """Agree on a version; the session can be asked afterwards. It waits for an answer as long as its caller does.
 
     Raises:
         NoCommonEra: no version that both know, or no usable answer.
         LinkLost: the server left.
     """
-    refusals: list[str] = []
-    for era in terms.eras:
-        try:
-            if era == "modern":
-                with anyio.fail_after(_PROBE_TIME):
-                    await _discover(session, wire)
-            else:
-                await _initialize(session, wire, terms.capabilities or {})
-        except PeerError as error:
-            question = "server/discover" if era == "modern" else "initialize"
-            refusals.append(f"it refused {question}: {escape_text(str(error), 200)}")
-        except NoAnswer as error:
-            refusals.append(str(error))
-        except TimeoutError:
-            refusals.append(f"it does not answer server/discover within {_PROBE_TIME:g} s")
-        except _Mismatch as error:
-            refusals.append(str(error))
-        else:
-            return
-    raise NoCommonEra(refusals[-1], server=session.server)
+    outcome = await _first_agreed(wire, terms)
+    if isinstance(outcome, LinkLost):
+        raise outcome
+    if isinstance(outcome, _Refused):
+        raise NoCommonEra(outcome.reason, server=session.server)
+    wire.speak(outcome.version)
+    session.negotiated(wire, outcome.version, modern=outcome.modern, answer=outcome.answer)
+    if not outcome.modern:
+        await session.notify("notifications/initialized")
 
 
 class NoCommonEra(UpstreamUnavailable):
     """The server can be reached, and refuses every era that we may speak with it."""
 
 
-class _Mismatch(Exception):
-    """The server answered, and we have no version in common."""
+async def _first_agreed(wire: Wire, terms: Terms) -> _Outcome:
+    """Ask for one era after the other, and no later than the first is over or silent; the last refusal if all are."""
+    send, receive = anyio.create_memory_object_stream[_Outcome](len(terms.eras))
+    left, waiting = list(terms.eras), 0
+    outcome: _Outcome = _Refused("nothing was proposed to it")
+    with send, receive:
+        async with anyio.create_task_group() as tasks:
+            while left or waiting:
+                patience = None
+                if left:
+                    era = left.pop(0)
+                    tasks.start_soon(_ask, era, wire, terms, send)
+                    waiting += 1
+                    patience = _PROBE_TIME if left and era == "modern" else None
+                with anyio.move_on_after(patience):
+                    outcome = await receive.receive()
+                    waiting -= 1
+                    if not isinstance(outcome, _Refused):
+                        break
+            tasks.cancel_scope.cancel()
+    return outcome
 
 
-async def _discover(session: Session, wire: Wire) -> None:
+async def _ask(era: Era, wire: Wire, terms: Terms, told: MemoryObjectSendStream[_Outcome]) -> None:
+    try:
+        outcome = await (_discover(wire) if era == "modern" else _initialize(wire, terms.capabilities or {}))
+    except PeerError as error:
+        question = "server/discover" if era == "modern" else "initialize"
+        outcome = _Refused(f"it refused {question}: {escape_text(str(error), 200)}")
+    except NoAnswer as error:
+        outcome = _Refused(str(error))
+    except LinkLost as error:
+        outcome = error
+    told.send_nowait(outcome)
+
+
+async def _discover(wire: Wire) -> _Outcome:
     wire.speak(NEWEST_MODERN)
     params = params_to_modern({}, version=NEWEST_MODERN, client_info=CLIENT_INFO, capabilities={})
     answer = await wire.request("server/discover", params)
@@ -84,11 +127,11 @@ async def _discover(session: Session, wire: Wire) -> None:
     versions = cast(list[object], offered) if isinstance(offered, list) else []
     common = [each for each in MODERN_VERSIONS if each in versions]
     if not common:
-        raise _Mismatch(f"it speaks MCP {_shown(versions)}; expected {NEWEST_MODERN} among them")
-    session.negotiated(wire, common[-1], modern=True, answer=answer)
+        return _Refused(f"it speaks MCP {_shown(versions)}; expected {NEWEST_MODERN} among them")
+    return _Agreed(common[-1], modern=True, answer=answer)
 
 
-async def _initialize(session: Session, wire: Wire, capabilities: Mapping[str, Any]) -> None:
+async def _initialize(wire: Wire, capabilities: Mapping[str, Any]) -> _Outcome:
     """The handshake (MCP lifecycle, "Initialization")."""
     wire.speak(NEWEST_HANDSHAKE)
     answer = await wire.request(
@@ -97,13 +140,11 @@ async def _initialize(session: Session, wire: Wire, capabilities: Mapping[str, A
     )
     chosen: object = answer.get("protocolVersion")
     if not isinstance(chosen, str) or chosen not in HANDSHAKE_VERSIONS:
-        raise _Mismatch(
+        return _Refused(
             f"it speaks MCP {_shown(chosen)}; expected one of {', '.join(HANDSHAKE_VERSIONS)}: "
             "update the server or the gateway"
         )
-    wire.speak(chosen)
-    session.negotiated(wire, chosen, modern=False, answer=answer)
-    await session.notify("notifications/initialized")
+    return _Agreed(chosen, modern=False, answer=answer)
 
 
 def _shown(value: object) -> str:

@@ -144,6 +144,7 @@ def test_traceback_is_kept_whole_and_shows_no_secret() -> None:
 def test_other_libraries_log_into_the_same_stream() -> None:
     handler = logging.StreamHandler(io.StringIO())
     logging.getLogger("uvicorn").addHandler(handler)
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     stream = io.StringIO()
     configure_logging(stream=stream)
     logging.getLogger("uvicorn.error").info("started on %s", "127.0.0.1\n")

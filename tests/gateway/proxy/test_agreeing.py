@@ -73,6 +73,27 @@ async def test_server_that_does_not_answer_what_it_does_not_know_is_greeted_the_
     assert (status.state, status.protocol, status.restarts) == ("up", "2025-11-25", 0)
 
 
+@pytest.mark.parametrize("modes", [[], ["modern-only"]])
+async def test_server_that_is_slow_to_start_may_answer_the_first_question_after_the_second_was_asked(
+    talking, proxy_of, monkeypatch, modes
+):
+    monkeypatch.setattr("gateway.proxy.upstreams.negotiation._PROBE_TIME", 0)
+    async with proxy_of(talking(*modes)) as proxy:
+        (status,) = proxy.statuses()
+
+    assert (status.state, status.protocol, status.restarts) == ("up", "2026-07-28", 0)
+
+
+async def test_slow_server_that_refuses_the_first_question_is_spoken_with_as_the_second_proposes(
+    obeying, proxy_of, monkeypatch
+):
+    monkeypatch.setattr("gateway.proxy.upstreams.negotiation._PROBE_TIME", 0)
+    async with proxy_of(obeying("up")) as proxy:
+        (status,) = proxy.statuses()
+
+    assert (status.state, status.protocol, status.restarts) == ("up", "2025-11-25", 0)
+
+
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_revision_of_the_handshake_era_is_spoken(obeying, proxy_of, client, call, version):
     async with proxy_of(obeying("up", {"version": version})) as proxy:
