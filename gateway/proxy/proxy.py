@@ -3,39 +3,36 @@
 Turns a `GatewayConfig` into running upstreams, and a client's method and params into a raw result in the client's era.
 A server that is away, slow or broken becomes an error result that names it (for a tool) or a JSON-RPC error; what a
 server itself answers passes as it came: no typed model ever stands between a server and its client. It knows no token
-ids (`tokens.py`), no faces and no engine. `agent` and `serve` stand above, `upstream.py` and `catalog.py` below.
+ids (`tokens.py`), no faces and no engine. `agent` and `serve` stand above, `fleet.py`, `routes.py`, `catalog.py` below.
 """
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
-from anyio.abc import TaskGroup
 
-from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.model import GatewayConfig
 from gateway.errors import ConfigError
-from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.bolt_on import KnownMaps
 from gateway.proxy.bridge import Bridge
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
+from gateway.proxy.fleet import Fleet
 from gateway.proxy.naming import Naming, ToolEntry
 from gateway.proxy.news import ListChange, News
 from gateway.proxy.offers import merge_capabilities, merge_instructions
 from gateway.proxy.routes import Routes
 from gateway.proxy.statuses import UpstreamStatus, status_of
 from gateway.proxy.upstreams.helping import Sampler
-from gateway.proxy.upstreams.upstream import Upstream
 from gateway.proxy.wires.dialling import Dialler
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
     from gateway.proxy.upstreams.session import ListKind
-
-_STOP_GRACE: Final = 10.0
+    from gateway.proxy.upstreams.upstream import Upstream
 
 
 class Proxy:
@@ -43,20 +40,14 @@ class Proxy:
 
     def __init__(self, config: GatewayConfig, metrics: Metrics, tracing: "Tracing | None" = None) -> None:
         """Nothing is started before the context is entered. `tracing`: None: requests to servers are no spans."""
-        self._config = config
-        self._metrics = metrics
-        self._log = get_logger("gateway.proxy")
         self._dialler = Dialler(config.limits, metrics, tracing)
-        self._sampler: Sampler | None = None
-        self._adopted: ClientSession | None = None
         self._reloading = anyio.Lock()
         self._upstreams: dict[str, Upstream] = {}
         self._catalog = Catalog(Naming(config))
         self._news = News(self._upstreams, self._catalog)
-        self._upstreams.update({each.name: self._make(each) for each in config.upstreams})
+        self._fleet = Fleet(config, metrics, self._dialler, self._upstreams, self._news)
         self._routes = Routes(self._upstreams, self._catalog, metrics, self.watch)
         self._routes.searching = config.tool_search
-        self._tasks: TaskGroup | None = None
         self._supervision: AbstractAsyncContextManager[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -82,29 +73,9 @@ class Proxy:
 
     @asynccontextmanager
     async def _supervised(self) -> AsyncGenerator[None, None]:
-        async with self._dialler, anyio.create_task_group() as tasks:
-            self._begin(tasks)
-            try:
-                await self.ready()
-                yield
-            finally:
-                self.stop()
-                with anyio.move_on_after(_STOP_GRACE, shield=True):
-                    for upstream in list(self._upstreams.values()):
-                        await upstream.supervisor.ended.wait()
-                tasks.cancel_scope.cancel()
-
-    def _begin(self, tasks: TaskGroup) -> None:
-        self._tasks = tasks
-        self._routes.bridge = Bridge(tasks)
-        for upstream in self._upstreams.values():
-            tasks.start_soon(upstream.run)
-
-    async def ready(self) -> None:
-        """Wait until every upstream that starts by itself is up or has failed once."""
-        with anyio.move_on_after(self._config.limits.start_timeout + 1.0):
-            for upstream in self._upstreams.values():
-                await upstream.supervisor.settled.wait()
+        async with self._dialler, self._fleet.running() as tasks:
+            self._routes.bridge = Bridge(tasks)
+            yield
 
     async def reload(self, config: GatewayConfig) -> None:
         """Serve this configuration from now on. Servers that it leaves as they are notice nothing.
@@ -112,39 +83,15 @@ class Proxy:
         New and changed servers are started and waited for before the names change; calls that run on a server that
         went or changed finish there. Limits stay as they were at the start.
         """
-        if self._tasks is None:
-            raise RuntimeError("a proxy reloads only inside `async with proxy`")
         async with self._reloading:
-            fresh = await self._started(config, self._tasks)
-            retired = [each for name, each in self._upstreams.items() if fresh.get(name) is not each]
-            taken = [name for name, each in fresh.items() if self._upstreams.get(name) is not each]
+            taken = await self._fleet.exchange(config)
             told: list[tuple[str, ListKind]] = []
             if config.tool_search != self._routes.searching:
-                told = [(name, "tools") for name in fresh]
-            self._config = config
-            self._upstreams.clear()
-            self._upstreams.update(fresh)
+                told = [(name, "tools") for name in self._upstreams]
             self._routes.searching = config.tool_search
             self._catalog.name_by(Naming(config))
             self._news.taken_over(taken)
             self._news.merge(told)
-            for upstream in retired:
-                self._tasks.start_soon(self._retire, upstream, config.limits.drain)
-
-    async def _started(self, config: GatewayConfig, tasks: TaskGroup) -> dict[str, Upstream]:
-        """The upstreams of this configuration: those that run as they are to run, and new ones that have settled."""
-        running = self._upstreams
-        made = {
-            each.name: self._make(each)
-            for each in config.upstreams
-            if each.name not in running or running[each.name].config != each
-        }
-        for upstream in made.values():
-            tasks.start_soon(upstream.run)
-        with anyio.move_on_after(config.limits.start_timeout + 1.0):
-            for upstream in made.values():
-                await upstream.supervisor.settled.wait()
-        return {each.name: made.get(each.name) or running[each.name] for each in config.upstreams}
 
     def list_again(self) -> None:
         """Ask every server that is up for its tools, because what may be shown of them changed (pins)."""
@@ -152,28 +99,13 @@ class Proxy:
             if upstream.config.pin != "off":
                 upstream.supervisor.list_again()
 
-    async def _retire(self, upstream: Upstream, grace: float) -> None:
-        with anyio.move_on_after(grace):
-            await upstream.unused()
-        upstream.stop()
-
-    def _make(self, config: UpstreamConfig) -> Upstream:
-        made = Upstream(config, self._config.limits, self._metrics, self._dialler.dial(config), self._news)
-        made.allowance.sampler = self._sampler
-        if self._adopted is not None:
-            made.supervisor.adopt(self._adopted)
-        return made
-
     def stop(self) -> None:
         """Begin to end every upstream: calls that are running get an error result, and nothing is started again."""
-        for upstream in self._upstreams.values():
-            upstream.stop()
+        self._fleet.stop()
 
     def sample_with(self, sampler: Sampler) -> None:
         """Let this generate for the servers that the operator lets sample. To be called before the start."""
-        self._sampler = sampler
-        for upstream in self._upstreams.values():
-            upstream.allowance.sampler = sampler
+        self._fleet.sample_with(sampler)
 
     def tell_maps(self, known: KnownMaps) -> None:
         """Call bolt-ons with ids of these maps from now on. To be told again whenever they are others."""
@@ -181,9 +113,7 @@ class Proxy:
 
     def adopt(self, session: ClientSession) -> None:
         """Let the main sessions stand for this client, the only one there will be. To be called before the start."""
-        self._adopted = session
-        for upstream in self._upstreams.values():
-            upstream.supervisor.adopt(session)
+        self._fleet.adopt(session)
 
     async def handle(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """The raw answer to a client's request, in the client's era.
