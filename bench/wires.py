@@ -48,7 +48,7 @@ async def _variants(port: int) -> AsyncGenerator[dict[str, Call]]:
         far = UpstreamConfig("light", url=url)
         handshake = await enter(open_http(far, NOBODY, bound=_BOUND, log=log, client=client))
         handshake.speak("2025-11-25")
-        await handshake.request("initialize", {})
+        await handshake.request("initialize", {"protocolVersion": "2025-11-25"})
         modern = await enter(open_http(far, NOBODY, bound=_BOUND, log=log, client=client))
         modern.speak("2026-07-28")
         general = await enter(httpx2.AsyncClient(trust_env=False))

@@ -78,6 +78,7 @@ def test_bars_are_held_up_to_their_edge(results: dict[str, Any]) -> None:
         ("codec-gateway | http-http | modern | 100 B at 32", "cpu_us", 151, "HTTP to HTTP"),
         ("codec-gateway | stdio-stdio | modern | 100 B at 32", "cpu_us", 121, "stdio to stdio"),
         (GUARDED, "calls_per_second", 5999, "HTTP to stdio"),
+        ("mcp-hub | http-stdio | handshake | 100 B at 16", "calls_per_second", 7001, "the same beside mcp-hub"),
         (GUARDED, "p99_ms", 10.1, "the same: 99"),
         (GUARDED.replace("at 16", "at 1"), "p50_ms", 0.46, "the same, one"),
         (GUARDED.replace("100 B", "16384 B"), "calls_per_second", 4499, "the same, 16 KiB"),
