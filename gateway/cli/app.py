@@ -1,51 +1,40 @@
 """The command `codec-gateway`: its sub-commands, and what becomes of an error.
 
-Commands raise our errors; here, and nowhere else, they become one line on stderr and an exit code. Nothing but a
+A command stands in the module of its name, and only the one that is run is loaded: `serve` needs neither tables nor the
+demo. Commands raise our errors; here, and nowhere else, they become one line on stderr and an exit code. Nothing but a
 command's own result is printed on stdout.
 """
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Final, cast
 
 import typer
-from rich.console import Console
 
 from gateway import __version__
 from gateway.cli import exit_codes
-from gateway.cli.call import call
-from gateway.cli.check import check
-from gateway.cli.demo import demo
-from gateway.cli.doctor import doctor
-from gateway.cli.engine import engine
-from gateway.cli.health import health
-from gateway.cli.keys import keys
-from gateway.cli.parse import parse
-from gateway.cli.pins import pins
-from gateway.cli.serve import serve
-from gateway.cli.status import status
-from gateway.cli.stdio import stdio
-from gateway.cli.token import token
 from gateway.errors import ConfigError, EngineError, GatewayError, UpstreamError
 from gateway.observe.escape import escape_text
 
-_COMMANDS: tuple[Callable[..., None], ...] = (
-    serve,
-    stdio,
-    demo,
-    check,
-    doctor,
-    status,
-    call,
-    parse,
-    token,
-    engine,
-    health,
+_COMMANDS: Final = (
+    "serve",
+    "stdio",
+    "demo",
+    "check",
+    "doctor",
+    "status",
+    "call",
+    "parse",
+    "token",
+    "engine",
+    "health",
 )
+_GROUPS: Final = ("keys", "pins")
 
 
-def build_app() -> typer.Typer:
-    """The command line, with every command."""
+def build_app(only: str | None = None) -> typer.Typer:
+    """The command line with every command, or with one alone; a name that no command has gives all."""
     app = typer.Typer(
         name="codec-gateway",
         no_args_is_help=True,
@@ -53,17 +42,25 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
-    for command in _COMMANDS:
-        app.command(command.__name__)(command)
-    app.add_typer(keys, name="keys")
-    app.add_typer(pins, name="pins")
+    names = [only] if only in (*_COMMANDS, *_GROUPS) else [*_COMMANDS, *_GROUPS]
+    for name in names:
+        found = _load(name)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
     return app
+
+
+def _load(name: str) -> Callable[..., None] | typer.Typer:
+    return cast("Callable[..., None] | typer.Typer", getattr(import_module(f"gateway.cli.{name}"), name))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        build_app()(arguments, standalone_mode=True)
+        build_app(given[0] if given else None)(given, standalone_mode=True)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else exit_codes.FAILED
     except KeyboardInterrupt:
@@ -101,9 +98,7 @@ def _first_of_ours(group: BaseExceptionGroup[BaseException]) -> GatewayError:
 
 
 def _report(error: GatewayError) -> int:
-    Console(stderr=True, soft_wrap=True, highlight=False).print(
-        f"codec-gateway: {escape_text(error.message)}", markup=False
-    )
+    typer.echo(f"codec-gateway: {escape_text(error.message)}", err=True)
     match error:
         case ConfigError():
             return exit_codes.CONFIG

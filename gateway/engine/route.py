@@ -8,7 +8,7 @@ generate. Above: `gateway.agent` asks for the ready engine once per request; `ga
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -16,7 +16,6 @@ from anyio.abc import TaskGroup, TaskStatus
 from gateway.config import GatewayConfig
 from gateway.engine.check import check_map
 from gateway.engine.embedded import EmbeddedServer, embedded_server
-from gateway.engine.llama_cpp import LlamaCpp
 from gateway.engine.maps import MapSet, needs_engine, resolve_maps
 from gateway.engine.protocol import Engine, EngineFacts
 from gateway.engine.slots import SlotTable
@@ -24,6 +23,9 @@ from gateway.engine.template import ChatTemplate
 from gateway.errors import ConfigError, EngineError, EngineUnavailable, MapDiffers
 from gateway.observe.logs import get_logger
 from leaf_sdk.vocab import TokenMap
+
+if TYPE_CHECKING:
+    from gateway.engine.llama_cpp import LlamaCpp
 
 _POLL = 2.0
 """Seconds between looks at an engine that somebody else runs."""
@@ -123,7 +125,10 @@ class EngineRoute:
             task_status.started()
 
     @asynccontextmanager
-    async def _engine(self, tasks: TaskGroup) -> AsyncGenerator[LlamaCpp]:
+    async def _engine(self, tasks: TaskGroup) -> AsyncGenerator["LlamaCpp"]:
+        # It brings an HTTP client, which a gateway without an engine never needs.
+        from gateway.engine.llama_cpp import LlamaCpp
+
         settings = self._config.engine
         async with AsyncExitStack() as stack:
             url, key = settings.url or "", settings.api_key
@@ -139,7 +144,7 @@ class EngineRoute:
         await server.wait()
         self._lost.set()
 
-    async def _use(self, engine: LlamaCpp, task_status: TaskStatus[None]) -> EngineError:
+    async def _use(self, engine: "LlamaCpp", task_status: TaskStatus[None]) -> EngineError:
         """Open the route and return why it must be closed again. Catches here, inside the engine's task group."""
         try:
             await self._open(engine)
@@ -152,7 +157,7 @@ class EngineRoute:
         await self._until_lost(engine)
         return EngineUnavailable("the engine went away; it is being started or awaited again")
 
-    async def _open(self, engine: LlamaCpp) -> None:
+    async def _open(self, engine: "LlamaCpp") -> None:
         self._lost = anyio.Event()
         facts = await engine.facts()
         if self.maps.session is None:
@@ -169,7 +174,7 @@ class EngineRoute:
         context, slots = facts.context, facts.slots
         log.info("engine ready", model=facts.model, url=engine.url, context=context, slots=slots, pid=self.child_pid)
 
-    async def _until_lost(self, engine: LlamaCpp) -> None:
+    async def _until_lost(self, engine: "LlamaCpp") -> None:
         """Return when the engine is gone: its process ended, a request said so and it is true, or a poll failed."""
         while True:
             with anyio.move_on_after(_POLL):
@@ -178,7 +183,7 @@ class EngineRoute:
                 return
             self._lost = anyio.Event()
 
-    async def _still_there(self, engine: LlamaCpp) -> bool:
+    async def _still_there(self, engine: "LlamaCpp") -> bool:
         """Ask a few times: an engine that is only busy is not lost."""
         for _ in range(_ATTEMPTS):
             if await engine.healthy():

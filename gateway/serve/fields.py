@@ -22,7 +22,8 @@ FlushName = Literal["interactive", "batch", "at_once"]
 class ApiModel(BaseModel):
     """A part of a request; what it does not know is ignored, as OpenAI's servers do."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=False)
+    # Compiled with the first request: a gateway that only serves MCP never is.
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=False, defer_build=True)
 
 
 class _WatchedIds(ApiModel):

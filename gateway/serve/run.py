@@ -160,6 +160,7 @@ def _server(app: ASGIApp) -> _Server:
         app,
         loop="none",
         http=HttpProtocol,
+        ws="none",
         lifespan="off",
         log_config=None,
         log_level="warning",

@@ -24,11 +24,8 @@ def run_raising(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], in
             """Fail."""
             raise error
 
-        def other() -> None:
-            """Stand beside it."""
-
-        monkeypatch.setattr(app, "_COMMANDS", (command, other))
-        return app.run(["command"])
+        monkeypatch.setattr(app, "_load", {"token": command}.__getitem__)
+        return app.run(["token"])
 
     return run
 
