@@ -125,7 +125,9 @@ class _Completion:
     async def run(self) -> Finished:
         prompt, options = self._prompt, self._options
         async with prompt.ready.slots.take(prompt.ids) as slot:
-            request = GenerateRequest(prompt.ids, slot.number, self._most, options.sampling)
+            # Where a stop string may end it, no id must be read before the one ahead of it has been judged.
+            gather = not options.stops
+            request = GenerateRequest(prompt.ids, slot.number, self._most, options.sampling, gather=gather)
             try:
                 async with prompt.ready.engine.generate(request) as events:
                     self.end = await self._follow(events)

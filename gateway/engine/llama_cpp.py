@@ -1,8 +1,9 @@
 """The engine over HTTP: any llama.cpp server, as it is released.
 
 Turns `GenerateRequest` into `POST /completion` and its event stream into `Generated` and `GenerationEnd`. It asks for
-ids in and ids out (`return_tokens`), and puts right what the stream loses (`repair.py`). It does not know who started
-the server, nor what the ids mean. Above: `route.py`, which decides whether this engine may be used.
+ids in and ids out (`return_tokens`). Generations have connections of their own (`event_stream.py`) and are read by
+`completion_stream.py`, below; questions go by httpx2. It does not know who started the server, nor what the ids mean.
+Above: `route.py`, which decides whether this engine may be used.
 
 Server reference: llama.cpp, tools/server/README.md (`/completion`, `/tokenize`, `/apply-template`, `/props`).
 """
@@ -14,20 +15,12 @@ from typing import Any, cast
 
 import httpx2
 
-from gateway.engine.llama_json import completion_body, expecting, read_end, read_facts, refusal, repaired, said
-from gateway.engine.protocol import (
-    EngineFacts,
-    Generated,
-    GenerateRequest,
-    GenerationEvent,
-    Message,
-)
-from gateway.engine.repair import IdRepair
+from gateway.engine.completion_stream import CompletionStream
+from gateway.engine.event_stream import MAX_LINE, Answer, LineOverLimit, StreamLost, Streams, StreamSilent
+from gateway.engine.llama_json import completion_body, expecting, read_facts, refusal
+from gateway.engine.protocol import EngineFacts, GenerateRequest, GenerationEnd, GenerationEvent, Message
 from gateway.errors import EngineRefused, EngineUnavailable
 from leaf_sdk.vocab import TokenMap
-
-_MAX_LINE = 1 << 20
-"""Characters of one line of the event stream; the final message, the longest, echoes the prompt's settings."""
 
 
 class LlamaCpp:
@@ -47,6 +40,7 @@ class LlamaCpp:
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx2.Timeout(idle_timeout, connect=5.0)
         self._http = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=timeout, trust_env=False)
+        self._streams = Streams(self.url, headers, idle_timeout=idle_timeout)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -87,32 +81,24 @@ class LlamaCpp:
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
         """`POST /completion`, streamed. Leaving the context closes the connection, which cancels the slot's task."""
         with self._errors():
-            async with self._http.stream("POST", "/completion", json=completion_body(request)) as response:
-                if response.status_code != 200:
-                    raise refusal(response.status_code, await response.aread())
-                events = self._events(response)
+            answer = await self._streams.post("/completion", json.dumps(completion_body(request)).encode())
+            try:
+                if answer.status != 200:
+                    raise refusal(answer.status, await answer.body())
+                events = self._events(answer, CompletionStream(self.url, self.token_map, gather=request.gather))
                 try:
                     yield events
                 finally:
                     await events.aclose()
+            finally:
+                answer.close()
 
-    async def _events(self, response: httpx2.Response) -> AsyncGenerator[GenerationEvent]:
-        repair = IdRepair(self.token_map) if self.token_map is not None else None
-        counts = [0, 0, 0]
-        last: int | None = None
-        async for message in _messages(response):
-            with expecting(self.url):
-                fixed = repaired(message, repair)
-            counts = [counts[0] + fixed.found, counts[1] + fixed.guessed, counts[2] + fixed.missed]
-            if fixed.ids:
-                last = fixed.ids[-1]
-                yield Generated(fixed.ids, fixed.guessed or fixed.missed > 0)
-            if message.get("stop"):
-                with expecting(self.url):
-                    counts[2] += repair.missing(int(message["tokens_predicted"])) if repair else 0
-                    end = read_end(message, last, counts)
-                yield end
-                return
+    async def _events(self, answer: Answer, stream: CompletionStream) -> AsyncGenerator[GenerationEvent]:
+        while lines := await answer.lines():
+            for event in stream.feed(lines):
+                yield event
+                if isinstance(event, GenerationEnd):
+                    return
         raise EngineUnavailable(f"the engine at {self.url!r} broke off in the middle of its answer; ask again")
 
     async def _get(self, path: str) -> dict[str, Any]:
@@ -146,24 +132,9 @@ class LlamaCpp:
             raise EngineUnavailable(f"the engine at {self.url!r} went away in the meantime; ask again")
         try:
             yield
-        except httpx2.TimeoutException as error:
+        except (httpx2.TimeoutException, StreamSilent) as error:
             raise EngineUnavailable(f"the engine at {self.url!r} did not answer in time: {error!r}") from error
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, StreamLost) as error:
             raise EngineUnavailable(f"the engine at {self.url!r} can't be reached: {error}") from error
-
-
-async def _messages(response: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
-    """The JSON objects of a llama.cpp event stream. Blank lines and comments (its keep-alive) are skipped."""
-    async for line in response.aiter_lines():
-        if len(line) > _MAX_LINE:
-            raise EngineRefused(f"the engine sent a line of {len(line)} characters; at most {_MAX_LINE} are read", 502)
-        field, _, data = line.partition(":")
-        if field not in ("data", "error") or not (data := data.strip()) or data == "[DONE]":
-            continue
-        try:
-            message: dict[str, Any] = json.loads(data)
-        except ValueError as error:
-            raise EngineRefused(f"the engine sent a stream message that is no JSON: {data[:80]!r}", 502) from error
-        if "error" in message or field == "error":
-            raise EngineRefused(f"the engine stopped with an error: {said(message.get('error', message))}", 502)
-        yield message
+        except LineOverLimit as error:
+            raise EngineRefused(f"the engine sent a line of more than {MAX_LINE} characters", 502) from error

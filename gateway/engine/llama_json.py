@@ -7,7 +7,7 @@ fault and named so (`expecting`). It sends nothing. Above: `llama_cpp.py`.
 import json
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from gateway.engine.protocol import EngineFacts, GenerateRequest, GenerationEnd, Sampling, Timings
 from gateway.engine.repair import IdRepair, Repaired
@@ -37,16 +37,25 @@ def read_facts(props: dict[str, Any], models: dict[str, Any], bos: dict[str, Any
     )
 
 
+MISREAD: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+"""What reading an answer of another shape raises."""
+
+
 @contextmanager
 def expecting(url: str) -> Generator[None]:
     """Around code that reads an answer: one of another shape is the engine's fault, not ours."""
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise EngineRefused(
-            f"{url!r} answered something else than llama.cpp does ({error!r}); is a llama.cpp server listening there?",
-            status=502,
-        ) from error
+    except MISREAD as error:
+        raise misread(url, error) from error
+
+
+def misread(url: str, error: Exception) -> EngineRefused:
+    """The error for an answer of another shape."""
+    return EngineRefused(
+        f"{url!r} answered something else than llama.cpp does ({error!r}); is a llama.cpp server listening there?",
+        status=502,
+    )
 
 
 def completion_body(request: GenerateRequest) -> dict[str, Any]:

@@ -58,6 +58,8 @@ class GenerateRequest:
     """GBNF that the output must match."""
     triggers: Sequence[CallTrigger] = ()
     """With some, the output is free until one of these tokens comes; the grammar holds from there, token included."""
+    gather: bool = False
+    """Whether ids that came together may be told together, for who only passes them on and never stops in between."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,13 @@ class IdRepair:
             return Repaired(tuple(ids), missed=max(lost, 0))
         return self._complete(ids, text, lost)
 
+    def follows(self, count: int, predicted: int) -> bool:
+        """Whether a message of `count` ids lost none; then it is counted, and need not be fed."""
+        if count != predicted - self._received:
+            return False
+        self._received = predicted
+        return True
+
     def missing(self, predicted: int) -> int:
         """Ids still outstanding when the stream ends at `predicted`: the tail of a character that was cut off."""
         return max(predicted - self._received, 0)

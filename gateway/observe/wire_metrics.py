@@ -30,10 +30,17 @@ class WireMetrics:
         )
         self._sent = counter("codec_wire_sent_bytes", "Bytes of their bodies, as they were sent.", "format", "coding")
         self._plain = counter("codec_wire_plain_bytes", "The same before compression.", "format", "coding")
+        self._ids = counter(
+            "codec_wire_ids",
+            "Generated ids in them; as an event of JSON each would have weighed some 316 bytes (docs/wire-speed.md).",
+            "format",
+            "coding",
+        )
 
-    def stream(self, form: str, coding: str, reason: str, sent: int, plain: int) -> None:
-        """One stream is over; it weighed `sent` bytes, and `plain` before compression."""
+    def stream(self, form: str, coding: str, reason: str, *, sent: int, plain: int, ids: int) -> None:
+        """One stream of `ids` generated ids is over; it weighed `sent` bytes, and `plain` before compression."""
         form, coding = one_of(FORMATS, form), one_of(_CODINGS, coding)
         self._streams.labels(form, coding, one_of(_REASONS, reason)).inc()
         self._sent.labels(form, coding).inc(sent)
         self._plain.labels(form, coding).inc(plain)
+        self._ids.labels(form, coding).inc(ids)

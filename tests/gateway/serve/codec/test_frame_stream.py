@@ -1,5 +1,7 @@
 """The pump: what is sent can be read at once, waits no longer than it may, and stops at a client that does not read."""
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
@@ -67,7 +69,7 @@ async def test_ids_that_wait_leave_together_when_their_time_is_over():
     socket = Socket("msgpack", "identity")
     pump = FramePump(wire(max_delay=0.02), Visible((0, 5)), socket.send)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(pump.keep_time)
             for n in range(1, 4):
@@ -78,6 +80,23 @@ async def test_ids_that_wait_leave_together_when_their_time_is_over():
             await pump.put(Frame((4,)))
             await socket.came.wait()
             assert socket.frames[-1].ids == (4,)
+            tasks.cancel_scope.cancel()
+
+
+async def test_clock_goes_on_where_ids_left_by_their_number_before_their_time():
+    socket = Socket("msgpack", "identity")
+    how = wire(max_delay=0.02)
+    pump = FramePump(replace(how, policy=replace(how.policy, max_ids=3)), Visible((0, 5)), socket.send)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(pump.keep_time)
+            for n in range(1, 6):
+                await pump.put(Frame((n,)))
+            assert [frame.ids for frame in socket.frames] == [(1,), (2, 3, 4)]
+            # The clock was set for 2; when it rings, 5 waits, and must not wait for ever.
+            await socket.came.wait()
+            assert socket.frames[-1].ids == (5,)
             tasks.cancel_scope.cancel()
 
 
@@ -99,7 +118,7 @@ async def test_client_that_does_not_read_is_given_up_and_gets_nothing_more():
 
     pump = FramePump(wire(), Visible((0, 5)), stuck, stall=0.01)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         with pytest.raises(ClientStalled):
             await pump.put(Frame((1,)))
         with pytest.raises(ClientStalled):
@@ -158,7 +177,9 @@ async def test_failure_in_the_middle_is_a_last_frame_and_what_waited_comes_befor
     assert (last.done, last.finish_reason, last.extras.error) == (True, "error", "the engine left; ask again")
     assert socket.ended
     assert counted == ["engine_error"]
-    assert b'codec_wire_streams_total{coding="gzip",format="msgpack",reason="only_one"} 1.0' in metrics.render()
+    page = metrics.render()
+    assert b'codec_wire_streams_total{coding="gzip",format="msgpack",reason="only_one"} 1.0' in page
+    assert b'codec_wire_ids_total{coding="gzip",format="msgpack"} 3.0' in page
 
 
 async def test_failure_before_the_first_frame_is_an_http_error():
@@ -206,7 +227,7 @@ async def test_client_that_leaves_cancels_the_answer():
 
     socket = Socket("msgpack", "gzip")
     answer, counted, _ = answer_of(make)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await answer({}, receive, socket.send)
 
     assert cancelled.is_set()

@@ -1,0 +1,97 @@
+"""Lines of a llama.cpp event stream as events of a generation: in order, whole, what came before a fault first."""
+
+import json
+
+import pytest
+
+from gateway.engine.completion_stream import CompletionStream
+from gateway.engine.protocol import Generated, GenerationEnd
+from gateway.errors import EngineRefused
+from leaf_sdk.testing import tiny_map
+
+TINY = tiny_map()
+LAST = {"content": "", "tokens": [], "stop": True, "tokens_predicted": 3, "stop_type": "limit", "timings": {}}
+
+
+def event(token: int, number: int, **more) -> bytes:
+    text = TINY.decode([token])
+    return line({"content": text, "tokens": [token], "stop": False, "tokens_predicted": number, **more})
+
+
+def line(message: object) -> bytes:
+    return b"data: " + json.dumps(message).encode()
+
+
+def ids_of(text: str) -> list[int]:
+    ids = TINY.encode(text)
+    assert len(ids) >= 3
+    return ids[:3]
+
+
+def fed(lines: list[bytes], *, gather: bool) -> list[object]:
+    return list(CompletionStream("http://engine", TINY, gather=gather).feed(lines))
+
+
+def test_ids_of_one_read_are_one_event_where_they_may_be_gathered_and_one_each_where_not():
+    a, b, c = ids_of("one two three")
+    lines = [event(a, 1), b"", event(b, 2), b"", event(c, 3), b"", line(LAST)]
+
+    *gathered, end = fed(lines, gather=True)
+    *single, same = fed(lines, gather=False)
+    assert gathered == [Generated((a, b, c))]
+    assert single == [Generated((a,)), Generated((b,)), Generated((c,))]
+    assert isinstance(end, GenerationEnd)
+    assert end == same
+    assert (end.reason, end.timings.generated_n, end.missed) == ("length", 3, 0)
+
+
+def test_ids_come_over_several_reads_and_the_end_knows_the_last_of_them():
+    a, b, c = ids_of("one two three")
+    stream = CompletionStream("http://engine", TINY, gather=True)
+    assert list(stream.feed([event(a, 1)])) == [Generated((a,))]
+    assert list(stream.feed([b"", b": keep-alive"])) == []
+    *ids, end = stream.feed([event(b, 2), event(c, 3), line({**LAST, "stop_type": "eos"})])
+    assert ids == [Generated((b, c))]
+    assert isinstance(end, GenerationEnd)
+    assert (end.reason, end.ended_by) == ("stop", c)
+
+
+@pytest.mark.parametrize("gather", [True, False])
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (b"data: {no", "no JSON"),
+        (b"data: 7", "no JSON object"),
+        (line({"error": {"message": "out of memory"}}), "out of memory"),
+        (b'error: {"message": "old servers say it so"}', "old servers"),
+        (line({"content": "x", "tokens": [1], "stop": False}), "something else"),
+    ],
+)
+def test_ids_before_a_fault_are_given_before_it_is_raised(gather, fault, words):
+    a, b, _ = ids_of("one two three")
+    events = CompletionStream("http://engine", TINY, gather=gather).feed([event(a, 1), event(b, 2), fault])
+    given: list[int] = []
+    while len(given) < 2:
+        given += next(events).ids
+    with pytest.raises(EngineRefused, match=words):
+        next(events)
+    assert given == [a, b]
+
+
+def test_nothing_behind_the_last_message_is_read():
+    a, *_ = ids_of("one two three")
+    *_, end = fed([event(a, 1), line(LAST), b"data: {no"], gather=True)
+    assert isinstance(end, GenerationEnd)
+    assert end.missed == 2
+
+
+def test_ids_that_the_stream_lost_are_found_and_counted_in_gathered_events_too():
+    text = "é"
+    ids = TINY.encode(text)
+    assert len(ids) == 2
+    held = line({"content": text, "tokens": [ids[-1]], "stop": False, "tokens_predicted": 2})
+    generated, end = fed([held, line({**LAST, "tokens_predicted": 2})], gather=True)
+    assert isinstance(generated, Generated)
+    assert generated.ids == tuple(ids)
+    assert isinstance(end, GenerationEnd)
+    assert (end.repaired, end.missed) == (1, 0)

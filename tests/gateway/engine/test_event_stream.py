@@ -1,0 +1,246 @@
+"""Answers of an engine as lines: whole however the bytes are cut, bounded, and given up when nothing comes."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import anyio
+import pytest
+from anyio.abc import SocketAttribute, SocketStream
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.engine.event_stream import MAX_LINE, Answer, LineOverLimit, StreamLost, Streams, StreamSilent
+
+pytestmark = pytest.mark.anyio
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+@asynccontextmanager
+async def answering(handle: Callable[[SocketStream], Awaitable[None]]) -> AsyncGenerator[str]:
+    """A server that reads one request and goes on as `handle` says."""
+
+    async def serve(stream: SocketStream) -> None:
+        async with stream:
+            asked = b""
+            while b"\r\n\r\n" not in asked:
+                asked += await stream.receive()
+            await handle(stream)
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        yield f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+        tasks.cancel_scope.cancel()
+
+
+async def all_lines(answer: Answer) -> list[bytes]:
+    lines: list[bytes] = []
+    while more := await answer.lines():
+        lines += more
+    return lines
+
+
+@asynccontextmanager
+async def posted(url: str, *, idle: float = 20.0) -> AsyncGenerator[Answer]:
+    answer = await Streams(url, {}, idle_timeout=idle).post("/completion", b"{}")
+    try:
+        yield answer
+    finally:
+        answer.close()
+
+
+async def test_request_carries_path_key_and_body():
+    seen: list[bytes] = []
+
+    async def handle(stream: SocketStream) -> None:
+        await stream.send(HEAD + chunk(b"data: 1\n\n") + b"0\r\n\r\n")
+
+    async def serve(stream: SocketStream) -> None:
+        async with stream:
+            while not seen or not seen[-1].endswith(b'{"n": 1}'):
+                seen.append((seen[-1] if seen else b"") + await stream.receive())
+            await handle(stream)
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        port = listener.extra(SocketAttribute.local_port)
+        streams = Streams(f"http://127.0.0.1:{port}/base", {"authorization": "Bearer k"}, idle_timeout=20)
+        answer = await streams.post("/completion", b'{"n": 1}')
+        assert answer.status == 200
+        assert await all_lines(answer) == [b"data: 1", b""]
+        answer.close()
+        tasks.cancel_scope.cancel()
+    head, _, body = seen[-1].partition(b"\r\n\r\n")
+    line, *fields = head.split(b"\r\n")
+    assert line == b"POST /base/completion HTTP/1.1"
+    assert set(fields) == {
+        b"host: 127.0.0.1:%d" % port,
+        b"content-type: application/json",
+        b"authorization: Bearer k",
+        b"content-length: 8",
+    }
+    assert body == b'{"n": 1}'
+
+
+@given(
+    texts=st.lists(st.binary(max_size=20).filter(lambda data: b"\n" not in data), max_size=6),
+    cuts=st.lists(st.integers(0, 400), max_size=6),
+    sizes=st.lists(st.integers(1, 30), min_size=1, max_size=4),
+)
+async def test_lines_are_the_same_however_the_bytes_are_cut(texts, cuts, sizes):
+    body = b"".join(text + b"\n" for text in texts)
+    sent, at = HEAD, 0
+    while at < len(body):
+        size = sizes[at % len(sizes)]
+        sent += chunk(body[at : at + size])
+        at += size
+    sent += b"0\r\n\r\n"
+    answer = Answer(20)
+    marks = sorted({0, len(sent), *(cut for cut in cuts if cut < len(sent))})
+    for begin, end in pairwise(marks):
+        answer.data_received(sent[begin:end])
+    assert answer.status == 200
+    assert await all_lines(answer) == texts
+    answer.connection_lost(None)
+
+
+async def test_what_one_read_brought_is_given_at_once():
+    async def handle(stream: SocketStream) -> None:
+        await stream.send(HEAD + b"".join(chunk(b"data: %d\n\n" % number) for number in range(5)) + b"0\r\n\r\n")
+
+    async with answering(handle) as url, posted(url) as answer:
+        with anyio.fail_after(20):
+            lines = await answer.lines()
+    assert lines == [line for number in range(5) for line in (b"data: %d" % number, b"")]
+
+
+async def test_last_line_counts_without_its_line_feed_and_a_cut_body_just_ends():
+    async def handle(stream: SocketStream) -> None:
+        await stream.send(HEAD + chunk(b"one\ntw"))
+
+    async with answering(handle) as url, posted(url) as answer:
+        assert await all_lines(answer) == [b"one", b"tw"]
+
+
+async def test_body_of_an_error_is_read_whole():
+    async def handle(stream: SocketStream) -> None:
+        await stream.send(b'HTTP/1.1 400 Bad Request\r\ncontent-length: 12\r\n\r\n{"error": 1}')
+
+    async with answering(handle) as url, posted(url) as answer:
+        assert (answer.status, await answer.body()) == (400, b'{"error": 1}')
+
+
+async def test_announcement_before_the_head_is_not_the_head():
+    async def handle(stream: SocketStream) -> None:
+        await stream.send(b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + chunk(b"data: 1\n") + b"0\r\n\r\n")
+
+    async with answering(handle) as url, posted(url) as answer:
+        assert (answer.status, await all_lines(answer)) == (200, [b"data: 1"])
+
+
+class Unplugged(asyncio.Transport):
+    """Carries nothing: the test hands the answer's bytes over itself, so that no network is waited for."""
+
+    aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+async def test_silence_is_given_up_once_somebody_waits():
+    answer, transport = Answer(0.01), Unplugged()
+    answer.connection_made(transport)
+    answer.data_received(HEAD + chunk(b"data: 1\n"))
+    assert await answer.lines() == [b"data: 1"]
+    with pytest.raises(StreamSilent, match=r"0\.01"), anyio.fail_after(20):
+        await answer.lines()
+    assert transport.aborted
+
+
+async def test_reader_that_takes_its_time_is_no_silence():
+    answer, transport = Answer(0.01), Unplugged()
+    answer.connection_made(transport)
+    answer.data_received(HEAD + chunk(b"data: 1\n"))
+    # Longer than the silence that is borne, but nobody waits for the engine in this time.
+    await anyio.sleep(0.05)
+    answer.data_received(chunk(b"data: 2\n") + b"0\r\n\r\n")
+    assert await all_lines(answer) == [b"data: 1", b"data: 2"]
+    assert not transport.aborted
+
+
+async def test_silence_before_the_answer_is_given_up():
+    async def handle(stream: SocketStream) -> None:
+        await anyio.sleep_forever()
+
+    async with answering(handle) as url:
+        with pytest.raises(StreamSilent), anyio.fail_after(20):
+            await Streams(url, {}, idle_timeout=0.05).post("/completion", b"{}")
+
+
+@pytest.mark.parametrize("sent", [b"SSH-2.0-OpenSSH\r\n", b""])
+async def test_what_is_no_answer_is_lost(sent):
+    async def handle(stream: SocketStream) -> None:
+        if sent:
+            await stream.send(sent)
+
+    async with answering(handle) as url:
+        with pytest.raises(StreamLost):
+            await Streams(url, {}, idle_timeout=20).post("/completion", b"{}")
+
+
+async def test_port_where_nobody_listens_is_lost():
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    with pytest.raises(StreamLost):
+        await Streams(f"http://127.0.0.1:{port}", {}, idle_timeout=20).post("/completion", b"{}")
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_line_over_the_limit_is_an_error_behind_the_lines_before(ended):
+    async def handle(stream: SocketStream) -> None:
+        long = b"x" * (MAX_LINE + 1) + (b"\n" if ended else b"")
+        await stream.send(HEAD + chunk(b"data: 1\n"))
+        await turn.wait()
+        await stream.send(chunk(long))
+
+    turn = anyio.Event()
+    async with answering(handle) as url, posted(url) as answer:
+        assert await answer.lines() == [b"data: 1"]
+        turn.set()
+        with pytest.raises(LineOverLimit):
+            await answer.lines()
+
+
+async def test_engine_is_made_to_wait_for_a_reader_that_does_not_read():
+    stuck, sent = anyio.Event(), 0
+
+    async def handle(stream: SocketStream) -> None:
+        nonlocal sent
+        piece = chunk(b"y" * 65_535 + b"\n")
+        await stream.send(HEAD)
+        for _ in range(1024):
+            with anyio.move_on_after(0.5) as waiting:
+                await stream.send(piece)
+                sent += len(piece)
+            if waiting.cancelled_caught:
+                stuck.set()
+                return
+
+    async with answering(handle) as url, posted(url) as answer:
+        with anyio.fail_after(60):
+            await stuck.wait()
+        # What the kernel holds on both ways, and what we hold; the server would have sent 64 MiB.
+        assert sent < 32 * 2**20
+        read = 0
+        while lines := await answer.lines():
+            read += sum(len(line) + 1 for line in lines)
+    assert read >= sent - 1024 * 16
