@@ -1,7 +1,7 @@
 """`codec-leaf serve`: a bolt-on that was built, on standard input and output, over HTTP or on a unix socket.
 
-Prints one line and decides nothing: `leaf.bolt_on.source` opens the tools, `leaf_sdk.serve.run` holds the sockets
-(extra `mcp`). On Ctrl-C it leaves with 130 and without a word. Below: `targets`.
+Prints one line once it listens and decides nothing: `leaf.bolt_on.source` opens the tools, `leaf_sdk.serve.run` holds
+the sockets (extra `mcp`). On Ctrl-C it leaves with 130 and without a word. Below: `targets`.
 """
 
 import os
@@ -63,11 +63,10 @@ def serve(
         ) from error
     tools = _opened(target, function, [source_of(each) for each in maps])
     if address is not None:
-        _say(tools, "http://{}:{}".format(*address))
-        serve_http(tools, *address, token=token or None)
+        url = "http://{}:{}".format(*address)
+        serve_http(tools, *address, token=token or None, on_listening=lambda: _say(tools, url))
     elif unix is not None:
-        _say(tools, f"unix:{unix}")
-        serve_unix(tools, unix)
+        serve_unix(tools, unix, on_listening=lambda: _say(tools, f"unix:{unix}"))
     else:
         # The thread that reads standard input would wait for a line; nothing is held that leaving could break.
         signal.signal(signal.SIGINT, _leave)

@@ -142,7 +142,9 @@ def download(url: str, *, max_bytes: int, timeout: float) -> bytes:
             kind = MapNotPublished if error.code in (404, 410) else MapUnreachable
             raise kind(f"map source {url!r} answered {error.code}", source=url) from error
         except (OSError, HTTPException, ValueError) as error:
-            why = "sends too slowly" if watch.is_over else f"can't be fetched: {error}"
+            # A socket that waits as long as all may take can be quicker to say so than the watch.
+            slow = watch.is_over or TimeoutError in (type(error), type(getattr(error, "reason", None)))
+            why = "sends too slowly" if slow else f"can't be fetched: {error}"
             raise _unreachable(url, why) from error
     if watch.is_over:
         raise _unreachable(url, "sends too slowly")  # a body without a length ends when its connection does

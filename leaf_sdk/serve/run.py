@@ -8,7 +8,8 @@ import ipaddress
 import os
 import socket
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,36 +24,57 @@ from .bolt_on import CallApp
 from .mcp_server import build_mcp_server
 
 
+def _say_nothing() -> None:
+    """Nobody asked to hear of it."""
+
+
 def serve_stdio(tools: Sequence[CodecTool]) -> None:
     """Speak MCP on standard input and output until the input closes."""
     anyio.run(_over_stdio, tools)
 
 
 def serve_http(
-    tools: Sequence[CodecTool], host: str = "127.0.0.1", port: int = 8300, *, token: str | None = None
+    tools: Sequence[CodecTool],
+    host: str = "127.0.0.1",
+    port: int = 8300,
+    *,
+    token: str | None = None,
+    on_listening: Callable[[], None] = _say_nothing,
 ) -> None:
     """Serve `POST /codec/tool/v1/call` and MCP at `/mcp` until interrupted.
 
+    Args:
+        on_listening: called once callers can connect: what was refused before was never announced.
+
     Raises:
-        BoltOnError: an address beyond this machine without a token.
+        BoltOnError: an address beyond this machine without a token, or one that is taken or not ours.
     """
     if token is None and not _is_loopback(host):
         raise BoltOnError(f"host {host!r} can be reached from other machines; give a token, or listen on 127.0.0.1")
-    uvicorn.run(cast("Any", http_app(tools, host=host, token=token)), host=host, port=port, log_level="warning")
+    with _bound_tcp_socket(host, port) as listener:
+        on_listening()
+        _run(uvicorn.Config(cast("Any", http_app(tools, host=host, token=token)), log_level="warning"), listener)
 
 
-def serve_unix(tools: Sequence[CodecTool], path: str | Path) -> None:
+def serve_unix(
+    tools: Sequence[CodecTool], path: str | Path, *, on_listening: Callable[[], None] = _say_nothing
+) -> None:
     """Serve `POST /codec/tool/v1/call` on a unix socket, open to this user alone, until interrupted.
+
+    Args:
+        on_listening: as for `serve_http`.
 
     Raises:
         BoltOnError: something else than a socket is in the place, or somebody answers there.
     """
     with bound_unix_socket(Path(path)) as listener:
-        config = uvicorn.Config(cast("Any", CallApp(tools)), fd=listener.fileno(), lifespan="off", log_level="warning")
         try:
-            uvicorn.Server(config).run(sockets=[listener])
-        except KeyboardInterrupt:
-            pass  # as uvicorn.run itself does: it has drained by then
+            listener.listen()
+            on_listening()
+            config = uvicorn.Config(
+                cast("Any", CallApp(tools)), fd=listener.fileno(), lifespan="off", log_level="warning"
+            )
+            _run(config, listener)
         finally:
             Path(path).unlink(missing_ok=True)
 
@@ -89,6 +111,21 @@ def bound_unix_socket(path: Path) -> socket.socket:
     finally:
         os.umask(before)
     return listener
+
+
+def _bound_tcp_socket(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise BoltOnError(
+            f"can't listen on {host}:{port} ({error.strerror or error}); stop what listens there, or choose another"
+        ) from error
+
+
+def _run(config: uvicorn.Config, listener: socket.socket) -> None:
+    # As uvicorn.run itself does: it has drained by then.
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 async def _over_stdio(tools: Sequence[CodecTool]) -> None:

@@ -71,6 +71,11 @@ def _read(source: bytes, cut: PreTokenizer | None, special_tokens: Mapping[str, 
     document = json_object(source, "a GGUF file, a Hugging Face tokenizer.json, a SentencePiece or a tiktoken file")
     if _is_tekken(document):
         return read_tekken(document)
+    if _is_map(document):
+        raise NotAMap(
+            f"the file is a Codec map already, {str(document['id'])[:80]!r}, and no tokenizer's file: "
+            "use it as it is, or write it anew with codec-leaf map convert"
+        )
     if not isinstance(document.get("model"), dict):
         raise NotAMap("the JSON has no `model` object, expected a Hugging Face tokenizer.json")
     return read_tokenizer_json(document)
@@ -78,6 +83,11 @@ def _read(source: bytes, cut: PreTokenizer | None, special_tokens: Mapping[str, 
 
 def _is_tekken(document: Mapping[str, Any]) -> bool:
     return "config" in document and isinstance(document.get("vocab"), list)
+
+
+def _is_map(document: Mapping[str, Any]) -> bool:
+    """Of either version: those of version 1 call their vocabulary `tokens`."""
+    return {"id", "vocab_size"} <= document.keys() and ("vocab" in document or "tokens" in document)
 
 
 def _name(gguf: GgufTokenizer) -> str:

@@ -65,6 +65,28 @@ def test_a_version_1_map_is_converted_to_one_that_decodes_the_same(tmp_path):
     assert (converted.id, converted.version, converted.published_at) == ("lab/y", "2", "2026-11-21")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        tiny_map_bytes().decode(),
+        '{"id": "codec-test/tiny", "version": "1", "vocab_size": 1, "tokens": {"0": "a"}}',
+    ],
+    ids=["version 2", "version 1"],
+)
+def test_a_finished_map_is_not_built_again_and_the_command_for_it_is_named(tmp_path, text):
+    source, output = tmp_path / "map.json", tmp_path / "again.json"
+    source.write_text(text)
+
+    done = run("map", "build", source, "-o", output)
+
+    name = json.loads(text)["id"]
+    assert (done.returncode, output.exists()) == (3, False)
+    assert done.stderr == (
+        f"codec-leaf: the file is a Codec map already, {name!r}, and no tokenizer's file: "
+        "use it as it is, or write it anew with codec-leaf map convert\n"
+    )
+
+
 def test_converting_adds_dictionaries_and_keeps_what_it_does_not_know(tmp_path):
     source = written(tmp_path, "a.json", zzz={"kept": True})
     (tmp_path / "d.zstd").write_bytes(b"dictionary")

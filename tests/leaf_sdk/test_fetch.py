@@ -118,7 +118,7 @@ def test_an_answer_that_never_begins_stops_at_the_time_limit():
     done = threading.Event()
     with serving(lambda _handler: done.wait(60)) as (url, _):
         try:
-            with pytest.raises(MapUnreachable, match=r"too slowly|timed out"):
+            with pytest.raises(MapUnreachable, match="too slowly"):
                 read_source(url, timeout=0.2)
         finally:
             done.set()

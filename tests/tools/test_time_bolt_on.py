@@ -89,11 +89,9 @@ def test_the_command_serves_the_bolt_on_and_leaves_on_interrupt(map_path, model_
         try:
             assert child.stderr is not None
             assert "bolt-on: get_current_time, convert_time" in child.stderr.readline()
-            transport = httpx2.HTTPTransport(retries=8)  # the line comes a moment before the socket
-            with httpx2.Client(transport=transport) as client:
-                body = _call(model_map, "get_current_time", {"timezone": "Asia/Tokyo"}).to_bytes()
-                headers = {"content-type": "application/x-msgpack"}
-                answer = client.post(f"http://127.0.0.1:{port}{CALL_PATH}", content=body, headers=headers)
+            body = _call(model_map, "get_current_time", {"timezone": "Asia/Tokyo"}).to_bytes()
+            headers = {"content-type": "application/x-msgpack"}
+            answer = httpx2.post(f"http://127.0.0.1:{port}{CALL_PATH}", content=body, headers=headers, timeout=60)
             said = model_map.decode(CodecToolResult.from_bytes(answer.content).response_ids)
             assert said.startswith("The time in Asia/Tokyo is ")
         finally:

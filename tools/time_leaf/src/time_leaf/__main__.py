@@ -63,8 +63,14 @@ def _serve_bolt_on(host: str, port: int) -> None:
         if not path:
             raise CodecError("--bolt-on needs CODEC_MAP_PATH: the model's GGUF file, tokenizer.json or Codec map")
         tools = open_tools(lambda: datetime.now(UTC), [path])
-        _log(f"bolt-on: {', '.join(tool.manifest.name for tool in tools)} for {', '.join(tools[0].models)}")
-        serve_http(tools, host, port, token=os.environ.get("CODEC_TOOL_TOKEN") or None)
+        names, models = (", ".join(each) for each in ([tool.manifest.name for tool in tools], tools[0].models))
+        serve_http(
+            tools,
+            host,
+            port,
+            token=os.environ.get("CODEC_TOOL_TOKEN") or None,
+            on_listening=lambda: _log(f"bolt-on: {names} for {models}"),
+        )
     except CodecError as error:
         _log(f"not started: {error.message}")
         sys.exit(EXIT_MAP_UNUSABLE)
