@@ -100,10 +100,18 @@ async def _first_agreed(wire: Wire, terms: Terms) -> _Outcome:
                 with anyio.move_on_after(patience):
                     outcome = await receive.receive()
                     waiting -= 1
-                    if not isinstance(outcome, _Refused):
+                    if _settles(outcome, wire):
                         break
             tasks.cancel_scope.cancel()
     return outcome
+
+
+def _settles(outcome: _Outcome, wire: Wire) -> bool:
+    """Whether nothing is to be learned from another question."""
+    if isinstance(outcome, LinkLost):
+        # Over HTTP a connection that broke took one question with it, and the next one has a connection of its own.
+        return wire.closed.is_set() or not outcome.sent
+    return isinstance(outcome, _Agreed)
 
 
 async def _ask(era: Era, wire: Wire, terms: Terms, told: MemoryObjectSendStream[_Outcome]) -> None:

@@ -40,7 +40,8 @@ class Pool:
         self._tasks = tasks
         self._own: dict[ClientSession, asyncio.Future[Member]] = {}
         self._lent: dict[bytes, list[Member]] = {}
-        self._opening = 0
+        self._opening: set[asyncio.Future[Member]] = set()
+        """Those to be lent. Who waited for one may be gone, and it is being opened all the same."""
 
     def __len__(self) -> int:
         return len(self._own) + sum(map(len, self._lent.values()))
@@ -140,10 +141,10 @@ class Pool:
                         member.leave.set()
 
     async def _lend(self, key: bytes, terms: Terms) -> Member:
-        if sum(map(len, self._lent.values())) + self._opening >= _LEASED and not self._end_idle():
+        if sum(map(len, self._lent.values())) + len(self._opening) >= _LEASED and not self._end_idle():
             raise self._unavailable(f"{_LEASED} calls that may ask their clients run on it already")
-        self._opening += 1
         future: asyncio.Future[Member] = asyncio.get_running_loop().create_future()
+        self._opening.add(future)
         try:
             self._tasks.start_soon(self._hold, future, terms, None)
             member = await future
@@ -151,9 +152,10 @@ class Pool:
             # It may have come in the very moment in which its borrower went away: nobody else knows of it.
             future.add_done_callback(_leave_at_once)
             raise
-        finally:
-            self._opening -= 1
-        self._lent.setdefault(key, []).append(member)
+        self._opening.discard(future)
+        if member.alive:
+            # One that ended in this very moment was forgotten before.
+            self._lent.setdefault(key, []).append(member)
         return member
 
     def _end_idle(self) -> bool:
@@ -189,6 +191,7 @@ class Pool:
             self._forget(future, member, owner)
 
     def _forget(self, future: asyncio.Future[Member], member: Member | None, owner: ClientSession | None) -> None:
+        self._opening.discard(future)
         if owner is not None and self._own.get(owner) is future:
             del self._own[owner]
         for key, members in list(self._lent.items()):

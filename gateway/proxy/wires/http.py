@@ -25,6 +25,7 @@ from gateway.proxy.wires.http_channel import Channel
 from gateway.proxy.wires.http_client import HttpClient, open_http_client
 from gateway.proxy.wires.http_connection import Connection
 from gateway.proxy.wires.http_headers import header_lines, media_type
+from gateway.proxy.wires.http_opening import open_session
 from gateway.proxy.wires.http_streams import follow, listen
 from gateway.proxy.wires.oauth import authorizer_for
 from gateway.proxy.wires.stdio import CANCELLED, NEVER_CANCELLED, encode_or_refuse, too_long
@@ -54,7 +55,7 @@ class HttpWire:
         self._bound = bound
         self._complaints = Complaints(log)
         self._questions = Questions(self._answer, self._complaints)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Future[Any]] = set()
         self._sent = 0
 
     @property
@@ -80,8 +81,10 @@ class HttpWire:
         body = encode_or_refuse(number, method, params)
         fields = {**routing_headers(method, params), **(headers or {})} if self._channel.modern else headers
         lines = header_lines(fields) if fields else b""
+        opening = method == "initialize"
+        asked = self._ask(number, body, lines, exchange or self._pushes, opening=opening)
         try:
-            return await self._ask(number, body, lines, exchange or self._pushes, opening=method == "initialize")
+            return await (open_session(asked, self._channel, self._spawn) if opening else asked)
         except asyncio.CancelledError:
             if not self._channel.modern and method not in NEVER_CANCELLED:
                 self._tell_cancelled(number)
@@ -102,17 +105,17 @@ class HttpWire:
             task.cancel()
         await self._channel.lose(LinkLost("the gateway closed the connection"))
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._channel.say_goodbye()
+        await self._channel.end_session()
         self._complaints.close()
 
     async def _ask(
         self, number: int, body: bytes, lines: bytes, exchange: Exchange, *, opening: bool
     ) -> dict[str, Any]:
         channel = self._channel
+        resumable, in_session = not channel.modern, channel.in_session and not opening
         connection = await channel.post(body, lines, opening=opening)
-        kind = await self._admit(connection, opening=opening)
+        kind = await self._admit(connection, opening=opening, in_session=in_session)
         if kind == EVENTS:
-            resumable = not channel.modern
             return await follow(
                 channel, connection, lambda event: self._take(event, number, exchange), self._bound, resumable=resumable
             )
@@ -121,13 +124,12 @@ class HttpWire:
         finally:
             channel.release(connection)
 
-    async def _admit(self, connection: Connection, *, opening: bool) -> str:
+    async def _admit(self, connection: Connection, *, opening: bool, in_session: bool) -> str:
         """The type of an answer that can be read; any other raises, and is released."""
         channel = self._channel
         try:
             kind = media_type(connection.header("content-type"))
             if connection.status != 200 or kind not in (JSON, EVENTS):
-                in_session = bool(channel.session) and not opening
                 raise await read_refusal(connection, in_session=in_session) or channel.forget()
             if opening:
                 channel.begin_session(connection)
@@ -211,8 +213,8 @@ class HttpWire:
         if not self.closed.is_set():
             self._complaints.warning("upstream's own stream is away; trying again", cause=escape_text(str(error), 300))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def _spawn(self, work: Coroutine[Any, Any, None] | asyncio.Future[Any]) -> None:
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

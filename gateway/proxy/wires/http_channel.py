@@ -20,7 +20,7 @@ from gateway.proxy.wires.http_client import HttpClient
 from gateway.proxy.wires.http_connection import Connection
 from gateway.proxy.wires.http_headers import header_lines, media_type, status_words
 from gateway.proxy.wires.wire import LinkLost, NoAnswer, SessionForgotten
-from gateway.rpc.eras import MODERN_VERSIONS
+from gateway.rpc.eras import MODERN_VERSIONS, NEWEST_HANDSHAKE
 from gateway.rpc.headers import VERSION_HEADER
 
 SESSION_HEADER: Final = "mcp-session-id"
@@ -90,6 +90,8 @@ class Channel:
         Raises:
             LinkLost, NoAnswer: as `Wire.request`.
         """
+        # Not whether there is one when the answer comes: what was asked before it began says nothing of it.
+        in_session = self.in_session and not opening
         lines = (self._base if opening else self._lines) + _POST_LINES + lines
         connection = await self._request("POST", lines, body)
         for _ in range(_REDIRECTS):
@@ -97,7 +99,7 @@ class Channel:
                 break
             self._redirect(connection)
             connection = await self._request("POST", lines, body)
-        if connection.status == 404 and self._in_session and not opening:
+        if connection.status == 404 and in_session:
             self.release(connection)
             raise self.forget()
         return connection
@@ -114,7 +116,7 @@ class Channel:
         if status == 200 and media_type(connection.header("content-type")) == EVENTS:
             return connection
         self.release(connection, drain=True)
-        if status == 404 and self._in_session:
+        if status == 404 and self.in_session:
             raise self.forget()
         if status in (401, 403, 408, 425, 429) or (status >= 500 and status != 501):
             raise NoAnswer(status_words(status))
@@ -148,24 +150,32 @@ class Channel:
                 connection.fail(str(self._lost))
             self.closed.set()
 
-    async def say_goodbye(self) -> None:
-        """End the session at the server, if there is one (Streamable HTTP, "Session Management"); give up soon."""
-        if not self._in_session or isinstance(self._lost, SessionForgotten):
+    async def end_session(self) -> None:
+        """End the session at the server, if there is one (Streamable HTTP, "Session Management"); give up soon.
+
+        In the modern era there may be one that came too late to be spoken in.
+        """
+        session, self.session = self.session, ""
+        if not session or isinstance(self._lost, SessionForgotten):
             return
+        spoken = NEWEST_HANDSHAKE if self.modern else self._version
+        lines = self._base + header_lines({VERSION_HEADER: spoken, SESSION_HEADER: session})
+        self._compose()
         with anyio.move_on_after(_GOODBYE_TIME):
             try:
-                connection = await self._send("DELETE", self._lines, b"", last=True)
+                connection = await self._send("DELETE", lines, b"", last=True)
             except (LinkLost, NoAnswer):
                 return
             self.release(connection, drain=True)
 
     @property
-    def _in_session(self) -> bool:
+    def in_session(self) -> bool:
+        """Whether what is sent now is sent in a session."""
         return bool(self.session) and not self.modern
 
     def _compose(self) -> None:
         headers = {VERSION_HEADER: self._version} if self._version else {}
-        if self._in_session:
+        if self.in_session:
             headers[SESSION_HEADER] = self.session
         self._lines = self._base + header_lines(headers)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 
 import anyio
 import anyio.lowlevel
@@ -118,17 +119,39 @@ async def test_nothing_is_left_after_many_clients_came_and_went(
 
 
 async def test_process_of_one_client_that_hangs_is_replaced_and_nobody_elses(
-    obeying, proxy_of, client, call, monkeypatch, is_running, soon
+    obeying, proxy_of, client, call, answered, monkeypatch, is_running, soon
 ):
-    monkeypatch.setattr("gateway.proxy.upstreams.pool.PING_TIME", 0.2)
-    async with proxy_of(obeying(timeout=0.3, breaker_failures=0)) as proxy:
+    async with proxy_of(obeying(timeout=0.5, breaker_failures=0)) as proxy:
         one, other = client(**ASKS), client(**ASKS)
-        mine, theirs = [(await call(proxy, each))["pid"] for each in (one, other)]
-        os.kill(mine, 19)
+        mine, theirs = [(await answered(proxy, each))["pid"] for each in (one, other)]
+        # Not before: whoever is slow to start is asked as well.
+        monkeypatch.setattr("gateway.proxy.upstreams.pool.PING_TIME", 0.2)
+        os.kill(mine, signal.SIGSTOP)
         assert "did not answer" in await call(proxy, one)
         await soon(lambda: not is_running(mine))
-        assert (await call(proxy, one))["pid"] not in (mine, theirs)
-        assert (await call(proxy, other))["pid"] == theirs
+        monkeypatch.setattr("gateway.proxy.upstreams.pool.PING_TIME", 20.0)
+        assert (await answered(proxy, one))["pid"] not in (mine, theirs)
+        assert (await answered(proxy, other))["pid"] == theirs
+
+
+async def test_session_that_nobody_waits_for_any_more_counts_until_it_is_gone(
+    obeying, proxy_of, client, call, answered, monkeypatch, until_noted, soon, tmp_path, noted_pids, is_running
+):
+    monkeypatch.setattr("gateway.proxy.upstreams.pool._LEASED", 1)
+    gate = tmp_path / "gate"
+    gate.touch()
+    async with proxy_of(obeying("up", {"gate": str(gate)})) as proxy:
+        gate.unlink()
+        leaves = asyncio.create_task(call(proxy, client(modern=True, **ASKS)))
+        await until_noted("pid", 2)
+        leaves.cancel()
+        await asyncio.wait([leaves])
+        refused = await call(proxy, client(modern=True, **ASKS))
+        gate.touch()
+        await soon(lambda: not is_running(noted_pids()[1]))
+        assert (await answered(proxy, client(modern=True, **ASKS)))["pid"] not in noted_pids()[:2]
+
+    assert refused == "server 'up' gave no session: 1 calls that may ask their clients run on it already"
 
 
 async def test_session_that_nobody_uses_gives_way_when_a_client_with_other_abilities_needs_one(

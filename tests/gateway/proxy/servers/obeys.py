@@ -2,14 +2,17 @@
 
 Its one argument is JSON: what it offers (`tools`, `prompts`, `resources`, `templates`: names), more `capabilities`,
 `instructions`, `mute` (requests, or words of them, that get no answer), `fussy` (a method that it does not know ends
-it), the `version` that it speaks. A call's arguments: `push` (notifications, sent first; progress under the call's own
-token), `ask` (a request to the client; its answer is the result, after the notifications of `then`), `hold` (no result
-until a call says `release`), `error`, `exit`, `list` (from now on it has these tools).
+it), the `version` that it speaks, `gate` (a file: while it is not there, a start goes no further than to note its pid).
+A call's arguments: `push` (notifications, sent first; progress under the call's own token), `ask` (a request to the
+client; its answer is the result, after the notifications of `then`), `hold` (no result until a call says `release`),
+`error`, `exit`, `list` (from now on it has these tools).
 """
 
 import json
 import os
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 from wire import answer, note, requests, send
@@ -156,5 +159,7 @@ def take(message: dict[str, Any]) -> None:
 
 
 note(f"pid {os.getpid()}")
+while "gate" in OFFER and not Path(OFFER["gate"]).exists():
+    time.sleep(0.01)
 for received in requests():
     take(received)
