@@ -107,8 +107,8 @@ class HttpSession(Session):
             raise RpcError({"code": INTERNAL_ERROR, "message": f"{_RUNNING} requests are running: wait for one"})
         self._number += 1
         stream = self._streams[self._number] = EventStream(self._number, self._history, self._dropped)
-        task = asyncio.get_running_loop().create_task(self._run(message, stream, request))
-        self._running[message.id] = task
+        task = self._running[message.id] = asyncio.get_running_loop().create_task(self._run(message, stream, request))
+        task.add_done_callback(lambda ended: self._over(message.id, stream, ended))
         return stream, task
 
     def cancel(self, request_id: object) -> None:
@@ -181,11 +181,14 @@ class HttpSession(Session):
         try:
             frame, _ = await self._core.answer(message.id, message.method, message.params, call)
         except asyncio.CancelledError:
-            # The stream of a request ends with an answer, and with nothing else.
-            frame, _ = refusal(message.id, {"code": CANCELLED, "message": "the request was cancelled"})
-        finally:
-            del self._running[message.id]
+            frame = _cancelled(message.id)
         stream.finish(frame)
+
+    def _over(self, request_id: RequestId, stream: EventStream, task: asyncio.Task[None]) -> None:
+        del self._running[request_id]
+        if task.cancelled():
+            # It was in the turn in which it came, and never began.
+            stream.finish(_cancelled(request_id))
         if not stream.attached:
             self.release(stream)
 
@@ -193,6 +196,12 @@ class HttpSession(Session):
         task = asyncio.get_running_loop().create_task(work)
         self._notes.add(task)
         task.add_done_callback(self._notes.discard)
+
+
+def _cancelled(request_id: RequestId) -> bytes:
+    """The stream of a request ends with an answer, and with nothing else."""
+    frame, _ = refusal(request_id, {"code": CANCELLED, "message": "the request was cancelled"})
+    return frame
 
 
 def _is_number(text: str) -> bool:

@@ -195,17 +195,16 @@ class StdioClient:
             task.add_done_callback(self._notes.discard)
 
     def _start(self, message: Request, call: Call) -> None:
-        self._running[message.id] = self._loop.create_task(self._run(message, call))
+        task = self._running[message.id] = self._loop.create_task(self._run(message, call))
+        # Not at its own end: one that is cancelled in the turn in which it came never begins.
+        task.add_done_callback(lambda _: self._running.pop(message.id, None))
 
     async def _run(self, message: Request, call: Call) -> None:
         # Who cancelled a request wants no answer (MCP, "Cancellation"): then nothing is written.
-        try:
-            if not call.modern and not self._opened.is_set():
-                await self._opened.wait()
-            frame, _ = await self._core.answer(message.id, message.method, message.params, call)
-            self.put(frame)
-        finally:
-            del self._running[message.id]
+        if not call.modern and not self._opened.is_set():
+            await self._opened.wait()
+        frame, _ = await self._core.answer(message.id, message.method, message.params, call)
+        self.put(frame)
 
     def _open(self, message: Request) -> None:
         if self._session is not None:

@@ -8,7 +8,9 @@ import anyio
 import pytest
 
 from gateway.errors import RpcError
-from gateway.proxy.caller import Principal
+from gateway.proxy.caller import ANYBODY, Principal
+from gateway.rpc.messages import Request
+from gateway.serve.mcp.http import HttpRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -321,6 +323,26 @@ async def test_request_is_cancelled_by_its_own_id_and_no_other(servers, site_of,
         "id": request_id,
         "error": {"code": -32800, "message": "the request was cancelled"},
     }
+
+
+async def test_request_that_is_cancelled_before_it_began_is_answered_and_keeps_no_session_in_use(servers, site_of):
+    message = Request(7, "tools/call", {"name": "quiet"})
+    servers.tool(quiet)
+    async with site_of(servers) as site:
+        session = await site.session()
+        (live,) = site.face._sessions.live()
+        request = HttpRequest("POST", {}, set(), ANYBODY, None, None, None)
+        stream, task = live.start(message, request)
+        live.cancel(7)
+        await asyncio.wait([task])
+        await anyio.wait_all_tasks_blocked()
+        (frame,) = stream.take_frames()
+        is_idle = live.idle_since is not None
+        again = await session.call("quiet", 7)
+
+    assert json.loads(frame)["error"] == {"code": -32800, "message": "the request was cancelled"}
+    assert is_idle
+    assert again.json()["result"] == text("done")
 
 
 async def test_id_of_a_running_request_is_not_taken_twice(servers, site_of):

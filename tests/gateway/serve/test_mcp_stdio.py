@@ -83,6 +83,22 @@ async def test_greeting_that_is_refused_can_be_sent_again(servers, lines_of, par
     assert greeting["serverInfo"]["name"] == "codec-gateway"
 
 
+async def test_request_that_is_cancelled_in_the_breath_in_which_it_came_leaves_nothing_behind(servers, lines_of):
+    servers.tool(quiet)
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "quiet"}}
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    async with lines_of(servers) as lines:
+        await lines.greet()
+        lines.send(call, cancel)
+        await lines.settled()
+        # Its id is free again.
+        lines.send(call)
+        answer = await lines.line()
+
+    assert answer == {"jsonrpc": "2.0", "id": 1, "result": text("done")}
+    assert [method for method, _ in servers.asked] == ["tools/call"]
+
+
 async def test_modern_client_needs_no_greeting(servers, lines_of):
     servers.tool(quiet)
     async with lines_of(servers) as lines:
