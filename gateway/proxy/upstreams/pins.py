@@ -24,6 +24,8 @@ from gateway.observe.metrics import Metrics
 _TOOLS: Final = 5000
 """Tools of one server that are pinned, in all its life."""
 _NAME: Final = 128
+_LINES: Final = 20
+"""Tools that the log names of one listing; a server may change thousands, every second."""
 Digests = dict[str, str]
 
 
@@ -136,17 +138,25 @@ class Pins:
             self._file.write(pins)
         # One for which there was no room is no more trusted than one that changed.
         changed = {name for name, digest in digests.items() if name not in tools or tools[name]["pinned"] != digest}
-        for name in sorted(changed):
-            if (name, digests[name]) not in self._told:
-                self._told.add((name, digests[name]))
-                self._metrics.pin_broken(self._config.name)
+        self._tell([(name, digests[name]) for name in sorted(changed) if (name, digests[name]) not in self._told])
+        return changed
+
+    def _tell(self, news: list[tuple[str, str]]) -> None:
+        """Say of each changed tool once that it is another."""
+        if len(self._told) + len(news) > 2 * _TOOLS:
+            self._told.clear()
+        self._told.update(news)
+        for number, (name, _) in enumerate(news):
+            self._metrics.pin_broken(self._config.name)
+            if number < _LINES:
                 self._log.warning(
                     "a tool's definition is not the pinned one",
                     tool=escape_text(name, _NAME),
                     blocked=self._config.pin == "block",
                     way_out=f"codec-gateway pins show; codec-gateway pins accept {self._config.name}",
                 )
-        return changed
+        if len(news) > _LINES:
+            self._log.warning("more tools are not the pinned ones", tools=len(news) - _LINES)
 
 
 def _are_pins(value: object) -> bool:

@@ -148,6 +148,19 @@ def test_file_is_replaced_whole_and_leaves_no_draft(file):
     assert json.loads(file.path.read_text())
 
 
+def test_server_that_changes_all_its_tools_fills_no_log(file, caplog):
+    before, after = [[{"name": f"t{number:03}", "description": text} for number in range(100)] for text in "ab"]
+    screened = pins(file)
+    screened.screen(before)
+    with caplog.at_level("WARNING", "gateway.proxy"):
+        for _ in range(3):
+            assert screened.screen(after) == ()
+
+    said = [record.msg for record in caplog.records]
+    assert [line["tool"] for line in said if "tool" in line] == [f"t{number:03}" for number in range(20)]
+    assert [line["tools"] for line in said if "tools" in line] == [80]
+
+
 def test_server_that_thinks_up_tools_for_ever_fills_no_disk_and_gets_nothing_unpinned_shown(file, monkeypatch):
     monkeypatch.setattr("gateway.proxy.upstreams.pins._TOOLS", 3)
     full = pins(file)
