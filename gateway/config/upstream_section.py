@@ -45,7 +45,8 @@ class UpstreamSection(Section):
     manifest: str | None = Field(
         default=None,
         description="Bolt-on tools: the path of a manifest or of a folder of them, or a URL whose host is in "
-        "`registry.allowed_hosts`.",
+        "`registry.allowed_hosts`. Files are watched; a URL is read again on SIGHUP, or when another file of the "
+        "configuration changed.",
     )
     endpoint: str | None = Field(
         default=None,
