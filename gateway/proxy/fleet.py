@@ -60,7 +60,7 @@ class Fleet:
             for upstream in self._upstreams.values():
                 tasks.start_soon(upstream.run)
             try:
-                await self._settled(self._upstreams.values())
+                await self.ready()
                 yield tasks
             finally:
                 self.stop()
@@ -93,6 +93,10 @@ class Fleet:
         for upstream in retired:
             self._tasks.start_soon(self._retire, upstream, config.limits.drain)
         return list(made)
+
+    async def ready(self) -> None:
+        """Wait until every upstream that starts by itself is up or has failed once."""
+        await self._settled(self._upstreams.values())
 
     def stop(self) -> None:
         """Begin to end every upstream: calls that are running get an error result, and nothing is started again."""

@@ -77,6 +77,10 @@ class Proxy:
             self._routes.bridge = Bridge(tasks)
             yield
 
+    async def ready(self) -> None:
+        """Wait until every upstream that starts by itself is up or has failed once."""
+        await self._fleet.ready()
+
     async def reload(self, config: GatewayConfig) -> None:
         """Serve this configuration from now on. Servers that it leaves as they are notice nothing.
 
