@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from gateway.engine.embedded import packaged_model
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.vocab import TokenMap, load_map
 
-# How long an example takes says how busy the machine is, not whether the code is right.
-settings.register_profile("no clock", deadline=None)
+# How long an example takes, to try or to think up, says how busy the machine is, not whether the code is right.
+settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no clock")
 
 

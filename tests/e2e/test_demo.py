@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+# Two models generate at the same time, on whatever else the machine does.
+pytestmark = pytest.mark.timeout(600)
 COLUMNS = 40
 CLOCK = re.compile(r"\d\d:\d\d")
 
@@ -25,7 +27,7 @@ def runs() -> Iterator[dict[str, tuple[subprocess.Popen[str], str, str]]]:
         for form, flags in {"json": ["--json"], "plain": []}.items()
     }
     try:
-        yield {form: (process, *process.communicate(timeout=100)) for form, process in processes.items()}
+        yield {form: (process, *process.communicate(timeout=500)) for form, process in processes.items()}
     finally:
         for process in processes.values():
             process.kill()

@@ -78,7 +78,7 @@ def test_stop_lets_a_running_answer_finish_refuses_new_ones_and_leaves_nothing_b
     children = [int(notes.read_text()), gateway.engine_pid()]
     assert all(map(is_running, children))
     with gateway.client() as client:
-        with client.chat.completions.create(messages=STORY, stream=True, **{**LONG, "max_tokens": 60}) as stream:
+        with client.chat.completions.create(messages=STORY, stream=True, **{**LONG, "max_tokens": 120}) as stream:
             first_words(stream)
             gateway.process.terminate()
             gateway.log.wait_for("stopping")

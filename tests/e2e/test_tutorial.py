@@ -26,9 +26,9 @@ BLOCK = re.compile(r"^```(python|toml|sh|text)\n(.*?)^```$", re.MULTILINE | re.D
 FILE = re.compile(r"`(\w+\.(?:py|toml))`")
 PORTS = ("8300", "8600", "8601")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
-SECONDS = 60.0
+SECONDS = 240.0
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
 
 
 @dataclass

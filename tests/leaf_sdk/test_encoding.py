@@ -71,7 +71,7 @@ STRUCTURES = {
     ),
 }
 GGUF_TABLE = {"smollm": SMOLLM, "gpt-2": GPT2, "llama-3": LLAMA3, "qwen2": QWEN2}
-SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ ERAS = ["modern", pytest.param("handshake", marks=pytest.mark.faults)]
 def rough(tmp_path_factory, run_gateway, faulty):
     """One for all that no server should have to be started anew for."""
     folder = tmp_path_factory.mktemp("rough")
-    quick = "timeout = 0.5\nbreaker_failures = 3\nbreaker_pause = 5.0\n"
+    quick = "timeout = 0.5\nbreaker_failures = 3\nbreaker_pause = 3.0\n"
     script = faulty()
     words = f"command = {json.dumps(script['command'])}\nargs = {json.dumps(script['args'])}\n"
     (folder / "codec-gateway.toml").write_text(f"[upstreams.slow]\n{words}{quick}")

@@ -37,7 +37,7 @@ async def test_lists_come_with_what_a_hanging_server_last_said(obeying, proxy_of
     async with proxy_of(obeying("one"), obeying("two")) as proxy:
         one = client()
         stopped((await call(proxy, one, "one__do"))["pid"])
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             listed = await proxy.handle("tools/list", {}, one)
         stopped.go_on()
 
@@ -47,11 +47,11 @@ async def test_lists_come_with_what_a_hanging_server_last_said(obeying, proxy_of
 async def test_log_level_is_told_to_the_servers_that_listen(
     obeying, proxy_of, client, call, stopped, until_noted, monkeypatch
 ):
-    monkeypatch.setattr("gateway.proxy.routes._LEVEL_TIME", 0.3)
+    monkeypatch.setattr("gateway.proxy.routes._LEVEL_TIME", 1.0)
     async with proxy_of(obeying("one", LOGS), obeying("two", LOGS)) as proxy:
         one = client()
         stopped((await call(proxy, one, "one__do"))["pid"])
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             answer = await proxy.handle("logging/setLevel", {"level": "error"}, one)
         await until_noted("logging/setLevel error")
         stopped.go_on()
@@ -72,7 +72,7 @@ async def test_resource_whose_subscription_is_not_answered_keeps_no_other_from_b
     monkeypatch.setattr("gateway.proxy.upstreams.follow._ANSWERING", 0.2)
     heard = []
     async with proxy_of(obeying("up", {**RESOURCES, "mute": ["x:1"]})) as proxy:
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             stop = await proxy.watch(["x:1", "x:2"], ANYBODY, heard.append)
         await until_noted("resources/subscribe x:2")
         await call(proxy, client(modern=True), push=[["notifications/resources/updated", {"uri": "x:2"}]])

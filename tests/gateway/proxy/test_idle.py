@@ -43,7 +43,7 @@ async def test_server_that_sleeps_stays_offered_and_is_not_woken_to_say_what_it_
 
 
 async def test_server_in_use_is_not_stopped_however_long_ago_it_was_started(obeying, proxy_of, client, call, starts):
-    async with proxy_of(obeying(idle_stop=0.5)) as proxy:
+    async with proxy_of(obeying(idle_stop=1.0)) as proxy:
         with anyio.move_on_after(1.5):
             while True:
                 await call(proxy, client())

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from contextlib import suppress
 from dataclasses import replace
 
@@ -75,15 +76,15 @@ async def test_two_servers_with_one_name_end_the_start_with_both_named(obeying, 
 
 @pytest.mark.parametrize("modern", [False, True])
 @pytest.mark.parametrize("capabilities", [{}, ASKS], ids=["asks nobody", "may ask"])
-async def test_result_of_a_call_that_failed_says_how_in_either_era(obeying, proxy_of, client, modern, capabilities):
+async def test_result_of_a_call_that_failed_says_how_in_either_era(
+    obeying, proxy_of, client, answered, modern, capabilities
+):
     orders = {"hold": True}, {"exit": 3}
-    async with proxy_of(obeying(timeout=1.0), restart_backoff=3600.0, restart_backoff_max=3600.0) as proxy:
-        results = [
-            await proxy.handle(
-                "tools/call", {"name": "up__do", "arguments": order}, client(modern=modern, **capabilities)
-            )
-            for order in orders
-        ]
+    one = client(modern=modern, **capabilities)
+    limits = {"restart_backoff": 3600.0, "restart_backoff_max": 3600.0}
+    async with proxy_of(obeying(timeout=1.0, breaker_failures=0), **limits) as proxy:
+        await answered(proxy, one)
+        results = [await proxy.handle("tools/call", {"name": "up__do", "arguments": order}, one) for order in orders]
 
     assert [outcome_of(result) for result in results] == ["timeout", "unavailable"]
     assert ["resultType" in result for result in results] == [modern, modern]
@@ -98,7 +99,7 @@ async def test_call_has_the_time_that_its_server_is_given(obeying, proxy_of, cli
 
 
 @pytest.mark.parametrize("others", [0, 2])
-async def test_person_may_think_longer_than_a_call_may_take(obeying, proxy_of, client, call, others):
+async def test_person_may_think_longer_than_a_call_may_take(obeying, proxy_of, client, call, answered, others):
     class Thinks(client):
         async def asked(self, method, params):
             await anyio.sleep(1.2)
@@ -106,9 +107,7 @@ async def test_person_may_think_longer_than_a_call_may_take(obeying, proxy_of, c
 
     person = Thinks(**ASKS)
     async with proxy_of(obeying(timeout=1.0, breaker_failures=0)) as proxy:
-        # Its session is there before the clock matters.
-        while "pid" not in await call(proxy, person):
-            pass
+        await answered(proxy, person)
         waiting = [asyncio.create_task(call(proxy, person, hold=True)) for _ in range(others)]
         result = await call(proxy, person, ask=["elicitation/create", {}])
         # It asked for one of the three: who can't say for which costs none of them their time.
@@ -155,19 +154,19 @@ async def test_call_that_waited_for_its_turn_in_vain_says_so_and_blames_nobody(
 
 
 async def test_server_that_does_not_answer_is_left_alone_for_a_while_and_then_tried_by_one(
-    obeying, proxy_of, client, call, noted, soon
+    obeying, proxy_of, client, call, noted, monkeypatch
 ):
     one = client()
-    upstream = obeying(timeout=0.1, breaker_failures=2, breaker_pause=0.5)
-    async with proxy_of(upstream) as proxy:
+    async with proxy_of(obeying(breaker_failures=2, breaker_pause=1000.0)) as proxy:
         for _ in range(2):
-            assert "did not answer" in await call(proxy, one, hold=True)
+            hung = await proxy.call("up__do", {"hold": True}, timeout=0.1)
+            assert "did not answer" in hung["content"][0]["text"]
         assert proxy.statuses()[0].breaker == "open"
         refused = await call(proxy, one)
         assert re.fullmatch(
-            r"server 'up' is not available: it failed 2 times in a row and is left alone for 0\.\d s more", refused
+            r"server 'up' is not available: it failed 2 times in a row and is left alone for \d+\.\d s more", refused
         )
-        await soon(lambda: proxy.statuses()[0].breaker == "half_open")
+        monkeypatch.setattr("gateway.proxy.upstreams.door.monotonic", lambda: time.monotonic() + 1000.0)
         tried = await asyncio.gather(*(call(proxy, one) for _ in range(3)))
         assert proxy.statuses()[0].breaker == "closed"
 
@@ -175,14 +174,19 @@ async def test_server_that_does_not_answer_is_left_alone_for_a_while_and_then_tr
     assert sum(line.startswith("call ") for line in noted()) == 3
 
 
-async def test_server_that_was_away_when_it_was_tried_again_is_tried_again_later(obeying, proxy_of, client, call, soon):
+async def test_server_that_was_away_when_it_was_tried_again_is_tried_again_later(
+    obeying, proxy_of, client, call, soon, tmp_path
+):
     one = client()
-    upstream = obeying(breaker_failures=1, breaker_pause=0.05)
-    async with proxy_of(upstream, restart_backoff=0.4, restart_backoff_max=0.4) as proxy:
+    gate = tmp_path / "gate"
+    gate.touch()
+    async with proxy_of(obeying("up", {"gate": str(gate)}, breaker_failures=1, breaker_pause=0.05)) as proxy:
+        gate.unlink()
         assert "exit code 1" in await call(proxy, one, exit=1)
         await soon(lambda: proxy.statuses()[0].breaker == "half_open")
         # The one that tries finds nobody: that is no verdict, and must not keep the breaker for ever.
         assert "is not available" in await call(proxy, one)
+        gate.touch()
         await soon(lambda: proxy.statuses()[0].state == "up")
         assert "pid" in await call(proxy, one)
 

@@ -120,14 +120,19 @@ async def test_server_that_may_spend_something_is_told_so(sampling, noted):
     assert 'initialize {"sampling":{}}' in noted()
 
 
-async def test_engine_that_takes_longer_than_a_call_may_costs_the_call_no_time(sampling, sampler, client, call):
+async def test_engine_that_takes_longer_than_a_call_may_costs_the_call_no_time(
+    sampling, sampler, client, call, answered
+):
     async def sample(params, most):
         await anyio.sleep(1.2)
         return OURS, most
 
     sampler.sample = sample
-    async with sampling(timeout=1.0) as proxy:
-        results = [await call(proxy, each, **ASK) for each in (client(), client(elicitation={}))]
+    clients = client(), client(elicitation={})
+    async with sampling(timeout=1.0, breaker_failures=0) as proxy:
+        for each in clients:
+            await answered(proxy, each)
+        results = [await call(proxy, each, **ASK) for each in clients]
 
     assert [result["answer"] for result in results] == [OURS, OURS]
 

@@ -236,7 +236,7 @@ async def test_concurrency_of_a_key_is_held_while_requests_run(tmp_path: Path) -
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(door.ask, "Bearer key")
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await door.face.entered.wait()
         second = await door.ask("Bearer key")
         door.face.hold.set()
@@ -291,7 +291,7 @@ async def test_only_what_listens_leaves_the_place_of_a_call_free(
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: door.ask("Bearer key", method=method, **headers))
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             await door.face.entered.wait()
             door.face.entered = anyio.Event()
             tasks.start_soon(call)

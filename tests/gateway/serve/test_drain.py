@@ -54,7 +54,7 @@ async def test_running_request_finishes_and_a_new_one_is_refused():
     async def drain() -> None:
         left.append(await app.drained(60, nothing))
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask, "running")
             await slow.begun.wait()
@@ -110,7 +110,7 @@ async def test_request_that_outlasts_the_time_is_told_and_can_say_its_last_word(
         async with client_of(app) as client:
             answers.append((await client.post("/")).content)
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
             await begun.wait()
@@ -128,7 +128,7 @@ async def test_request_that_fails_is_over_too():
         async with client_of(app) as client:
             await client.post("/fails")
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
             await slow.begun.wait()
@@ -147,6 +147,6 @@ async def test_stream_that_a_client_keeps_open_is_not_waited_for():
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listen)
         await slow.begun.wait()
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             assert await app.drained(60, nothing) == 0
         tasks.cancel_scope.cancel()

@@ -69,7 +69,7 @@ async def test_a_listed_host_may_be_named_and_is_dialled(bolt_on, proxy_of):
     async with serving(said) as server:
         port = server.endpoint.rpartition(":")[2]
         local = bolt_on(manifest(endpoint=f"http://127.0.0.1:{port}"), name="near")
-        async with proxy_of(local, start_timeout=1.0) as proxy:
+        async with proxy_of(local) as proxy:
             assert names(proxy) == ["near__tell"]
         async with proxy_of(config, start_timeout=0.5) as proxy:
             (status,) = proxy.statuses()

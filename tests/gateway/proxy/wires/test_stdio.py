@@ -384,7 +384,7 @@ async def test_twenty_lives_leave_no_descriptor_task_or_process(opened, descript
         async with opened("echo") as wire:
             await wire.request("tools/list", {})
 
-    assert descriptors() == before
+    assert descriptors() <= before
     assert len(asyncio.all_tasks()) == tasks
     assert [pid for pid in noted_pids() if is_running(pid)] == []
 

@@ -130,7 +130,7 @@ async def test_requests_with_known_keys_do_not_wait_while_the_keys_are_fetched_a
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(keys.key, "rsa", "RS256")
-        with anyio.fail_after(10):
+        with anyio.fail_after(20):
             while issuer.fetches < 2:
                 await anyio.lowlevel.checkpoint()
             assert (await keys.key("ec", "ES256")).key_id == "ec"
@@ -149,7 +149,7 @@ async def test_client_that_leaves_does_not_end_the_fetch_of_the_others(issuer: I
         with anyio.CancelScope() as first:
             async with anyio.create_task_group() as leaving:
                 leaving.start_soon(keys.key, "rsa", "RS256")
-                with anyio.fail_after(10):
+                with anyio.fail_after(20):
                     while not issuer.fetches:
                         await anyio.lowlevel.checkpoint()
                 tasks.start_soon(ask)
