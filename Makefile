@@ -95,7 +95,7 @@ conformance: $(READY) ## run the official MCP conformance suite directly and thr
 deploy-check: $(READY) ## build the images, start the stack, validate chart, rules and units, and print what held (root, Debian)
 	@$(UV) venv --quiet --allow-existing .tools/deploy
 	@VIRTUAL_ENV=.tools/deploy $(UV) pip install --quiet --requirement deploy/check/requirements.txt
-	@$(BIN)/python -m deploy.check $(if $(ONLY),--only '$(ONLY)')
+	@$(BIN)/python -m deploy.check $(if $(ONLY),--only '$(ONLY)') $(if $(RECORD),--record)
 
 deploy-install: ## install what deploy-check uses from Debian's packages (root)
 	apt-get install --yes --no-install-recommends buildah podman runc netavark aardvark-dns debootstrap nginx-light prometheus systemd

@@ -1,7 +1,8 @@
 """`make deploy-check`: every step in order, and the table of what passed, failed, or can't be done here.
 
 A step that needs what another one makes (an image, the running stack) fails when that one did. The exit code is 1
-when anything failed; what was skipped says why, and is no failure. `--only WORD` runs the steps whose name holds it.
+when anything failed; what was skipped says why, and is no failure. `--only WORD` runs the steps whose name holds it;
+`--record` writes down what a whole run measured, if nothing failed.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from deploy.check import activation, alone, chart, files, images, rolling, stack_checks
+from deploy.check import activation, alone, chart, files, images, page, rolling, stack_checks
 from deploy.check.outcome import Failed, Skipped
 
 Step = tuple[str, Callable[[], str]]
@@ -71,7 +72,9 @@ def main() -> int:
     """Run the steps; 1 if one failed."""
     parser = argparse.ArgumentParser(prog="python -m deploy.check", description=__doc__)
     parser.add_argument("--only", default="", help="run only the steps whose name holds this")
-    only: str = parser.parse_args().only
+    parser.add_argument("--record", action="store_true", help="write the numbers into bench/results and docs/deploy.md")
+    arguments = parser.parse_args()
+    only: str = arguments.only
     rows: list[Row] = []
     try:
         for name, step in steps():
@@ -85,6 +88,8 @@ def main() -> int:
         f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped, "
         f"{sum(row.seconds for row in rows):.0f} s\n"
     )
+    if arguments.record and not only and not count["failed"]:
+        page.record(sum(row.seconds for row in rows))
     return 1 if count["failed"] else 0
 
 

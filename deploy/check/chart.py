@@ -11,13 +11,14 @@ from typing import Final
 
 import yaml
 
-from deploy.check.outcome import ROOT, Failed, Skipped, need, run
+from deploy.check.outcome import ROOT, Failed, Skipped, need, note, run
+from deploy.check.queries import RULES
 
 CHART: Final = ROOT / "deploy" / "helm" / "codec-gateway"
 PLAIN: Final = ROOT / "deploy" / "kubernetes" / "codec-gateway.yaml"
 HELM: Final = "helm.sh/helm/v3/cmd/helm@v3.19.0"
 KUBERNETES: Final = "1.34.0"
-_OUR_OWN_KINDS: Final = {"ServiceMonitor"}
+_OUR_OWN_KINDS: Final = {"ServiceMonitor", "PrometheusRule"}
 """Kinds that a cluster learns from others; Kubernetes has no schema of them."""
 _HEAD: Final = "# Made by: python -m deploy.check.chart. The chart's defaults, for clusters without Helm.\n"
 
@@ -27,6 +28,7 @@ def steps() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "helm", make_helm
     yield "chart: lint", lint
     yield "chart: render and validate", validate
+    yield "chart: rules and alerts", check_rules
     yield "chart: plain manifests", compare
 
 
@@ -40,6 +42,7 @@ def make_helm() -> str:
         run([go, "install", HELM], seconds=900, env={"GOBIN": str(folder), "GOFLAGS": "-p=2"})
     except Failed as failure:
         raise Skipped(f"helm can't be built here: {str(failure).splitlines()[-1]}") from None
+    note("made", "helm", True)
     return HELM
 
 
@@ -64,6 +67,21 @@ def validate() -> str:
             run([check, "--strict", "--quiet", f"--kubernetes-version={KUBERNETES}", str(path)])
             count += len(known)
     return f"{count} objects of {len(_value_files())} renderings"
+
+
+def check_rules() -> str:
+    """The chart's PrometheusRule holds the rules and alerts of deploy/prometheus, and Prometheus takes them."""
+    promtool = need("promtool", "prometheus")
+    documents = yaml.safe_load_all(render(["--set=prometheusRule.enabled=true"]))
+    (spec,) = [each["spec"] for each in documents if each and each["kind"] == "PrometheusRule"]
+    files = [yaml.safe_load((RULES / name).read_text(encoding="utf-8")) for name in ("rules.yml", "alerts.yml")]
+    if spec["groups"] != [group for file in files for group in file["groups"]]:
+        raise Failed("the chart's PrometheusRule is not deploy/prometheus: copy its two files into the chart's files/")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rules.yml"
+        path.write_text(yaml.safe_dump(spec), encoding="utf-8")
+        run([promtool, "check", "rules", str(path)])
+    return f"{sum(len(group['rules']) for group in spec['groups'])} rules, those of deploy/prometheus"
 
 
 def compare() -> str:

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.check.outcome import PREFIX, Failed, need, run
+from deploy.check.outcome import PREFIX, Failed, need, note, run
 
 BUILDS: Final = {
     "gateway": ("deploy/docker/gateway.Dockerfile", ""),
@@ -27,6 +27,7 @@ def make_base() -> str:
     buildah = need("buildah", "buildah")
     if _exists(buildah, "base"):
         return "kept from an earlier run"
+    note("made", "base", True)
     debootstrap = need("debootstrap", "debootstrap")
     container = run([buildah, "from", "scratch"]).strip()
     try:
@@ -52,6 +53,7 @@ def build(name: str) -> str:
     command += arguments if extras else arguments[:1]
     run([*command, f"--file={dockerfile}", f"--tag={PREFIX}/{name}", "."], seconds=600)
     size = _megabytes(name) - _megabytes("base")
+    note("images", name, round(size))
     if name == "gateway" and size > LARGEST_GATEWAY:
         raise Failed(
             f"the gateway's layers are {size:.0f} MB above the base, at most {LARGEST_GATEWAY:.0f} are allowed"

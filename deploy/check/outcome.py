@@ -1,7 +1,7 @@
-"""What became of a step: the words of the table, and how a command is run.
+"""What became of a step: the words of the table, what was measured on the way, and how a command is run.
 
 A step is a function that returns the line of its row, raises `Failed`, or raises `Skipped` where this machine lacks
-something. Below every step; it knows none.
+something. Numbers that the documentation states are noted here as well. Below every step; it knows none.
 """
 
 import os
@@ -9,11 +9,20 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
 TOOLS: Final = ROOT / ".tools" / "deploy"
 PREFIX: Final = "localhost/codec-deploy-check"
+
+
+measured: Final[dict[str, dict[str, Any]]] = {}
+"""What steps noted, by group and name; `page.py` writes it down."""
+
+
+def note(group: str, name: str, value: Any) -> None:
+    """Keep a measurement of this run."""
+    measured.setdefault(group, {})[name] = value
 
 
 class Failed(Exception):
@@ -33,13 +42,21 @@ def need(program: str, package: str) -> str:
     return found
 
 
-def run(command: Sequence[str], *, seconds: float = 120, where: Path = ROOT, env: dict[str, str] | None = None) -> str:
-    """Run a command and return its standard output. Raises `Failed` with its last lines."""
+def run(
+    command: Sequence[str],
+    *,
+    seconds: float = 120,
+    where: Path = ROOT,
+    env: dict[str, str] | None = None,
+    reads: str = "",
+) -> str:
+    """Run a command that reads `reads`, and return its standard output. Raises `Failed` with its last lines."""
     try:
         done = subprocess.run(
             command,
             cwd=where,
             env={**os.environ, **(env or {})},
+            input=reads,
             capture_output=True,
             text=True,
             timeout=seconds,

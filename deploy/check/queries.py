@@ -11,7 +11,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -39,7 +39,7 @@ def as_values(expression: str) -> str:
     return _COMPARISON.sub(r" \1 bool ", expression)
 
 
-def ask(url: str, expression: str) -> list[object]:
+def ask(url: str, expression: str) -> list[dict[str, Any]]:
     """The instant vector of an expression. A NaN is no data: nobody can read it."""
     query = urllib.parse.urlencode({"query": expression})
     with urllib.request.urlopen(f"{url}/api/v1/query?{query}", timeout=20) as response:
@@ -47,6 +47,14 @@ def ask(url: str, expression: str) -> list[object]:
     if answer["status"] != "success":
         raise Failed(f"{expression!r} is no query: {answer}")
     return [sample for sample in answer["data"]["result"] if sample["value"][1] != "NaN"]
+
+
+def ask_value(url: str, expression: str) -> float:
+    """The value of an expression that has one. Raises `Failed` where it has none or several."""
+    samples = ask(url, expression)
+    if len(samples) != 1:
+        raise Failed(f"{expression!r} has {len(samples)} values, expected one")
+    return float(samples[0]["value"][1])
 
 
 def ask_all(url: str) -> int:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.check.load import WORKERS, Load
-from deploy.check.outcome import ROOT, Failed, need
+from deploy.check.outcome import ROOT, Failed, need, note
 
 
 class Gateway:
@@ -126,6 +126,7 @@ def _judged(load: Load) -> str:
         raise Failed("\n".join([words, *load.faults[:5]]))
     if sorted(number for number, _ in load.interrupted) != list(range(WORKERS)):
         raise Failed(f"each session should have been interrupted once: {sorted(load.interrupted)}; {words}")
+    note("rolling", "calls", dict(sorted(load.counts.items())))
     return words
 
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Final
 
-from deploy.check.outcome import Failed
-from deploy.check.queries import ask_all
+from deploy.check.outcome import Failed, need, note, run
+from deploy.check.queries import ask_all, ask_value
 from deploy.check.stack import PORTS, TOKEN, Stack, running_stack
 from deploy.check.traffic import Client, ids_of
 
 _TRAFFIC: Final = 45.0
+_SPARED: Final = "codec:wire_bytes_saved:rate5m"
 _cleanup = ExitStack()
 _started: list[Stack] = []
 
@@ -29,9 +30,11 @@ def close() -> None:
 def steps() -> Iterator[tuple[str, Callable[[], str]]]:
     """The steps that need the stack, in order; the last one ends the gateway."""
     yield "stack: start", start
+    yield "stack: documented commands", run_documented
     yield "stack: tool call by /mcp", call_tool
     yield "stack: chat by /v1", chat
     yield "stack: expressions", ask_expressions
+    yield "stack: metrics page", lint_metrics
     yield "stack: TERM drains", end
 
 
@@ -48,8 +51,25 @@ def _client() -> Client:
 def start() -> str:
     """The `cpu` profile, every container healthy by its own check."""
     _started.append(_cleanup.enter_context(running_stack()))
-    times = ", ".join(f"{service} {seconds:.1f} s" for service, seconds in _stack().ready_after.items())
+    stack = _stack()
+    for service in ("engine-cpu", "time-leaf", "gateway"):
+        seconds, megabytes = stack.ready_after[service], stack.memory(service)
+        note("services", service, {"seconds": round(seconds, 1), "megabytes": round(megabytes)})
+    times = ", ".join(f"{service} {seconds:.1f} s" for service, seconds in stack.ready_after.items())
     return f"healthy after: {times}; not here: grafana (its image is in no registry that this machine reaches)"
+
+
+def run_documented() -> str:
+    """What docs/deploy.md says with `docker compose exec gateway`."""
+    stack = _stack()
+    printed = stack.command("exec", stack.name("gateway"), "codec-gateway", "token").strip()
+    if printed != TOKEN:
+        raise Failed(f"codec-gateway token printed {printed!r}, expected the token of the stack")
+    ready = stack.command("exec", stack.name("gateway"), "python", "-m", "gateway.cli.probe").strip()
+    shown = stack.command("exec", stack.name("gateway"), "codec-gateway", "status")
+    if missing := [name for name in ("time", "plain") if name not in shown]:
+        raise Failed(f"codec-gateway status does not show {missing}:\n{shown}")
+    return f"token, probe ({ready}) and status"
 
 
 def call_tool() -> str:
@@ -85,10 +105,24 @@ def ask_expressions() -> str:
     while time.monotonic() < until:
         for server in ("time", "plain"):
             client.tool(f"{server}__get_current_time", zone, token_map)
+        client.call("time__get_current_time", {"timezone": "Nowhere/Atlantis"})
         client.chat("Say hello.", max_tokens=4)
+        client.frames("One, two, three,", max_tokens=32)
         time.sleep(2)
-    count = ask_all(f"http://127.0.0.1:{PORTS['PROMETHEUS_PORT']}")
-    return f"{count} expressions have data"
+    prometheus = f"http://127.0.0.1:{PORTS['PROMETHEUS_PORT']}"
+    count = ask_all(prometheus)
+    if (spared := ask_value(prometheus, _SPARED)) <= 0:
+        raise Failed(f"{_SPARED} is {spared:g}: frames should weigh less than the JSON in their place")
+    return f"{count} expressions have data; frames spare {spared:.0f} bytes a second"
+
+
+def lint_metrics() -> str:
+    """The page of metrics, after all that traffic, by promtool's rules."""
+    stack = _stack()
+    read = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8601/metrics').read().decode(), end='')"
+    page = stack.command("exec", stack.name("gateway"), "python", "-c", read)
+    run([need("promtool", "prometheus"), "check", "metrics"], reads=page)
+    return f"{len(page.splitlines())} lines without a complaint"
 
 
 def end() -> str:

@@ -26,6 +26,13 @@ class Client:
 
     def tool(self, name: str, arguments: dict[str, Any], token_map: str | None = None) -> dict[str, Any]:
         """Call a tool by MCP 2026-07-28; returns the result. Raises `Failed` for anything but one."""
+        answer = self.call(name, arguments, token_map)
+        if "result" not in answer or answer["result"].get("isError"):
+            raise Failed(f"the call of {name} through /mcp came back as {json.dumps(answer)[:500]}")
+        return answer["result"]
+
+    def call(self, name: str, arguments: dict[str, Any], token_map: str | None = None) -> dict[str, Any]:
+        """The same; returns the answer, whatever it says."""
         meta = {
             "io.modelcontextprotocol/protocolVersion": _VERSION,
             "io.modelcontextprotocol/clientInfo": {"name": "deploy-check", "version": "1"},
@@ -35,15 +42,19 @@ class Client:
         headers = {"Mcp-Method": "tools/call", "Mcp-Name": name, "MCP-Protocol-Version": _VERSION}
         if token_map is not None:
             headers["X-Codec-Map"] = token_map
-        answer = self.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers)
-        if "result" not in answer or answer["result"].get("isError"):
-            raise Failed(f"the call of {name} through /mcp came back as {json.dumps(answer)[:500]}")
-        return answer["result"]
+        return self.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers)
 
     def chat(self, question: str, **more: Any) -> dict[str, Any]:
         """One chat request; returns the answer."""
         body = {"model": "any", "messages": [{"role": "user", "content": question}], "temperature": 0, **more}
         return self.post("/v1/chat/completions", body, {})
+
+    def frames(self, prompt: str, **more: Any) -> bytes:
+        """One completion as a stream of frames, compressed; returns what was sent."""
+        body = {"prompt": prompt, "temperature": 0, "stream_format": "msgpack", **more}
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
+        url = f"{self.url}/v1/completions"
+        return self._send(urllib.request.Request(url, json.dumps(body).encode(), {**self._headers(), **headers}))
 
     def map_id(self) -> str:
         """The session map of the gateway's engine."""
@@ -63,15 +74,18 @@ class Client:
         return {"Authorization": f"Bearer {self.token}"}
 
     def _ask(self, request: urllib.request.Request) -> dict[str, Any]:
+        text = self._send(request).decode()
+        data = [line[5:] for line in text.splitlines() if line.startswith("data:")]
+        return json.loads(data[-1] if data else text)
+
+    def _send(self, request: urllib.request.Request) -> bytes:
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
-                text = response.read().decode()
+                return response.read()
         except urllib.error.HTTPError as error:
             raise Failed(f"{request.full_url} answered {error.code}: {error.read()[:500]!r}") from None
         except OSError as error:
             raise Failed(f"{request.full_url} did not answer: {error}") from None
-        data = [line[5:] for line in text.splitlines() if line.startswith("data:")]
-        return json.loads(data[-1] if data else text)
 
 
 def ids_of(result: dict[str, Any]) -> list[int]:

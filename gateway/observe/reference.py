@@ -51,6 +51,7 @@ Every label is bounded; a value that is strange, or one too many, is counted as 
   a client asks where to get one; `key`, `signature` and the like: what is wrong with an access token
 - `limit`: {", ".join(f"`{w}`" for w in LIMITS)}: requests a minute, requests at a time, bad credentials of one address
 - `source`: {", ".join(f"`{w}`" for w in SOURCES)}
+- `format`, `coding`, `reason` of `codec_wire_*`: the frames' form, how they were compressed, and why so
 - `result`: `repaired` (one split fits), `ambiguous` (several do; one was guessed), `missed` (none does)
 
 ## What leaf ids spare
@@ -60,6 +61,16 @@ An estimate, and to be labelled as one: ids that nobody had to make, times what 
 ```promql
 sum(rate(codec_leaf_ids_total[5m]))
   * sum(rate(codec_shim_seconds_total[1h])) / sum(rate(codec_shim_ids_total[1h]))
+```
+
+## What frames spare
+
+Of an answer in frames nobody makes the JSON only to weigh it. `codec_wire_json_bytes_total` counts one event of this
+gateway's own JSON for each step of the model, with everything but its text: what a client of JSON gets is a little
+more, so what is spared is at least
+
+```promql
+sum(rate(codec_wire_json_bytes_total[5m])) - sum(rate(codec_wire_sent_bytes_total[5m]))
 ```
 """
 

@@ -30,17 +30,22 @@ class WireMetrics:
         )
         self._sent = counter("codec_wire_sent_bytes", "Bytes of their bodies, as they were sent.", "format", "coding")
         self._plain = counter("codec_wire_plain_bytes", "The same before compression.", "format", "coding")
-        self._ids = counter(
-            "codec_wire_ids",
-            "Generated ids in them; as an event of JSON each would have weighed some 316 bytes (docs/wire-speed.md).",
+        self._ids = counter("codec_wire_ids", "Generated ids in them.", "format", "coding")
+        self._json = counter(
+            "codec_wire_json_bytes",
+            "What events of JSON would have weighed in their place, at the least.",
             "format",
             "coding",
         )
 
-    def stream(self, form: str, coding: str, reason: str, *, sent: int, plain: int, ids: int) -> None:
-        """One stream of `ids` generated ids is over; it weighed `sent` bytes, and `plain` before compression."""
+    def stream(self, form: str, coding: str, reason: str, *, sent: int, plain: int, ids: int, as_json: int) -> None:
+        """One stream of `ids` generated ids is over.
+
+        It weighed `sent` bytes, and `plain` before compression; as events of JSON it would have weighed `as_json`.
+        """
         form, coding = one_of(FORMATS, form), one_of(_CODINGS, coding)
         self._streams.labels(form, coding, one_of(_REASONS, reason)).inc()
         self._sent.labels(form, coding).inc(sent)
         self._plain.labels(form, coding).inc(plain)
         self._ids.labels(form, coding).inc(ids)
+        self._json.labels(form, coding).inc(as_json)

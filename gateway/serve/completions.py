@@ -22,7 +22,7 @@ from gateway.serve.codec.answer import FrameDesk
 from gateway.serve.codec.request import read_codec_request
 from gateway.serve.completion_reply import CompletionReply
 from gateway.serve.completion_request import CompletionRequest
-from gateway.serve.replying import Answering, StreamedAnswer, WholeAnswer, refused
+from gateway.serve.replying import Answering, StreamedAnswer, WholeAnswer, event_bytes, refused
 
 
 class CompletionsFace:
@@ -66,13 +66,16 @@ class CompletionsFace:
             most = fields.max_tokens or self._limits.completion_tokens
             token_map = prompt.ready.token_map
             return self._frames.respond(
-                request, fields, answering, token_map, prompt.ids, expected_ids=most, name_calls=True
+                *(request, fields, answering, token_map, prompt.ids),
+                expected_ids=most,
+                name_calls=True,
+                json_event=event_bytes(_reply(prompt)),
             )
-        reply = _reply(fields, prompt)
+        reply = _reply(prompt, usage_chunk=fields.usage_chunk, ids=fields.return_token_ids)
         return StreamedAnswer(answering, reply) if fields.stream else WholeAnswer(answering, reply)
 
 
-def _reply(fields: CompletionRequest, prompt: Prompt) -> CompletionReply:
+def _reply(prompt: Prompt, *, usage_chunk: bool = False, ids: bool = False) -> CompletionReply:
     created = int(time.time())  # noqa: TID251 - the API wants a date
-    ids = prompt.ids if fields.return_token_ids else None
-    return CompletionReply(prompt.ready.facts.model, created, usage_chunk=fields.usage_chunk, prompt_ids=ids)
+    shown = prompt.ids if ids else None
+    return CompletionReply(prompt.ready.facts.model, created, usage_chunk=usage_chunk, prompt_ids=shown)

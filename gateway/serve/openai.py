@@ -21,7 +21,7 @@ from gateway.serve.chat_reply import ChatReply
 from gateway.serve.chat_request import ChatRequest
 from gateway.serve.codec.answer import FrameDesk
 from gateway.serve.identity import principal_of
-from gateway.serve.replying import Answering, StreamedAnswer, WholeAnswer, refused
+from gateway.serve.replying import Answering, StreamedAnswer, WholeAnswer, event_bytes, refused
 
 
 class OpenAiFace:
@@ -74,14 +74,18 @@ class OpenAiFace:
             return await self._agent.answer(conversation, chat.options(), emit)
 
         answering = Answering(make, self._metrics.chat_request)
+        created = int(time.time())  # noqa: TID251
         if chat.stream_format != "json":
             token_map = conversation.ready.token_map
             # Results of tools come on top: how long the stream may be is known only where there are none.
             most = None if conversation.tools else chat.most
+            plain = ChatReply(conversation.ready.facts.model, created, usage_chunk=False)
             return self._frames.respond(
-                request, chat, answering, token_map, prompt, expected_ids=most, name_calls=False
+                *(request, chat, answering, token_map, prompt),
+                expected_ids=most,
+                name_calls=False,
+                json_event=event_bytes(plain),
             )
-        created = int(time.time())  # noqa: TID251
         ids = prompt if chat.return_token_ids else None
         reply = ChatReply(conversation.ready.facts.model, created, usage_chunk=chat.usage_chunk, prompt_ids=ids)
         return StreamedAnswer(answering, reply) if chat.stream else WholeAnswer(answering, reply)

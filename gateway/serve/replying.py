@@ -18,6 +18,7 @@ from gateway.agent.events import AgentEvent, Emit
 from gateway.errors import EngineUnavailable
 from gateway.serve.drain import EXPIRED
 from gateway.serve.errors import error_answer
+from gateway.toolcalls import Content
 
 Outcome = Literal["ok", "client_error", "engine_error", "cancelled"]
 Chunk = dict[str, Any]
@@ -142,6 +143,11 @@ def refused(error: Exception) -> JSONResponse:
     status, body = error_answer(error)
     headers = {"retry-after": "2"} if status == 503 else None
     return JSONResponse(body, status, headers)
+
+
+def event_bytes(reply: Reply) -> int:
+    """Bytes of the event in which this reply shows one text, without the text. It is a reply of no use afterwards."""
+    return len(_events(reply.feed(Content(""))))
 
 
 def _events(chunks: Iterable[Chunk]) -> bytes:

@@ -84,10 +84,36 @@ def test_panels_ask_the_provisioned_source() -> None:
 
 
 def test_first_row_answers_health_speed_and_saving() -> None:
-    first = [panel["title"] for panel in PANELS if panel["gridPos"]["y"] == 1]
+    rows = [number for number, panel in enumerate(PANELS) if panel["type"] == "row"]
+    first = {panel["title"]: {t["expr"] for t in panel["targets"]} for panel in PANELS[1 : rows[1]]}
+    names = {name for expressions in first.values() for text in expressions for name in NAME.findall(text)}
 
-    assert first[:2] == ["Gateways", "Engine"]
-    assert {"First id, median", "Prompt ids reused", "Ids from tools", "Tokenizing spared"} <= set(first)
+    assert rows[0] == 0
+    assert list(first)[:2] == ["Gateways", "Engine"]
+    assert names >= {
+        *("codec_leaf_bypasses_total", "codec_shim_tokenize_calls_total", "codec_spliced_ids_total"),
+        *("codec_generation_reused_ids_total", "codec_generation_prompt_ids_total"),
+        *("codec:tokenize_seconds_saved:rate5m", "codec:wire_bytes_saved:rate5m", "codec:first_id_seconds:p50_rate5m"),
+        *("codec:tool_call_seconds:p95_rate5m", "codec:tool_calls:rate5m"),
+    }
+
+
+def test_every_panel_says_what_it_shows() -> None:
+    assert [panel["title"] for panel in PANELS if panel["type"] != "row" and not panel["description"]] == []
+
+
+def test_what_is_called_spared_says_that_it_is_an_estimate_or_a_least() -> None:
+    spared = [panel["description"] for panel in PANELS if "spared" in panel["title"]]
+
+    assert len(spared) == 2
+    assert all("estimate" in words or "at least" in words for words in spared)
+
+
+def test_groups_have_names_of_their_own_so_that_one_file_can_hold_all() -> None:
+    groups = [yaml.safe_load((RULES / file).read_text())["groups"] for file in ("rules.yml", "alerts.yml")]
+    names = [group["name"] for each in groups for group in each]
+
+    assert len(names) == len(set(names))
 
 
 def test_comparisons_are_asked_as_values() -> None:

@@ -105,6 +105,11 @@ def test_chart_carries_the_script_of_compose() -> None:
     assert (CHART / "files" / "put_model.py").read_text() == PUT_MODEL.read_text()
 
 
+@pytest.mark.parametrize("name", ["rules.yml", "alerts.yml"])
+def test_chart_carries_the_rules_and_alerts_of_compose(name: str) -> None:
+    assert (CHART / "files" / name).read_text() == (ROOT / "deploy" / "prometheus" / name).read_text()
+
+
 def test_plain_manifests_are_confined_and_name_no_secret() -> None:
     documents = [
         each for each in yaml.safe_load_all((ROOT / "deploy/kubernetes/codec-gateway.yaml").read_text()) if each

@@ -41,6 +41,7 @@ class FrameDesk:
         *,
         expected_ids: int | None = None,
         name_calls: bool,
+        json_event: int,
     ) -> Response:
         """Answer with frames.
 
@@ -52,6 +53,7 @@ class FrameDesk:
             prompt_ids: told in the first frame if the client asked for token ids.
             expected_ids: the most ids that the stream may have, where that is known.
             name_calls: whether calls are found by their markers alone.
+            json_event: bytes of an event of JSON in a frame's place, without its text (`event_bytes`).
         """
         if fields.stream_format == "json":
             raise ValueError("the request asks for JSON")
@@ -70,7 +72,7 @@ class FrameDesk:
             prompt_ids=prompt_ids if fields.return_token_ids else (),
             regions=None if markers is None else Regions(markers, token_map, name_calls=name_calls),
         )
-        return FramedAnswer(answering, reply, wire, Visible(version), self.metrics)
+        return FramedAnswer(answering, reply, wire, Visible(version), self.metrics, json_event=json_event)
 
 
 def too_old(version: tuple[int, int], minimum: str) -> Response:

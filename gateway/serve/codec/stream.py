@@ -14,7 +14,7 @@ import anyio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gateway.agent.events import AgentEvent
+from gateway.agent.events import AgentEvent, IdsGenerated
 from gateway.observe.metrics import Metrics
 from gateway.serve.codec.reply import FrameReply
 from gateway.serve.codec.wire import Visible, Wire
@@ -112,12 +112,24 @@ class FramePump:
 class FramedAnswer(Response):
     """The answer as a stream of frames."""
 
-    def __init__(self, answering: Answering, reply: FrameReply, wire: Wire, visible: Visible, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        answering: Answering,
+        reply: FrameReply,
+        wire: Wire,
+        visible: Visible,
+        metrics: Metrics,
+        *,
+        json_event: int,
+    ) -> None:
+        """`json_event`: bytes of the event of JSON that would carry one step of the model, without its text."""
         self._answering = answering
         self._reply = reply
         self._wire = wire
         self._visible = visible
         self._metrics = metrics
+        self._json_event = json_event
+        self._steps = 0
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,12 +147,17 @@ class FramedAnswer(Response):
         except ClientStalled:
             return
         finally:
-            choice = self._wire.choice
-            weight = {"sent": pump.sent, "plain": pump.plain, "ids": pump.ids}
-            self._metrics.wire.stream(self._wire.format, choice.coding, choice.reason, **weight)
+            self._count(pump)
+
+    def _count(self, pump: FramePump) -> None:
+        weight = {"sent": pump.sent, "plain": pump.plain, "ids": pump.ids, "as_json": self._steps * self._json_event}
+        self._metrics.wire.stream(self._wire.format, self._wire.choice.coding, self._wire.choice.reason, **weight)
 
     async def _answer(self, pump: FramePump, scope: Scope, receive: Receive) -> Exception | None:
         async def show(event: AgentEvent) -> None:
+            # What the same answer weighs in JSON is counted by its events: making it, to weigh it, would cost more
+            # than sending it does.
+            self._steps += isinstance(event, IdsGenerated)
             for frame in self._reply.feed(event):
                 await pump.put(frame)
 

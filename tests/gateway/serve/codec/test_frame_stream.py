@@ -16,6 +16,7 @@ from leaf_sdk.wire import CODINGS, Decoder, Dictionary, Extras, Frame, FrameRead
 
 pytestmark = pytest.mark.anyio
 MAP = "sha256:" + "a" * 64
+JSON_EVENT = 200
 LAST = Frame(done=True, finish_reason="length", extras=Extras(usage=Usage(1, 2)))
 
 
@@ -159,7 +160,8 @@ def answer_of(make):
     counted: list[str] = []
     answering = Answering(make, counted.append)
     metrics = Metrics()
-    return FramedAnswer(answering, FrameReply(), wire(coding="gzip"), Visible((0, 5)), metrics), counted, metrics
+    answer = FramedAnswer(answering, FrameReply(), wire(coding="gzip"), Visible((0, 5)), metrics, json_event=JSON_EVENT)
+    return answer, counted, metrics
 
 
 async def test_failure_in_the_middle_is_a_last_frame_and_what_waited_comes_before_it():
@@ -177,9 +179,10 @@ async def test_failure_in_the_middle_is_a_last_frame_and_what_waited_comes_befor
     assert (last.done, last.finish_reason, last.extras.error) == (True, "error", "the engine left; ask again")
     assert socket.ended
     assert counted == ["engine_error"]
-    page = metrics.render()
-    assert b'codec_wire_streams_total{coding="gzip",format="msgpack",reason="only_one"} 1.0' in page
-    assert b'codec_wire_ids_total{coding="gzip",format="msgpack"} 3.0' in page
+    page = metrics.render().decode()
+    assert 'codec_wire_streams_total{coding="gzip",format="msgpack",reason="only_one"} 1.0' in page
+    assert 'codec_wire_ids_total{coding="gzip",format="msgpack"} 3.0' in page
+    assert f'codec_wire_json_bytes_total{{coding="gzip",format="msgpack"}} {3 * JSON_EVENT}.0' in page
 
 
 async def test_failure_before_the_first_frame_is_an_http_error():

@@ -1,0 +1,71 @@
+"""The numbers that docs/deploy.md states: from what a run measured to bench/results/deploy.json, and to the page.
+
+Turns the measurements of a whole run into a table and two sentences, which stand in the page between marks. A test
+compares page and results. It measures nothing. Above: `__main__`; below: `outcome.py`, which keeps what steps noted.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bench.record import RESULTS, write
+from deploy.check.outcome import ROOT, measured
+
+FILE: Final = RESULTS / "deploy.json"
+PAGE: Final = ROOT / "docs" / "deploy.md"
+_MARKED: Final = re.compile(r"(<!-- measured: (\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
+_HEAD: Final = """\
+| what | image above the base | start to ready, clock | CPU time of it | memory when idle |
+|---|---|---|---|---|
+"""
+_STARTS: Final = {
+    "no engine, no map": ("gateway, no engine, no map", "gateway"),
+    "with a map": ("gateway with a map (49,152 entries)", "gateway"),
+    "embedded engine": ("gateway with the embedded engine, context 8192", "gateway-embedded"),
+}
+_SERVICES: Final = {
+    "engine-cpu": ("engine alone (`engine-cpu`), context 8192", "gateway-embedded"),
+    "time-leaf": ("`time-leaf` with a map", "leaf"),
+}
+
+
+def record(seconds: float) -> None:
+    """Write down what this run measured, and how long it took: `cold` if it made its base image and helm itself."""
+    before: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    noted = dict(measured)
+    cold = set(noted.pop("made", {})) == {"base", "helm"}
+    runs = {**before.get("runs", {}), "cold" if cold else "warm": round(seconds)}
+    write("deploy", ["codec-gateway", "codec-leaf"], {**noted, "runs": runs})
+    results: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
+
+
+def filled(page: str, results: Mapping[str, Any]) -> str:
+    """The page with what the results say between its marks."""
+    parts = {"table": _table(results), "runs": _runs(results["runs"])}
+    return _MARKED.sub(lambda found: found[1] + parts[found[2]], page)
+
+
+def _table(results: Mapping[str, Any]) -> str:
+    images: Mapping[str, int] = results["images"]
+    rows = [
+        f"| {words} | {images[image]} MB | {start['seconds']:.1f} s{'*' * start['busy']} | {start['cpu']:.1f} s "
+        f"| {start['megabytes']:.0f} MB |\n"
+        for name, (words, image) in _STARTS.items()
+        if (start := results["starts"][name])
+    ]
+    rows += [
+        f"| {words} | {images[image]} MB | {service['seconds']:.1f} s | | {service['megabytes']:.0f} MB |\n"
+        for name, (words, image) in _SERVICES.items()
+        if (service := results["services"][name])
+    ]
+    busy = any(start["busy"] for start in results["starts"].values())
+    star = "\n\\* while others used the machine.\n" if busy else ""
+    return _HEAD + "".join(rows) + star
+
+
+def _runs(runs: Mapping[str, int]) -> str:
+    words = {"warm": "with its base image and helm from an earlier run", "cold": "from nothing"}
+    said = [f"{runs[name]} s {words[name]}" for name in words if name in runs]
+    return f"A whole run took {', '.join(said)}, on 2 cores that others used at the same time.\n"
