@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Final, cast
 from urllib.parse import unquote, urlsplit
 
-import anyio
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 MAX_LINE: Final = 1 << 20
@@ -62,7 +61,7 @@ class Streams:
         """
         loop = asyncio.get_running_loop()
         try:
-            with anyio.fail_after(_CONNECT_TIME):
+            async with asyncio.timeout(_CONNECT_TIME):
                 _, answer = await loop.create_connection(
                     lambda: Answer(self._idle), self._host, self._port, ssl=self._tls
                 )

@@ -57,8 +57,11 @@ class FramePump:
 
     async def put(self, frame: Frame) -> None:
         """Take a frame; it leaves now or when the policy says. Raises `ClientStalled`."""
-        due = self._gate.feed(frame, self._loop.time())
+        now = self._loop.time()
+        due = self._gate.feed(frame, now) or self._gate.tick(now + _GRAIN)
         if due:
+            # An id that comes when the clock is about to ring takes the others along: one wake of the process, not two.
+            self._stop_timer()
             await self._leave(due)
         elif self._timer is None:
             self._set_timer()
@@ -72,12 +75,17 @@ class FramePump:
                 if due := self._gate.tick(self._loop.time() + _GRAIN):
                     await self._leave(due)
                 # What waited may have left with other ids in the meantime, and others may wait by now.
+                self._stop_timer()
                 self._set_timer()
         except ClientStalled:
             return  # the answer finds out by itself: it can't send either
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._stop_timer()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _set_timer(self) -> None:
         deadline = self._gate.deadline
