@@ -82,7 +82,9 @@ def convert(
 @map_app.command(name="hash")
 def name_map(source: Source) -> None:
     """Print the hash that names a map: what goes into CODEC_MAP_HASH."""
-    typer.echo(map_digest(map_bytes(source)))
+    data = map_bytes(source)
+    load_map(data, decode_only=True)
+    typer.echo(map_digest(data))
 
 
 @map_app.command()

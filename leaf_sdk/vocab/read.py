@@ -63,6 +63,8 @@ def load_map(data: bytes, expected_hash: str | None = None, *, decode_only: bool
 
 
 def _read(fields: Mapping[str, Any], map_id: str) -> TokenMap:
+    if fields.keys().isdisjoint({"id", "version", "vocab", "tokens"}):
+        raise NotAMap("the JSON has none of a map's fields, expected a Codec map; is this the right file?")
     name, version = text_of(fields, "id"), text_of(fields, "version")
     size = fields.get("vocab_size")
     if type(size) is not int or size < 1:

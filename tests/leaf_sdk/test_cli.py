@@ -54,8 +54,9 @@ def test_a_source_that_is_not_there_is_one_line_and_exit_code_3(tmp_path):
         assert done.stderr.count("\n") == 1
 
 
-def test_a_file_of_another_kind_builds_nothing(map_path, tmp_path):
-    done = run("map", "build", map_path, "-o", tmp_path / "out.json")
+def test_a_file_of_another_kind_builds_nothing(tmp_path):
+    (tmp_path / "package.json").write_text('{"name": "x"}')
+    done = run("map", "build", tmp_path / "package.json", "-o", tmp_path / "out.json")
     assert done.returncode == 3
     assert "tokenizer.json" in done.stderr
     assert not (tmp_path / "out.json").exists()

@@ -53,6 +53,17 @@ def test_a_tiktoken_file_needs_its_cut_and_its_special_tokens_named(tmp_path):
     assert run("map", "build", source, "-o", output, "--cut", "cl100k", "--special", "x").returncode == 2
 
 
+@pytest.mark.parametrize("verb", ["hash", "show"])
+def test_json_that_is_no_map_has_no_name_and_is_not_shown(tmp_path, verb):
+    source = tmp_path / "servers.json"
+    source.write_text('{"mcpServers": {}}')
+
+    done = run("map", verb, source)
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "expected a Codec map; is this the right file?" in done.stderr
+
+
 def test_a_version_1_map_is_converted_to_one_that_decodes_the_same(tmp_path):
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     old.write_text('{"id": "x/y", "version": "1", "vocab_size": 3, "tokens": {"2": " c", "0": "a", "1": "b"}}')
