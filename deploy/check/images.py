@@ -44,9 +44,14 @@ def make_base() -> str:
 
 
 def build(name: str) -> str:
-    """Build one image; returns its size above the base. Raises `Failed` where the gateway's is over its bar."""
+    """Build one image; returns its size above the base. Raises `Failed` where the gateway's is over its bar.
+
+    The image of an earlier run goes first, or it would stay without a name.
+    """
     dockerfile, extras = BUILDS[name]
     buildah = need("buildah", "buildah")
+    if _exists(buildah, name):
+        run([buildah, "rmi", "--force", f"{PREFIX}/{name}"])
     mounts = [f"--volume={path}:{path}:ro" for path in _CERTIFICATES if Path(path).is_dir()]
     arguments = [f"--build-arg=BASE={PREFIX}/base", f"--build-arg=EXTRAS={extras}"]
     command = [buildah, "bud", "--quiet", "--format=docker", "--isolation=chroot", "--network=host", *mounts]

@@ -1,0 +1,44 @@
+"""What docs/deploy.md says of sizes and times is what a run of the deployment check measured, and within its bars."""
+
+import json
+from typing import Any
+
+import pytest
+
+from deploy.check.alone import BARS
+from deploy.check.images import LARGEST_GATEWAY
+from deploy.check.page import FILE, PAGE, filled
+
+RESULTS: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+
+
+def test_page_states_what_was_measured() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+
+    assert page.count("<!-- measured: ") == page.count("<!-- end -->") == 2
+    assert filled(page, RESULTS) == page, "docs/deploy.md is stale: run make deploy-check RECORD=1"
+
+
+def test_page_changes_with_the_results() -> None:
+    changed = json.loads(json.dumps(RESULTS))
+    changed["images"]["leaf"] = 4711
+    changed["runs"] = {"cold": 815}
+    page = filled(PAGE.read_text(encoding="utf-8"), changed)
+
+    assert "| 4711 MB |" in page
+    assert "815 s from nothing" in page
+
+
+@pytest.mark.parametrize("bar", BARS, ids=lambda bar: bar.words)
+def test_start_and_memory_are_within_their_bars(bar: Any) -> None:
+    start = RESULTS["starts"][bar.words]
+
+    assert min(start["seconds"], start["cpu"] if start["busy"] else start["seconds"]) <= bar.seconds
+    assert bar.megabytes is None or start["megabytes"] <= bar.megabytes
+
+
+def test_image_and_whole_runs_are_within_their_bars() -> None:
+    assert RESULTS["images"]["gateway"] <= LARGEST_GATEWAY
+    assert RESULTS["runs"]
+    assert max(RESULTS["runs"].values()) < 600
+    assert "modern failed" not in RESULTS["rolling"]["calls"]
