@@ -227,7 +227,7 @@ class Proxy:
 
     def session_ended(self, session: ClientSession) -> None:
         """Free what was opened for a client that is gone."""
-        self._routes.forget(session)
+        self._routes.resources.forget(session)
         for upstream in self._upstreams.values():
             upstream.choice.release(session)
 

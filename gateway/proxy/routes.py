@@ -2,25 +2,25 @@
 
 One function a method: public names and URIs become an upstream and its own name, lists of all visible servers become
 one. What is no method of MCP's goes to the server if there is only one. It starts nothing and holds no connection.
-`proxy.py` stands above, `owners.py`, `lists.py`, `upstream.py` and `bridge.py` below.
+`proxy.py` stands above, `owners.py`, `lists.py`, `resources.py`, `upstream.py` and `bridge.py` below.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Any, Final, cast
 
 import anyio
 
 from gateway.errors import RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
-from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.proxy import finder
 from gateway.proxy.bolt_on import without_argument_ids
 from gateway.proxy.bridge import Bridge, answer_rounds, asks_only
-from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.caller import Caller
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.lists import Lists
-from gateway.proxy.owners import NAME_LENGTH, Owners
+from gateway.proxy.owners import Owners
+from gateway.proxy.resources import Resources, Watch
 from gateway.proxy.results import Failed, outcome_of
 from gateway.proxy.upstreams.helping import SAMPLING
 from gateway.proxy.upstreams.listing import Kind
@@ -38,7 +38,6 @@ _LISTS: Final[Mapping[str, Kind]] = {
     "resources/list": "resources",
     "resources/templates/list": "templates",
 }
-Watch = Callable[[Collection[str], Principal, Callable[[str], None]], Awaitable[Callable[[], None]]]
 Handler = Callable[[str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]
 
 
@@ -50,19 +49,18 @@ class Routes:
         self.bridge: Bridge | None = None
         self.searching = False
         """Whether clients list the two tools of `finder.py` in place of all."""
-        self._watch = watch
         self._upstreams = upstreams
         self._catalog = catalog
         self._metrics = metrics
         self._lists = Lists(catalog)
         self.owners = Owners(upstreams, catalog)
-        self._subscribed: dict[ClientSession, dict[str, Callable[[], None]]] = {}
+        self.resources = Resources(upstreams, self.owners, watch, self._ask)
         self._handlers: Mapping[str, Handler] = {
             "tools/call": self._call,
             "prompts/get": self._get_prompt,
-            "resources/read": self._with_resource,
-            "resources/subscribe": self._subscribe,
-            "resources/unsubscribe": self._unsubscribe,
+            "resources/read": self.resources.read,
+            "resources/subscribe": self.resources.subscribe,
+            "resources/unsubscribe": self.resources.unsubscribe,
             "completion/complete": self._complete,
             "logging/setLevel": self._set_level,
         }
@@ -118,11 +116,6 @@ class Routes:
             if server:
                 self._metrics.tool_called(server, outcome, perf_counter() - began)
 
-    def forget(self, session: ClientSession) -> None:
-        """The client is gone."""
-        for stop in self._subscribed.pop(session, {}).values():
-            stop()
-
     async def _list(self, kind: Kind, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         if params.get("cursor") is not None:
             raise refusal(INVALID_PARAMS, "unknown cursor: the list has one page, ask for it without a cursor")
@@ -154,47 +147,6 @@ class Routes:
             raise refusal(INVALID_PARAMS, "prompts/get needs the prompt's name as a text in params.name")
         upstream, own = self.owners.prompt(name, caller.principal)
         return await self._ask(upstream, method, {**params, "name": own}, caller)
-
-    async def _with_resource(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """A URI that nobody lists is tried with each server that has resources, until one knows it."""
-        uri = params.get("uri")
-        if not isinstance(uri, str):
-            raise refusal(INVALID_PARAMS, f"{method} needs the resource's URI as a text in params.uri")
-        refused: RpcError | UpstreamError | None = None
-        for server in self.owners.uri_owners(uri, caller.principal):
-            try:
-                return await self._ask(self._upstreams[server], method, params, caller)
-            except UpstreamError as error:
-                # It may be the one that has it, which says more than the others' not knowing it.
-                refused = error
-            except RpcError as error:
-                refused = refused or error
-        raise refused or refusal(
-            INVALID_PARAMS, f"no server has the resource {escape_text(uri, NAME_LENGTH)!r}", uri=uri
-        )
-
-    async def _subscribe(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """On the client's own session, if the server holds one for it; else this gateway watches for it."""
-        uri, session = params.get("uri"), caller.session
-        owners = self.owners.uri_owners(uri, caller.principal) if isinstance(uri, str) else []
-        if session is None or not owners or await self._upstreams[owners[0]].choice.has_own(caller):
-            return await self._with_resource(method, params, caller)
-        watched = self._subscribed.setdefault(session, {})
-        if uri not in watched:
-            watched[str(uri)] = await self._watch(
-                [str(uri)],
-                caller.principal,
-                lambda updated: session.notified("notifications/resources/updated", {"uri": updated}),
-            )
-        return {}
-
-    async def _unsubscribe(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        watched = self._subscribed.get(caller.session, {}) if caller.session is not None else {}
-        stop = watched.pop(str(params.get("uri")), None)
-        if stop is None:
-            return await self._with_resource(method, params, caller)
-        stop()
-        return {}
 
     async def _complete(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         reference: object = params.get("ref")

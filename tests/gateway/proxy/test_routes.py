@@ -92,3 +92,26 @@ async def test_client_that_is_gone_is_watched_for_no_longer(obeying, proxy_of, c
         await until_noted("resources/subscribe x:1")
         proxy.session_ended(one)
         await until_noted("resources/unsubscribe x:1")
+
+
+async def test_client_that_subscribes_twice_at_a_time_is_watched_for_once(obeying, proxy_of, client, until_noted):
+    offer = {"resources": ["x:1"], "capabilities": {"resources": {"subscribe": True}}}
+    one = client()
+    async with proxy_of(obeying("up", offer, sessions="shared")) as proxy:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(proxy.handle, "resources/subscribe", {"uri": "x:1"}, one)
+        await proxy.handle("resources/unsubscribe", {"uri": "x:1"}, one)
+        await until_noted("resources/unsubscribe x:1")
+
+
+async def test_client_that_goes_while_it_subscribes_is_not_watched_for(obeying, proxy_of, client, until_noted):
+    offer = {"resources": ["x:1"], "capabilities": {"resources": {"subscribe": True}}}
+    one = client()
+    async with proxy_of(obeying("up", offer, sessions="shared")) as proxy:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(proxy.handle, "resources/subscribe", {"uri": "x:1"}, one)
+            # It has begun, and the server has not answered.
+            await anyio.lowlevel.checkpoint()
+            proxy.session_ended(one)
+        await until_noted("resources/unsubscribe x:1")

@@ -1,0 +1,84 @@
+"""Requests that name a resource by its URI: which server they are for, and who watches for whom.
+
+Turns `resources/read`, `resources/subscribe` and `resources/unsubscribe` into requests to the servers that may own the
+URI, or into this gateway's own watching for a client for whom its server holds no session. It knows no lists and no
+names. `routes.py` stands above, `owners.py` and `news.py` (by way of `watch`) below.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
+
+from gateway.errors import RpcError, UpstreamError
+from gateway.observe.escape import escape_text
+from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.owners import NAME_LENGTH, Owners
+from gateway.proxy.upstreams.session import refusal
+from gateway.proxy.upstreams.upstream import Upstream
+from gateway.rpc.messages import INVALID_PARAMS
+
+Watch = Callable[[Collection[str], Principal, Callable[[str], None]], Awaitable[Callable[[], None]]]
+Ask = Callable[[Upstream, str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]
+
+
+class Resources:
+    """The methods about one resource."""
+
+    def __init__(self, upstreams: Mapping[str, Upstream], owners: Owners, watch: Watch, ask: Ask) -> None:
+        """`watch` as `Proxy.watch`; `ask` puts a request to a server."""
+        self._upstreams = upstreams
+        self._owners = owners
+        self._watch = watch
+        self._ask = ask
+        self._subscribed: dict[ClientSession, dict[str, Callable[[], None]]] = {}
+
+    async def read(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """Put the request to the URI's owner; one that nobody lists is tried with each server that has resources."""
+        uri = params.get("uri")
+        if not isinstance(uri, str):
+            raise refusal(INVALID_PARAMS, f"{method} needs the resource's URI as a text in params.uri")
+        refused: RpcError | UpstreamError | None = None
+        for server in self._owners.uri_owners(uri, caller.principal):
+            try:
+                return await self._ask(self._upstreams[server], method, params, caller)
+            except UpstreamError as error:
+                # It may be the one that has it, which says more than the others' not knowing it.
+                refused = error
+            except RpcError as error:
+                refused = refused or error
+        raise refused or refusal(
+            INVALID_PARAMS, f"no server has the resource {escape_text(uri, NAME_LENGTH)!r}", uri=uri
+        )
+
+    async def subscribe(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """On the client's own session, if the server holds one for it; else this gateway watches for it."""
+        uri, session = params.get("uri"), caller.session
+        owners = self._owners.uri_owners(uri, caller.principal) if isinstance(uri, str) else []
+        if session is None or not owners or await self._upstreams[owners[0]].choice.has_own(caller):
+            return await self.read(method, params, caller)
+        watched = self._subscribed.setdefault(session, {})
+        if uri not in watched:
+            stop = await self._watch(
+                [str(uri)],
+                caller.principal,
+                lambda updated: session.notified("notifications/resources/updated", {"uri": updated}),
+            )
+            if uri in watched or self._subscribed.get(session) is not watched:
+                # Asked for twice at a time, or the client has gone meanwhile.
+                stop()
+            else:
+                watched[str(uri)] = stop
+        return {}
+
+    async def unsubscribe(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """End what `subscribe` began, wherever that is."""
+        watched = self._subscribed.get(caller.session, {}) if caller.session is not None else {}
+        stop = watched.pop(str(params.get("uri")), None)
+        if stop is None:
+            return await self.read(method, params, caller)
+        stop()
+        return {}
+
+    def forget(self, session: ClientSession) -> None:
+        """The client is gone."""
+        for stop in self._subscribed.pop(session, {}).values():
+            stop()
