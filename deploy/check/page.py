@@ -5,6 +5,7 @@ compares page and results. It measures nothing. Above: `__main__`; below: `outco
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -35,7 +36,8 @@ def record(seconds: float) -> None:
     before: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     noted = dict(measured)
     cold = set(noted.pop("made", {})) == {"base", "helm"}
-    runs = {**before.get("runs", {}), "cold" if cold else "warm": round(seconds)}
+    run = {"seconds": round(seconds), "load": round(os.getloadavg()[2], 1)}
+    runs = {**before.get("runs", {}), "cold" if cold else "warm": run}
     write("deploy", ["codec-gateway", "codec-leaf"], {**noted, "runs": runs})
     results: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
@@ -65,7 +67,9 @@ def _table(results: Mapping[str, Any]) -> str:
     return _HEAD + "".join(rows) + star
 
 
-def _runs(runs: Mapping[str, int]) -> str:
-    words = {"warm": "with its base image and helm from an earlier run", "cold": "from nothing"}
-    said = [f"{runs[name]} s {words[name]}" for name in words if name in runs]
-    return f"A whole run took {', '.join(said)}, on 2 cores that others used at the same time.\n"
+def _runs(runs: Mapping[str, Mapping[str, float]]) -> str:
+    words = {"warm": "with base image and helm from an earlier run", "cold": "from nothing"}
+    said = [
+        f"{run['seconds']:.0f} s {words[name]} (load {run['load']:.0f})" for name in words if (run := runs.get(name))
+    ]
+    return f"A whole run took {' and '.join(said)}, on 2 cores.\n"
