@@ -83,8 +83,9 @@ test-frameworks: $(READY) ## make leaves of servers of fastmcp 2, 3 and 4, each 
 faults: $(READY) ## break servers, clients and the gateway in every way, and count what 1,000 clients leave behind: ten minutes
 	@CODEC_FAULT_CYCLES=1000 $(BIN)/pytest -q -s -m "faults or not faults" --timeout 1200 tests/e2e/faults
 
-bench-wire: $(READY) ## measure token streams on the wire: bytes, delay, CPU; writes bench/results/wire.json and its pages
+bench-wire: $(READY) ## measure token streams on the wire and through the whole path: bytes, delay, CPU; writes their pages
 	@$(BIN)/python -m bench.wire
+	@$(BIN)/python -m bench.path
 
 bench-mcp: $(READY) ## time the MCP gateway beside others of its kind, and write bench/results/mcp.json
 	@$(BIN)/python -m bench.mcp

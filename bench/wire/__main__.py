@@ -32,9 +32,13 @@ def main(*, short: bool) -> None:
     results |= {"frame_us_per_token": cost.frames(), "handoff": cost.handoff(token_map)}
     results |= {"stream_kib": memory.measure()}
     path = write("wire", _PACKAGES, results)
-    # A row a line: there are some thousand of them.
-    path.write_text(re.sub(r"\{[^{}]*\}", _on_one_line, path.read_text(encoding="utf-8")), encoding="utf-8")
+    path.write_text(on_lines(path.read_text(encoding="utf-8")), encoding="utf-8")
     publish()
+
+
+def on_lines(text: str) -> str:
+    """Put a row of results on a line: there are some thousand of them."""
+    return re.sub(r"\{[^{}]*\}", _on_one_line, text)
 
 
 def _on_one_line(found: re.Match[str]) -> str:
@@ -43,8 +47,8 @@ def _on_one_line(found: re.Match[str]) -> str:
 
 def publish() -> None:
     """Make the page, its picture and the README's table of the results as they are."""
-    results = json.loads((RESULTS / "wire.json").read_text(encoding="utf-8"))
-    (DOCS / "wire-speed.md").write_text(table.page(results), encoding="utf-8")
+    results, path = (json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in ("wire", "path"))
+    (DOCS / "wire-speed.md").write_text(table.page(results, path), encoding="utf-8")
     (DOCS / "wire-speed.svg").write_text(picture.draw(results), encoding="utf-8")
     readme = DOCS.parent / "README.md"
     readme.write_text(table.fill_readme(readme.read_text(encoding="utf-8"), results), encoding="utf-8")

@@ -7,14 +7,17 @@ Pure: results in, text out; a test compares both with what stands in the reposit
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from bench.path.table import sections
+
 Results = Mapping[str, Any]
 Rows = Mapping[str, Mapping[str, Any]]
 
 _HEAD: Final = """# What a token costs on the wire
 
 How many bytes a stream of tokens takes in every format, coding and flush policy, how long a token is held back, and
-what both sides pay. This page is generated from `bench/results/wire.json` by `make bench-wire`; a test compares them.
-`bench/README.md` says how it was measured.
+what both sides pay; and at the end the whole path, with a client, the gateway and an engine. This page is generated
+from `bench/results/wire.json` and `path.json` by `make bench-wire`; a test compares them. `bench/README.md` says how it
+was measured.
 
 ![Bytes a token against the delay of a token, every variant](wire-speed.svg)
 """
@@ -70,10 +73,11 @@ def short_table(results: Results) -> Iterator[str]:
         )
 
 
-def page(results: Results) -> str:
-    """Give the whole page."""
+def page(results: Results, path: Results) -> str:
+    """Give the whole page. `path`: the results of `bench.path`."""
     parts = (_HEAD, *_machine(results), *_bars(results), *short_lines(results), *_all(results), *_reach(results))
-    return "\n".join([*parts, *_frames(results), *_handoff(results), *_memory(results)]).rstrip() + "\n"
+    alone = (*_frames(results), *_handoff(results), *_memory(results))
+    return "\n".join([*parts, *alone, *sections(path)]).rstrip() + "\n"
 
 
 def _machine(results: Results) -> Iterator[str]:

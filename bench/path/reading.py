@@ -1,0 +1,32 @@
+"""What reading an engine's own stream costs, alone: the gateway's client of engines, and nobody behind it.
+
+`python -m bench.path.reading URL` takes a line on standard input for each stream (number, rate, count, as JSON) and
+answers with the number of ids read. `stand.py` starts it and looks at its CPU time.
+"""
+
+import json
+import sys
+
+import uvloop
+
+from gateway.engine.embedded import packaged_model
+from gateway.engine.llama_cpp import LlamaCpp
+from gateway.engine.protocol import Generated, GenerateRequest
+from leaf_sdk import open_map
+
+
+async def _read(url: str) -> None:
+    client = LlamaCpp(url, token_map=open_map(packaged_model()))
+    # Nothing else runs here between two streams: standard input may be waited for as it is.
+    while line := sys.stdin.readline():
+        number, rate, count = json.loads(line)
+        read = 0
+        async with client.generate(GenerateRequest([number, rate], 0, count, gather=True)) as events:
+            async for event in events:
+                read += len(event.ids) if isinstance(event, Generated) else 0
+        print(read, flush=True)
+    await client.aclose()
+
+
+if __name__ == "__main__":
+    uvloop.run(_read(sys.argv[1]))

@@ -1,0 +1,82 @@
+"""One stream at a time from the stub engine: what the gateway adds to the first token, and CPU a token.
+
+Turns a running stub, a gateway over it and a process that only reads into rows. What the gateway does when nobody asks
+it anything (it looks at its engine every two seconds) is measured first and taken off. Rounds take turns.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any, Final
+
+from bench.mcp.load import cpu_seconds
+from bench.path.client import Got, fetch
+from bench.path.stand import Engine, Reader
+from bench.path.stub_events import ids_of
+from bench.path.ways import ENGINE, JSON, PROTOBUF, Way
+from bench.processes import Gateway
+from bench.record import summary
+
+COUNTS: Final[Mapping[int, int]] = {20: 60, 100: 300, 1000: 2000}
+"""Tokens of one sample, by rate."""
+_FIRSTS: Final = 100
+_IDLE: Final = 4.0
+_RATE: Final = 1000
+
+
+async def first_tokens(engine: Engine, gateway: Gateway, tries: int = _FIRSTS) -> dict[str, Any]:
+    """Milliseconds from the request to the first decoded token, the ways taking turns."""
+    samples: dict[str, list[float]] = {}
+    for turn in range(tries + 5):
+        for way in (ENGINE, JSON, PROTOBUF):
+            got = await fetch(_url(way, engine, gateway), way, way.request([turn, _RATE], 2, temperature=0))
+            # The first few warm up.
+            if turn >= 5:
+                samples.setdefault(way.name, []).append(got.first_ms)
+    return {name: summary(taken) for name, taken in samples.items()}
+
+
+async def idle_share(gateway: Gateway, seconds: float = _IDLE) -> float:
+    """CPU seconds a second of a gateway that nobody asks."""
+    pid, began = gateway.running.pid, perf_counter()
+    before = cpu_seconds(pid)
+    await asyncio.sleep(seconds)  # noqa: TID251 - time itself is what is measured
+    return (cpu_seconds(pid) - before) / (perf_counter() - began)
+
+
+async def cpu_rows(
+    engine: Engine, gateway: Gateway, reader: Reader, rounds: int, counts: Mapping[int, int] = COUNTS
+) -> dict[str, Any]:
+    """Microseconds of CPU a token, by rate: of the gateway in two forms, and of reading alone."""
+    idle = await idle_share(gateway)
+    samples: dict[str, dict[str, list[float]]] = {str(rate): {} for rate in counts}
+    for turn in range(rounds):
+        for rate, count in counts.items():
+            row = samples[str(rate)]
+            for way in (JSON, PROTOBUF):
+                spent = await _spent(gateway, way, turn, rate, count, idle)
+                row.setdefault(way.name, []).append(spent / count * 1e6)
+            alone = await asyncio.to_thread(reader.read, turn, rate, count)
+            row.setdefault("reading alone", []).append(alone / count * 1e6)
+    rows = {rate: {name: summary(taken) for name, taken in row.items()} for rate, row in samples.items()}
+    return {"idle_ms_a_second": round(idle * 1e3, 3), "us_per_token": rows}
+
+
+async def _spent(gateway: Gateway, way: Way, number: int, rate: int, count: int, idle: float) -> float:
+    """CPU seconds of the gateway for one stream, without what it does anyway."""
+    pid, began = gateway.running.pid, perf_counter()
+    before = cpu_seconds(pid)
+    got = await fetch(gateway.url, way, way.request([number, rate], count, temperature=0))
+    spent = cpu_seconds(pid) - before - idle * (perf_counter() - began)
+    check(got, way, number, count)
+    return spent
+
+
+def check(got: Got, way: Way, number: int, count: int) -> None:
+    """End the run where an id is missing, or is another one."""
+    if way.form != "json" and (len(got.ids) < count or got.ids != list(ids_of(number)[: len(got.ids)])):
+        raise SystemExit(f"{way.name}: {len(got.ids)} ids came, and not those that stream {number} holds")
+
+
+def _url(way: Way, engine: Engine, gateway: Gateway) -> str:
+    return engine.url if way.of == "engine" else gateway.url
