@@ -142,15 +142,18 @@ async def test_session_that_nobody_uses_ends(servers, site_of):
 
 async def test_session_with_a_running_request_or_an_open_stream_is_in_use(servers, site_of):
     began, _ = servers.hanging()
-    async with site_of(servers, session_idle=0.5) as site:
-        busy, open_one, idle = await site.session(), await site.session(), await site.session()
-        async with open_one.listen(), anyio.create_task_group() as tasks:
-            tasks.start_soon(busy.call, "hang")
-            await began.wait()
+    async with site_of(servers, session_idle=1.0) as site, anyio.create_task_group() as tasks:
+        # Each is used as soon as it is there, before it counts as idle.
+        busy = await site.session()
+        tasks.start_soon(busy.call, "hang")
+        await began.wait()
+        open_one = await site.session()
+        async with open_one.listen():
+            idle = await site.session()
             await servers.until(lambda: servers.ended)
             kept = [await session.post("ping") for session in (busy, open_one)]
             gone = await idle.post("ping")
-            tasks.cancel_scope.cancel()
+        tasks.cancel_scope.cancel()
 
     assert [answer.status_code for answer in (*kept, gone)] == [200, 200, 404]
 
