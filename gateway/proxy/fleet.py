@@ -51,16 +51,12 @@ class Fleet:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[TaskGroup, None]:
-        """Start all, and wait until each is up or has failed once; at the end no process or task is left.
-
-        Gives the task group in which they run.
-        """
+        """Start all; `ready` waits for them. At the end no process or task is left. Gives their task group."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             for upstream in self._upstreams.values():
                 tasks.start_soon(upstream.run)
             try:
-                await self.ready()
                 yield tasks
             finally:
                 self.stop()

@@ -74,7 +74,9 @@ class Proxy:
     @asynccontextmanager
     async def _supervised(self) -> AsyncGenerator[None, None]:
         async with self._dialler, self._fleet.running() as tasks:
+            # Requests may come while servers start.
             self._routes.bridge = Bridge(tasks)
+            await self.ready()
             yield
 
     async def ready(self) -> None:
