@@ -5,6 +5,7 @@ demo. Commands raise our errors; here, and nowhere else, they become one line on
 command's own result is printed on stdout.
 """
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -60,7 +61,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        build_app(given[0] if given else None)(given, standalone_mode=True)
+        app = build_app(given[0] if given else None)
+        gc.enable()  # see `__main__.py`
+        app(given, standalone_mode=True)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else exit_codes.FAILED
     except KeyboardInterrupt:
@@ -109,5 +112,5 @@ def _report(error: GatewayError) -> int:
 
 
 def main() -> None:
-    """Entry point of the command."""
+    """Run the command line of this process, and end it."""
     sys.exit(run())
