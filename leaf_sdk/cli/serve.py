@@ -1,7 +1,8 @@
 """`codec-leaf serve`: a bolt-on that was built, on standard input and output, over HTTP or on a unix socket.
 
 Prints one line once it listens and decides nothing: `leaf.bolt_on.source` opens the tools, `leaf_sdk.serve.run` holds
-the sockets (extra `mcp`). On Ctrl-C it leaves with 130 and without a word. Below: `targets`.
+the sockets (extra `mcp`). On Ctrl-C it leaves without a word: with 0 where it drained, with 130 on standard input and
+output. Below: `targets`.
 """
 
 import os

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from leaf_sdk import ModelMap, build_tool, write_build
@@ -103,10 +104,15 @@ def test_what_is_said_to_listen_can_be_connected_to(folder):
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     with serving(folder, "--http", f"127.0.0.1:{port}") as (process, line):
-        socket.create_connection(("127.0.0.1", port)).close()
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            refused_call = client.post("/codec/tool/v1/call")
         process.send_signal(signal.SIGINT)
-        process.wait(60)
+        code = process.wait(60)
+        assert process.stderr is not None
+        last_words = process.stderr.read()
 
+    assert refused_call.status_code >= 400
+    assert (code, last_words) == (0, "")
     assert line == f"codec-leaf: greet for org/tiny on http://127.0.0.1:{port}\n"
 
 
