@@ -2,8 +2,9 @@
 
 Every flush of a compressed stream costs bytes, so ids wait for each other, are put into one frame, and leave together:
 when the oldest has waited as long as the policy allows, or when enough have gathered. The first ids of a stream never
-wait, and neither does a frame that says more than ids. Knows no clock, no encoding and no compression: the caller says
-what time it is, writes the frames it gets back and flushes once after them.
+wait, and neither does a frame that says more than ids; nor do ids behind a pause as long as they could wait, since by
+all that is known nothing would come in time to go with them: a slow engine's stream is not held back. Knows no clock,
+no encoding and no compression: the caller says what time it is, writes what it gets back and flushes once after it.
 """
 
 import math
@@ -38,6 +39,7 @@ class FlushGate:
         self._policy = policy
         self._waiting: list[int] = []
         self._since = 0.0
+        self._came = 0.0
         self._begun = False
 
     @property
@@ -50,11 +52,13 @@ class FlushGate:
     def feed(self, frame: Frame, now: float) -> list[Frame]:
         """Take a frame at a time in seconds, and give the frames that must leave at once: none, one or two."""
         if self._begun and frame.ids and frame.is_plain:
+            paused, self._came = now - self._came, now
             if not self._waiting:
                 self._since = now
             self._waiting += frame.ids
-            return self.tick(now)
-        self._begun = self._begun or bool(frame.ids)
+            return self.close() if paused >= self._policy.max_delay else self.tick(now)
+        if frame.ids:
+            self._begun, self._came = True, now
         earlier = self.close()
         if not earlier:
             return [frame]

@@ -82,6 +82,22 @@ def test_a_frame_that_comes_late_takes_those_that_waited_along():
     assert gate.feed(Frame((3,)), 0.2) == [Frame((2, 3))]
 
 
+def test_ids_behind_a_pause_as_long_as_they_could_wait_leave_at_once():
+    gate = FlushGate(FlushPolicy(max_delay=0.04))
+    gate.feed(Frame((1,)), 1.0)
+    assert [gate.feed(Frame((number,)), 1 + number * 0.05) for number in (2, 3)] == [[Frame((2,))], [Frame((3,))]]
+    # The engine is fast again: ids wait for each other as before.
+    assert gate.feed(Frame((4,)), 1.16) == []
+    assert gate.feed(Frame((5,)), 1.17) == []
+    assert gate.tick(1.2) == [Frame((4, 5))]
+
+
+def test_no_pause_is_long_where_only_the_number_decides():
+    gate = FlushGate(BATCH)
+    gate.feed(Frame((1,)), 0.0)
+    assert gate.feed(Frame((2,)), 1000.0) == []
+
+
 def test_ids_leave_when_enough_have_gathered():
     gate = FlushGate(FlushPolicy(max_delay=math.inf, max_ids=3))
     gate.feed(Frame((1,)), 0.0)
