@@ -3,7 +3,7 @@
 Turns a POST into a status and the lines of its body, all that one read brought at once. It follows nothing, keeps no
 connection (closing it is how a generation is cancelled) and knows no JSON. A reader that is slow makes the engine wait;
 an engine that is silent for too long is given up. `llama_cpp.py` stands above. Written by hand since every token of
-every stream passes here: httpx2 costs about ten times the CPU a token (bench/results/streams.json, docs/adr/0009).
+every stream passes here: with httpx2 each costs two to five times the CPU (docs/adr/0009).
 """
 
 import asyncio
