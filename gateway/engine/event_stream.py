@@ -7,12 +7,12 @@ every stream passes here: with httpx2 each costs two to five times the CPU (docs
 """
 
 import asyncio
-import ssl
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import Final, cast
 from urllib.parse import unquote, urlsplit
 
+import httpx2
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 MAX_LINE: Final = 1 << 20
@@ -45,7 +45,8 @@ class Streams:
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if secure else 80)
         self._prefix = parts.path.rstrip("/")
-        self._tls = ssl.create_default_context() if secure else None
+        # The same trust as that of the client that asks the engine everything else.
+        self._tls = httpx2.create_ssl_context(trust_env=False) if secure else None
         self._idle = idle_timeout
         named = {"host": parts.netloc.rpartition("@")[2], "content-type": "application/json", **headers}
         if parts.username is not None and "authorization" not in named:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -202,6 +203,44 @@ async def test_port_where_nobody_listens_is_lost():
         port = unused.getsockname()[1]
     with pytest.raises(StreamLost):
         await Streams(f"http://127.0.0.1:{port}", {}, idle_timeout=20).post("/completion", b"{}")
+
+
+async def test_server_without_tls_behind_an_https_url_is_lost():
+    async def serve(stream: SocketStream) -> None:
+        async with stream:
+            hello = await stream.receive()
+            assert hello.startswith(b"\x16\x03")
+            await stream.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        port = listener.extra(SocketAttribute.local_port)
+        with pytest.raises(StreamLost):
+            await Streams(f"https://127.0.0.1:{port}", {}, idle_timeout=20).post("/completion", b"{}")
+        tasks.cancel_scope.cancel()
+
+
+async def test_user_and_password_of_the_url_are_sent_and_a_key_comes_before_them():
+    seen: list[bytes] = []
+
+    async def serve(stream: SocketStream) -> None:
+        async with stream:
+            seen.append(await stream.receive())
+            await stream.send(HEAD + b"0\r\n\r\n")
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        url = f"http://us%40er:pass@127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+        for headers in ({}, {"authorization": "Bearer k"}):
+            (await Streams(url, headers, idle_timeout=20).post("/completion", b"{}")).close()
+        tasks.cancel_scope.cancel()
+    basic = b64encode(b"us@er:pass")
+    assert b"authorization: Basic " + basic + b"\r\n" in seen[0]
+    assert basic not in seen[1]
+    assert b"authorization: Bearer k\r\n" in seen[1]
+    assert b"pass" not in seen[0]
 
 
 @pytest.mark.parametrize("ended", [True, False])
