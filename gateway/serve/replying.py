@@ -6,11 +6,12 @@ nothing is cut silently. It knows no endpoint. Above: `openai.py`, `completions.
 """
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, Protocol
 
 import anyio
+from anyio.abc import TaskGroup
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -59,8 +60,15 @@ class Answering:
         self._count = count
         self.client_left = False
 
-    async def run(self, scope: Scope, receive: Receive, emit: Emit) -> Exception | None:
-        """Make the answer; returns what went wrong.
+    async def run(
+        self,
+        scope: Scope,
+        receive: Receive,
+        emit: Emit,
+        *,
+        beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> Exception | None:
+        """Make the answer; returns what went wrong. `beside` runs meanwhile, and is cancelled when it is made.
 
         A client that leaves cancels it, and so does a gateway that stops; then the client is told.
         """
@@ -68,7 +76,9 @@ class Answering:
         outcome: Outcome = "cancelled"
         failure: Exception | None = None
         try:
-            async with _while_wanted(receive, expired):
+            async with _while_wanted(receive, expired) as tasks:
+                if beside is not None:
+                    tasks.start_soon(beside)
                 try:
                     await self._make(emit)
                     outcome = "ok"
@@ -157,8 +167,11 @@ def _events(chunks: Iterable[Chunk]) -> bytes:
 
 
 @asynccontextmanager
-async def _while_wanted(receive: Receive, expired: anyio.Event | None) -> AsyncGenerator[None]:
-    """Cancel the body of the context when the client disconnects, or the gateway has no more time for it."""
+async def _while_wanted(receive: Receive, expired: anyio.Event | None) -> AsyncGenerator[TaskGroup]:
+    """Cancel the body of the context when the client disconnects, or the gateway has no more time for it.
+
+    Gives the tasks that are cancelled with it.
+    """
     async with anyio.create_task_group() as tasks:
 
         async def watch() -> None:
@@ -173,5 +186,5 @@ async def _while_wanted(receive: Receive, expired: anyio.Event | None) -> AsyncG
         tasks.start_soon(watch)
         if expired is not None:
             tasks.start_soon(give_up, expired)
-        yield
+        yield tasks
         tasks.cancel_scope.cancel()

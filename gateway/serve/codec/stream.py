@@ -169,9 +169,4 @@ class FramedAnswer(Response):
             for frame in self._reply.feed(event):
                 await pump.put(frame)
 
-        failure: Exception | None = None
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(pump.keep_time)
-            failure = await self._answering.run(scope, receive, show)
-            tasks.cancel_scope.cancel()
-        return failure
+        return await self._answering.run(scope, receive, show, beside=pump.keep_time)
