@@ -68,7 +68,7 @@ async def test_each_flush_can_be_read_at_once_in_every_form_and_coding(form, cod
 
 async def test_ids_that_wait_leave_together_when_their_time_is_over():
     socket = Socket("msgpack", "identity")
-    pump = FramePump(wire(max_delay=0.02), Visible((0, 5)), socket.send)
+    pump = FramePump(wire(max_delay=0.2), Visible((0, 5)), socket.send)
 
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
@@ -91,7 +91,7 @@ async def test_ids_that_wait_leave_together_when_their_time_is_over():
 
 async def test_clock_goes_on_where_ids_left_by_their_number_before_their_time():
     socket = Socket("msgpack", "identity")
-    how = wire(max_delay=0.02)
+    how = wire(max_delay=0.2)
     pump = FramePump(replace(how, policy=replace(how.policy, max_ids=3)), Visible((0, 5)), socket.send)
 
     with anyio.fail_after(20):
