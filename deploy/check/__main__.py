@@ -2,7 +2,7 @@
 
 A step that needs what another one makes (an image, the running stack) fails when that one did. The exit code is 1
 when anything failed; what was skipped says why, and is no failure. `--only WORD` runs the steps whose name holds it;
-`--record` writes down what a whole run measured, if nothing failed.
+`--record` writes down what was measured, if nothing failed.
 """
 
 import argparse
@@ -88,8 +88,8 @@ def main() -> int:
         f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped, "
         f"{sum(row.seconds for row in rows):.0f} s\n"
     )
-    if arguments.record and not only and not count["failed"]:
-        page.record(sum(row.seconds for row in rows))
+    if arguments.record and not count["failed"]:
+        page.record(None if only else sum(row.seconds for row in rows))
     return 1 if count["failed"] else 0
 
 

@@ -1,8 +1,8 @@
 """The gateway's image by itself, under an unknown user with a read-only root: start to ready, and memory when idle.
 
-Runs it three times over: without engine and map, with a map, with the embedded engine. The bars are for a machine that
-does nothing else. A start that is over its bar by the clock passes only where others use the cores and its CPU time is
-within, and the row says so. Above: `__main__`.
+Runs it in three ways: without engine and map, with a map, with the embedded engine; each some times over. What is told
+is the median, what is judged the best, since others can only lengthen a start. One that is over its bar by the clock
+passes only where others use the cores and its CPU time is within, and the row says so. Above: `__main__`.
 """
 
 import os
@@ -11,6 +11,7 @@ import urllib.request
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from deploy.check.outcome import PREFIX, Failed, need, note, run
@@ -41,6 +42,7 @@ class Start:
     megabytes: float
 
 
+_FEWEST: Final = 3
 _TRIES: Final = 5
 _MODEL: Final = "CODEC_GATEWAY_TOKENS__MAP"
 BARS: Final = (
@@ -55,16 +57,20 @@ def check_alone() -> str:
     rows: list[str] = []
     faults: list[str] = []
     for bar in BARS:
-        start = _best_start(bar)
+        starts = _starts(bar)
         busy = os.getloadavg()[0] > (os.cpu_count() or 1)
-        late = start.seconds > bar.seconds
-        note("starts", bar.words, {**asdict(start), "busy": busy})
-        row = f"{bar.words}: ready after {start.seconds:.2f} s ({start.cpu:.2f} s of CPU), {start.megabytes:.0f} MB"
-        if late and (not busy or start.cpu > bar.seconds):
+        best, usual = min(starts, key=lambda start: start.seconds), _median(starts)
+        note("starts", bar.words, {**asdict(usual), "best": best.seconds, "busy": busy})
+        row = (
+            f"{bar.words}: ready after {usual.seconds:.2f} s (at best {best.seconds:.2f}; {usual.cpu:.2f} s of CPU), "
+            f"{usual.megabytes:.0f} MB"
+        )
+        late = best.seconds > bar.seconds
+        if late and (not busy or best.cpu > bar.seconds):
             faults.append(f"{bar.words}: not ready within {bar.seconds:g} s")
         elif late:
             row += f"; over {bar.seconds:g} s while others use this machine, within them by CPU time"
-        if bar.megabytes is not None and start.megabytes > bar.megabytes:
+        if bar.megabytes is not None and usual.megabytes > bar.megabytes:
             faults.append(f"{bar.words}: more than {bar.megabytes:g} MB when idle")
         rows.append(row)
     if faults:
@@ -72,14 +78,17 @@ def check_alone() -> str:
     return "\n".join(["", *rows])
 
 
-def _best_start(bar: Bar) -> Start:
-    """The best of up to five, or the first one within the bar: caches are cold at first, and others come between."""
+def _starts(bar: Bar) -> list[Start]:
+    """Three starts, and up to five where none was within the bar."""
     starts: list[Start] = []
-    while len(starts) < _TRIES:
+    while len(starts) < _FEWEST or (len(starts) < _TRIES and all(start.seconds > bar.seconds for start in starts)):
         starts.append(_start(bar))
-        if starts[-1].seconds <= bar.seconds:
-            break
-    return min(starts, key=lambda start: start.seconds)
+    return starts
+
+
+def _median(starts: list[Start]) -> Start:
+    columns = zip(*((start.seconds, start.cpu, start.megabytes) for start in starts), strict=True)
+    return Start(*(round(median(column), 2) for column in columns))
 
 
 def _start(bar: Bar) -> Start:

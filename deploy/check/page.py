@@ -1,7 +1,8 @@
 """The numbers that docs/deploy.md states: from what a run measured to bench/results/deploy.json, and to the page.
 
-Turns the measurements of a whole run into a table and two sentences, which stand in the page between marks. A test
-compares page and results. It measures nothing. Above: `__main__`; below: `outcome.py`, which keeps what steps noted.
+Turns measurements into a table and a sentence, which stand in the page between marks; what a run of some steps did not
+measure stays as it was. A test compares page and results. It measures nothing. Above: `__main__`; below: `outcome.py`,
+which keeps what steps noted.
 """
 
 import json
@@ -20,6 +21,7 @@ _HEAD: Final = """\
 | what | image above the base | start to ready, clock | CPU time of it | memory when idle |
 |---|---|---|---|---|
 """
+_GROUPS: Final = ("images", "starts", "services", "rolling")
 _STARTS: Final = {
     "no engine, no map": ("gateway, no engine, no map", "gateway"),
     "with a map": ("gateway with a map (49,152 entries)", "gateway"),
@@ -31,14 +33,17 @@ _SERVICES: Final = {
 }
 
 
-def record(seconds: float) -> None:
-    """Write down what this run measured, and how long it took: `cold` if it made its base image and helm itself."""
-    before: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-    noted = dict(measured)
-    cold = set(noted.pop("made", {})) == {"base", "helm"}
-    run = {"seconds": round(seconds), "load": round(os.getloadavg()[2], 1)}
-    runs = {**before.get("runs", {}), "cold" if cold else "warm": run}
-    write("deploy", ["codec-gateway", "codec-leaf"], {**noted, "runs": runs})
+def record(seconds: float | None) -> None:
+    """Write down what this run measured and, of a whole run, how long it took.
+
+    `seconds`: of a whole run; None where only some steps ran. It was `cold` if it made its base image and helm itself.
+    """
+    before: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    cold = set(measured.get("made", {})) == {"base", "helm"}
+    run = {} if seconds is None else {"seconds": round(seconds), "load": round(os.getloadavg()[1], 1)}
+    runs = {**before["runs"], **({"cold" if cold else "warm": run} if run else {})}
+    groups = {name: {**before[name], **measured.get(name, {})} for name in _GROUPS}
+    write("deploy", ["codec-gateway", "codec-leaf"], {**groups, "runs": runs})
     results: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
 

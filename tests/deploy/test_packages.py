@@ -58,6 +58,11 @@ def test_base_is_an_argument_and_pinned(path: Path) -> None:
     assert re.search(r"(?m)^ARG BASE=\S+:\d[\w.-]+$", text)
 
 
+@every_dockerfile
+def test_compiled_modules_are_good_whatever_times_a_layer_gives_their_sources(path: Path) -> None:
+    assert "UV_COMPILE_BYTECODE=1 PYC_INVALIDATION_MODE=UNCHECKED_HASH" in path.read_text()
+
+
 def test_builder_gets_no_environment_and_no_history() -> None:
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     rules = [line for line in lines if line and not line.startswith("#")]
