@@ -39,8 +39,8 @@ def test_start_and_memory_are_within_their_bars(bar: Any) -> None:
 
 def test_image_and_whole_runs_are_within_their_bars() -> None:
     assert RESULTS["images"]["gateway"] <= LARGEST_GATEWAY
+    runs = RESULTS["runs"]
+    assert runs["warm"]["seconds"] < 600
     # Where more wants to run than there are cores, the clock tells of the others.
-    assert all(
-        run["seconds"] < 600 or run["load"] > 2 * RESULTS["machine"]["cores"] for run in RESULTS["runs"].values()
-    )
+    assert all(run["seconds"] < 600 or run["load"] > RESULTS["machine"]["cores"] for run in runs.values())
     assert "modern failed" not in RESULTS["rolling"]["calls"]
