@@ -16,8 +16,7 @@ _COLOURS: Final = {"json-sse": "#b3541e", "msgpack": "#2166ac", "protobuf": "#1b
 _STREAMS: Final = {"greedy | 1024 | 100": True, "prose | 1024 | 100": False}
 _LABELS: Final = {
     "json-sse | identity | at once": "JSON events",
-    "json-sse | gzip | at once": "JSON, gzip",
-    "protobuf | identity | at once": "protobuf",
+    "json-sse | gzip | at once": "JSON, gzip; below it plain protobuf",
     "protobuf | gzip | 40 ms": "protobuf, gzip, 40 ms",
     "protobuf | zstd+dict | batch": "zstd with a dictionary, batch",
     "protobuf | gzip | never": "gzip, never flushed",
