@@ -44,7 +44,7 @@ def serve_http(
     """Serve `POST /codec/tool/v1/call` and MCP at `/mcp` until interrupted.
 
     Args:
-        on_listening: called once callers can connect: what was refused before was never announced.
+        on_listening: called once callers can connect and signals are heard: what is refused is never announced.
 
     Raises:
         BoltOnError: an address beyond this machine without a token, or one that is taken or not ours.
@@ -52,8 +52,8 @@ def serve_http(
     if token is None and not _is_loopback(host):
         raise BoltOnError(f"host {host!r} can be reached from other machines; give a token, or listen on 127.0.0.1")
     with _bound_tcp_socket(host, port) as listener:
-        on_listening()
-        _run(uvicorn.Config(cast("Any", http_app(tools, host=host, token=token)), log_level="warning"), listener)
+        config = uvicorn.Config(cast("Any", http_app(tools, host=host, token=token)), log_level="warning")
+        _run(config, listener, on_listening)
 
 
 def serve_unix(
@@ -69,12 +69,10 @@ def serve_unix(
     """
     with bound_unix_socket(Path(path)) as listener:
         try:
-            listener.listen()
-            on_listening()
             config = uvicorn.Config(
                 cast("Any", CallApp(tools)), fd=listener.fileno(), lifespan="off", log_level="warning"
             )
-            _run(config, listener)
+            _run(config, listener, on_listening)
         finally:
             Path(path).unlink(missing_ok=True)
 
@@ -122,10 +120,23 @@ def _bound_tcp_socket(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _run(config: uvicorn.Config, listener: socket.socket) -> None:
+class _Server(uvicorn.Server):
+    """Says that it listens when callers can connect and a signal ends it in order; not before."""
+
+    def __init__(self, config: uvicorn.Config, on_listening: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_listening = on_listening
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_listening()
+
+
+def _run(config: uvicorn.Config, listener: socket.socket, on_listening: Callable[[], None]) -> None:
     # As uvicorn.run itself does: it has drained by then.
     with suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listener])
+        _Server(config, on_listening).run(sockets=[listener])
 
 
 async def _over_stdio(tools: Sequence[CodecTool]) -> None:
