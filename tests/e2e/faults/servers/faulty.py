@@ -104,6 +104,9 @@ if "slow" in sys.argv:
     signal.sigwait([signal.SIGUSR1])
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
 for line in sys.stdin:
+    # The answers that the signal brings must not come into the middle of another message.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     take(json.loads(line))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
 while STAYS:
     signal.pause()
