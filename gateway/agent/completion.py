@@ -9,10 +9,11 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from gateway.agent.end_hold import EndHold
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsGenerated
 from gateway.agent.stop import StopFilter
 from gateway.config import LimitsConfig
-from gateway.engine.protocol import Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
+from gateway.engine.protocol import GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.engine.route import EngineRoute, ReadyEngine
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.observe.metrics import Metrics
@@ -108,9 +109,8 @@ class _Completion:
         self._most = most
         self._stop = StopFilter(options.stops)
         self._text = Detokenizer(prompt.ready.token_map) if options.text or options.stops else None
-        self._specials = prompt.ready.token_map.special_ids
+        self._hold = EndHold(prompt.ready.token_map.special_ids)
         self._ids: list[int] = []
-        self._pending: list[int] = []
         self._guessed = False
         self._started = time.perf_counter()
         self.end: GenerationEnd | None = None
@@ -144,24 +144,16 @@ class _Completion:
     async def _follow(self, events: AsyncIterator[GenerationEvent]) -> GenerationEnd | None:
         async for event in events:
             if isinstance(event, GenerationEnd):
-                await self._take(self._pending if event.ended_by is None else self._pending[:-1])
+                await self._take(self._hold.close(event.ended_by))
                 if self._text is not None:
                     await self._show(self._stop.feed(self._text.close()) + self._stop.close())
                 return event
             self.ttft = self.ttft or time.perf_counter() - self._started
             self._guessed |= event.guessed
-            await self._take(self._settled(event))
+            await self._take(self._hold.feed(event.ids))
             if self._stop.hit:
                 return None
         raise EngineUnavailable("the engine's stream ended without an end; ask again")
-
-    def _settled(self, event: Generated) -> Sequence[int]:
-        """The ids that surely are no end of turn: a special id waits until another id follows it."""
-        if not self._pending and event.ids[-1] not in self._specials:
-            return event.ids
-        ids = [*self._pending, *event.ids]
-        self._pending = ids[-1:] if ids[-1] in self._specials else []
-        return ids[: len(ids) - len(self._pending)]
 
     async def _take(self, ids: Sequence[int]) -> None:
         if not ids:

@@ -6,14 +6,15 @@ engine samples but never processes, is left out, and the template's own turn end
 """
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gateway.agent.choice import Hold
 from gateway.agent.conversation import Conversation, Spliced
+from gateway.agent.end_hold import EndHold
 from gateway.agent.events import Emit, GenerationFinished, IdsGenerated
 from gateway.agent.stop import StopFilter
-from gateway.engine.protocol import Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
+from gateway.engine.protocol import GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.engine.slots import Slot
 from gateway.errors import EngineUnavailable
 from gateway.observe.metrics import Metrics
@@ -77,10 +78,9 @@ class Generation:
             policy=None if conversation.tools else Policy(unknown_tool="content"),
         )
         self._stop = StopFilter(options.stops)
-        self._specials = ready.token_map.special_ids
+        self._hold = EndHold(ready.token_map.special_ids)
         self._prompt = len(conversation.ids)
         self._ids: list[int] = []
-        self._pending: list[int] = []
         self._calls: list[CallClosed] = []
         self._started = 0
         self._guessed = False
@@ -114,14 +114,13 @@ class Generation:
         """Feed the parser until the end; None when a stop string or the one call that may be cut it short."""
         async for event in events:
             if isinstance(event, GenerationEnd):
-                await self._feed(self._pending if event.ended_by is None else self._pending[:-1])
-                self._pending = []
+                await self._feed(self._hold.close(event.ended_by))
                 await self._emit_all(self._parser.close())
                 await self._show(self._stop.close())
                 return event
             self._ttft = self._ttft or time.perf_counter() - started
             self._guessed |= event.guessed
-            ids = self._settled(event)
+            ids = self._hold.feed(event.ids)
             if ids and self._called_enough:
                 return None
             await self._feed(ids)
@@ -129,13 +128,7 @@ class Generation:
                 return None
         raise EngineUnavailable("the engine's stream ended without an end; ask again")
 
-    def _settled(self, event: Generated) -> list[int]:
-        """The ids that surely are no end of turn: a special id waits until another id follows it."""
-        ids = [*self._pending, *event.ids]
-        self._pending = ids[-1:] if ids[-1] in self._specials else []
-        return ids[: len(ids) - len(self._pending)]
-
-    async def _feed(self, ids: list[int]) -> None:
+    async def _feed(self, ids: Sequence[int]) -> None:
         self._ids += ids
         if ids and self._options.ids:
             await self._emit_event(IdsGenerated(tuple(ids)))

@@ -1,0 +1,29 @@
+"""Which ids of a generation surely belong to it: the last one may be the end of turn, which does not.
+
+Turns ids as they come into ids that may be shown and remembered, holding a special id back until another follows it or
+the engine says what ended it. It knows no text and no call. `generation.py` and `completion.py` stand above.
+"""
+
+from collections.abc import Container, Sequence
+
+
+class EndHold:
+    """Holds back the id that may be the end of turn."""
+
+    def __init__(self, specials: Container[int]) -> None:
+        """`specials`: the ids that could be one."""
+        self._specials = specials
+        self._held: Sequence[int] = ()
+
+    def feed(self, ids: Sequence[int]) -> Sequence[int]:
+        """Take at least one id; give those that surely are no end of turn."""
+        if not self._held and ids[-1] not in self._specials:
+            return ids
+        ids = [*self._held, *ids]
+        self._held = ids[-1:] if ids[-1] in self._specials else ()
+        return ids[: len(ids) - len(self._held)]
+
+    def close(self, ended_by: int | None) -> Sequence[int]:
+        """Give what is held, without the id that ended the turn if one did."""
+        held, self._held = self._held, ()
+        return held if ended_by is None else held[:-1]
