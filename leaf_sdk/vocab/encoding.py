@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from leaf_sdk.errors import MapUnsupported
 
 from .collector import collector_held
+from .known_pieces import KnownPieces
 from .pre_tokenizers import PreTokenizer, to_tokenizers
 from .tokenizer import Algorithm, Metaspace, Normalizer
 from .unigram import FloatUnigram
@@ -51,7 +52,7 @@ def byte_level_encoder(
     if normalizer is not None:
         kinds = {"NFC": normalizers.NFC, "NFD": normalizers.NFD, "NFKC": normalizers.NFKC, "NFKD": normalizers.NFKD}
         tokenizer.normalizer = kinds[normalizer]()
-    return _encode_with(tokenizer)
+    return KnownPieces(tokenizer, pre_tokenizer.stages, added).encode
 
 
 def metaspace_encoder(

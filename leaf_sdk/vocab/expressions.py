@@ -1,0 +1,124 @@
+r"""An expression of Oniguruma, by which `tokenizers` cuts text, to the one of Python that makes the same cuts.
+
+A class (`\p{L}`, `\s`) is spelled out as the characters that the library itself takes for its members, so that no
+second Unicode table can differ from the first. A construct that tokenizers are not known to use refuses the whole
+expression: nothing is guessed. Above: `known_pieces`.
+
+Source: Oniguruma's RE document; Python's `re`.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Final
+
+_FOLDED: Final = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+"""The one group without regard to case that is known; in others one character might fold to several."""
+_CATEGORY: Final = r"\\p\{[A-Z][a-z]?\}|\\s"
+_LITERAL: Final = r"\\[rn]|\\[^\w\s]"
+_OUTSIDE: Final = re.compile(
+    rf"(?P<category>{_CATEGORY})|(?P<opposite>\\S)|(?P<folded>{re.escape(_FOLDED)})|(?P<opened>\[\^?)"
+    rf"|(?P<same>{_LITERAL}|[^\\\[\](){{}}?*+|.^$]|\(\?[:!=]|\||\)"
+    # No quantifier is lazy, and none stands on another.
+    r"|[?*+]\+?(?![?*+{])|\{\d+(?:,\d+)?\}(?![?*+{]))"
+)
+_INSIDE: Final = re.compile(rf"(?P<category>{_CATEGORY})|(?P<same>{_LITERAL}|(?!&&)[^\\\[\]])|(?P<closed>\])")
+
+
+NUMERALS: Final = "Digits"
+r"""The class of what the library's own Digits isolates: a few more than `\p{N}` has."""
+
+
+class Alphabet:
+    """All characters below one, and what the library takes them for."""
+
+    def __init__(self, end: int) -> None:
+        """`end`: the code point behind the last character."""
+        self._characters = "".join(chr(code) for code in range(end) if not 0xD800 <= code < 0xE000)
+        self._outsider = chr(end)
+        self._spelled: dict[str, str] = {}
+
+    def members(self, category: str) -> str:
+        r"""Spell the members of a class of Oniguruma's (`\s`, `(?i:s)`): what stands between the brackets of Python's.
+
+        A class without members has one that is not in the alphabet, for Python knows no class of nothing.
+        """
+        if category not in self._spelled:
+            self._spelled[category] = "".join(map(_spelled, self._runs(category) or [self._outsider]))
+        return self._spelled[category]
+
+    def _runs(self, category: str) -> Iterable[str]:
+        if category == NUMERALS:
+            return _numerals(self._characters)
+        if category.startswith("(?i:"):
+            return "".join(_matches(self._letters, category))
+        return _matches(self._characters, category)
+
+    @cached_property
+    def _letters(self) -> str:
+        """What some letter of ASCII matches in either case."""
+        return "".join(_matches(self._characters, "(?i:[a-z])"))
+
+
+def translated(pattern: str, members: Callable[[str], str]) -> str | None:
+    """Give Python's expression for the same matches in text of an alphabet; None: refused.
+
+    It has no capturing group, and no match is empty.
+
+    Args:
+        pattern: the expression of Oniguruma.
+        members: of the alphabet.
+    """
+    bare = _translated(pattern, lambda _: "x")
+    return _translated(pattern, members) if bare is not None and _surely_holds_something(bare) else None
+
+
+def _translated(pattern: str, members: Callable[[str], str]) -> str | None:
+    parts: list[str] = []
+    at, scanner = 0, _OUTSIDE
+    while at < len(pattern):
+        found = scanner.match(pattern, at)
+        if found is None:
+            return None
+        at = found.end()
+        kind, text = found.lastgroup, found.group()
+        if kind == "category":
+            parts.append(members(text) if scanner is _INSIDE else f"[{members(text)}]")
+        elif kind == "opposite":
+            parts.append(f"[^{members(text.lower())}]")
+        elif kind == "folded":
+            letters = text.removeprefix("(?i:")
+            parts += ["(?:", *(f"[{members(f'(?i:{each})')}]" if each.isalpha() else each for each in letters)]
+        else:
+            parts.append(text)
+            scanner = {"opened": _INSIDE, "closed": _OUTSIDE}.get(str(kind), scanner)
+    return "".join(parts)
+
+
+def _surely_holds_something(expression: str) -> bool:
+    """Whether no match is empty (engines go on differently behind an empty one); False for what does not compile."""
+    without_lookaheads = expression.replace("(?!", "(?:|").replace("(?=", "(?:|")
+    try:
+        return re.match(without_lookaheads, "") is None
+    except re.error:
+        return False
+
+
+def _matches(text: str, category: str) -> list[str]:
+    """The runs of a class's members in a text, as the library sees them."""
+    from tokenizers import Regex
+    from tokenizers.pre_tokenizers import Split
+
+    return [run for run, _ in Split(Regex(f"(?:{category})+"), "removed", invert=True).pre_tokenize_str(text)]
+
+
+def _numerals(characters: str) -> list[str]:
+    from tokenizers.pre_tokenizers import Digits
+
+    pieces = Digits(individual_digits=True).pre_tokenize_str("".join(f"a{each}" for each in characters))
+    return [piece for piece, _ in pieces if piece[0] != "a"]
+
+
+def _spelled(run: str) -> str:
+    first, last = (f"\\U{ord(each):08x}" for each in (run[0], run[-1]))
+    return f"{first}-{last}"
