@@ -48,16 +48,14 @@ class Alphabet:
         return self._spelled[category]
 
     def _runs(self, category: str) -> Iterable[str]:
-        if category == NUMERALS:
-            return _numerals(self._characters)
         if category.startswith("(?i:"):
-            return "".join(_matches(self._letters, category))
-        return _matches(self._characters, category)
+            return "".join(matches(self._letters, category))
+        return matches(self._characters, category)
 
     @cached_property
     def _letters(self) -> str:
         """What some letter of ASCII matches in either case."""
-        return "".join(_matches(self._characters, "(?i:[a-z])"))
+        return "".join(matches(self._characters, "(?i:[a-z])"))
 
 
 def translated(pattern: str, members: Callable[[str], str]) -> str | None:
@@ -104,19 +102,15 @@ def _surely_holds_something(expression: str) -> bool:
         return False
 
 
-def _matches(text: str, category: str) -> list[str]:
-    """The runs of a class's members in a text, as the library sees them."""
+def matches(text: str, category: str) -> list[str]:
+    """Give the runs of a class's members in a text, as the library sees them."""
     from tokenizers import Regex
-    from tokenizers.pre_tokenizers import Split
+    from tokenizers.pre_tokenizers import Digits, Split
 
+    if category == NUMERALS:
+        pieces = Digits(individual_digits=True).pre_tokenize_str("".join(f"a{each}" for each in text))
+        return [piece for piece, _ in pieces if piece[0] != "a"]
     return [run for run, _ in Split(Regex(f"(?:{category})+"), "removed", invert=True).pre_tokenize_str(text)]
-
-
-def _numerals(characters: str) -> list[str]:
-    from tokenizers.pre_tokenizers import Digits
-
-    pieces = Digits(individual_digits=True).pre_tokenize_str("".join(f"a{each}" for each in characters))
-    return [piece for piece, _ in pieces if piece[0] != "a"]
 
 
 def _spelled(run: str) -> str:

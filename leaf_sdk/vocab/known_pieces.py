@@ -1,44 +1,28 @@
 """Ids of a text by its pieces, most of which were seen before: cut here, looked up, and only what is new is merged.
 
-`tokenizers` keeps offsets, alignments and copies of every piece, of which nobody reads anything but the ids. Cutting
-with Python's engine and looking pieces up costs a fraction of that for text as tools write it (`bench.maps`). Where the
-cut can't be made here for sure as the library makes it, the library encodes the whole text. Below: `expressions`.
-Above: `encoding`.
+`tokenizers` keeps offsets, alignments and copies of every piece, of which nobody reads anything but the ids, and lets
+no other thread run meanwhile: 0.8 s for a text of a megabyte. Cutting with Python's engine and looking pieces up takes
+a third to a fifth of its time (`bench.maps`), and others get their turn within 15 ms. What can't be cut here the
+library encodes as a whole. Below: `piece_cut`. Above: `encoding`.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cache, cached_property
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from .byte_level import ALPHABET
-from .expressions import NUMERALS, Alphabet, translated
-from .programs import DIGIT
+from .piece_cut import PieceCut
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-AT_ONCE: Final = 4 * 1024
-"""Characters. What is longer is cut piece by piece, so that other threads get their turn in between."""
 LONGEST_PIECE: Final = 32
 """Characters; longer pieces hardly come twice, and are merged each time."""
 MOST: Final = 16 * 1024
 """Pieces that are kept, some 3 MB; then all are forgotten, and those in use are soon known again."""
 _SPELLED: Final = dict(enumerate(ALPHABET))
-
-
-@cache
-def ascii_letters() -> Alphabet:
-    """What most text is made of."""
-    return Alphabet(0x80)
-
-
-@cache
-def plane() -> Alphabet:
-    """Unicode's basic plane. Beyond it Python tries the ranges of a class one by one, and is no faster than the
-    library."""
-    return Alphabet(0x10000)
 
 
 class KnownPieces:
@@ -53,7 +37,7 @@ class KnownPieces:
             added: tokens that it matches in ordinary text before it cuts; a text with one is left to it.
         """
         self._tokenizer = tokenizer
-        self._stages = stages
+        self._cut = PieceCut(stages)
         self._added = re.compile("|".join(map(re.escape, added))) if added else None
         self._ids = PieceIds(tokenizer)
 
@@ -63,28 +47,13 @@ class KnownPieces:
         Raises:
             TypeError, UnicodeEncodeError: a lone surrogate.
         """
-        cut, normal = self._cut_of(text)
-        if cut is None or (self._added is not None and self._added.search(text) is not None):
+        pieces = None
+        if self._added is None or self._added.search(text) is None:
+            same = text if self._normalize is None or text.isascii() else self._normalize(text)
+            pieces = self._cut.pieces(same)
+        if pieces is None:
             return self._tokenizer.encode(text, add_special_tokens=False).ids
-        pieces = cut.pieces(normal) if len(normal) <= AT_ONCE else cut.in_turn(normal)
         return list(chain.from_iterable(map(self._ids.__getitem__, pieces)))
-
-    def _cut_of(self, text: str) -> "tuple[Cut | None, str]":
-        """How the text is cut, and what is cut in its place."""
-        if text.isascii():
-            return self._ascii_cut, text
-        if self._normalize is not None:
-            text = self._normalize(text)
-        # Two bytes a character exactly where none is beyond the basic plane.
-        return (self._plane_cut if len(text.encode("utf-16-le")) == 2 * len(text) else None), text
-
-    @cached_property
-    def _ascii_cut(self) -> "Cut | None":
-        return Cut.by(self._stages, ascii_letters())
-
-    @cached_property
-    def _plane_cut(self) -> "Cut | None":
-        return Cut.by(self._stages, plane())
 
     @cached_property
     def _normalize(self) -> Callable[[str], str] | None:
@@ -109,38 +78,3 @@ class PieceIds(dict[str, tuple[int, ...]]):
                 self.clear()
             self[piece] = ids
         return ids
-
-
-class Cut:
-    """Text to its pieces, by expressions of Python's."""
-
-    def __init__(self, before: Sequence[re.Pattern[str]], last: re.Pattern[str]) -> None:
-        """`before`: each has one group, the whole. `last`: matches all of a text."""
-        self._before = before
-        self._last = last
-
-    @classmethod
-    def by(cls, stages: Sequence[str], alphabet: Alphabet) -> "Cut | None":
-        """Give the cut that `tokenizers` makes by these expressions in text of an alphabet; None: not for sure."""
-        members = alphabet.members
-        *before, last = (f"[{members(NUMERALS)}]" if stage == DIGIT else translated(stage, members) for stage in stages)
-        if last is None or None in before:
-            return None
-        # What no match holds is a piece too, up to the next match.
-        return cls([re.compile(f"({each})") for each in before], re.compile(rf"{last}|(?:(?!{last})[\s\S])+"))
-
-    def pieces(self, text: str) -> list[str]:
-        """All at once: the fastest way."""
-        if not self._before:
-            return self._last.findall(text)
-        return list(chain.from_iterable(map(self._last.findall, self._parts(text))))
-
-    def in_turn(self, text: str) -> Iterator[str]:
-        """One by one: the same pieces."""
-        return (match[0] for part in self._parts(text) for match in self._last.finditer(part))
-
-    def _parts(self, text: str) -> Iterable[str]:
-        parts: Iterable[str] = (text,)
-        for pattern in self._before:
-            parts = chain.from_iterable(map(pattern.split, parts))
-        return parts
