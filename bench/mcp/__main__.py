@@ -111,7 +111,9 @@ def main() -> None:
         wanted = [row for row in rows(ids) if all(word in str(row) for word in chosen.only)]
         if chosen.quick:
             wanted = [row for row in wanted if row.ask in QUICK]
-        if chosen.list or not wanted:
+        if not wanted:
+            raise SystemExit("no row has such a name; --list names all")
+        if chosen.list:
             print(*wanted, sep="\n")
             return
         results = uvloop.run(measure(wanted, chosen.rounds, chosen.seconds, folder))

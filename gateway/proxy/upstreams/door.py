@@ -5,18 +5,19 @@ did not begin, and tells breaker and supervisor how it went. It opens no session
 above; `choice.py` (which session answers whom), `gate.py` and `breaker.py` below.
 """
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from gateway.config.model import LimitsConfig, UpstreamConfig
+from gateway.deadlines import Deadlines
 from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Caller
 from gateway.proxy.upstreams.breaker import Breaker
 from gateway.proxy.upstreams.choice import Choice
+from gateway.proxy.upstreams.clock import Clock
 from gateway.proxy.upstreams.failures import describe_failure
 from gateway.proxy.upstreams.gate import Full, Gate
 from gateway.proxy.upstreams.helping import Allowance
@@ -76,6 +77,7 @@ class Door:
         self._supervisor = supervisor
         self._choice = choice
         self._allowance = allowance
+        self._deadlines = Deadlines()
 
     async def request(
         self,
@@ -103,7 +105,7 @@ class Door:
         attempt = _Attempt(method, params, caller, headers, member, caller)
         seconds = seconds or self._config.timeout or self._limits.tool_timeout
         try:
-            async with asyncio.timeout(seconds) as clock:
+            with Clock(self._deadlines, seconds) as clock:
                 await self._enter()
                 try:
                     attempt.had_turn = True

@@ -1,28 +1,27 @@
 """The time of a call stands still while its client is asked something: a person may be thinking.
 
 Wraps a caller so that each question to it stops the call's clock, and its answer lets the clock run on with the time
-that was left. `upstream.py` stands above.
+that was left. `door.py` stands above, `clock.py` below.
 """
 
-import asyncio
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.upstreams.clock import Clock
 
 
 class Patience:
     """A caller (`Caller`) whose questions do not cost the call's time."""
 
-    __slots__ = ("_asking", "_caller", "_clock", "_left")
+    __slots__ = ("_asking", "_caller", "_clock")
 
-    def __init__(self, caller: Caller, clock: asyncio.Timeout) -> None:
+    def __init__(self, caller: Caller, clock: Clock) -> None:
         """`clock`: of the call, running."""
         self._caller = caller
         self._clock = clock
         self._asking = 0
-        self._left = 0.0
 
     @property
     def modern(self) -> bool:
@@ -61,28 +60,14 @@ class Patience:
     @contextmanager
     def still(self) -> Generator[None, None, None]:
         """The clock stands still meanwhile; as often at a time as need be."""
-        self._stop()
+        self._asking += 1
+        self._clock.stand_still()
         try:
             yield
         finally:
-            self._go_on()
-
-    def _stop(self) -> None:
-        self._asking += 1
-        deadline = self._clock.when()
-        if self._asking == 1 and deadline is not None:
-            self._left = deadline - asyncio.get_running_loop().time()
-            self._set(None)
-
-    def _go_on(self) -> None:
-        self._asking -= 1
-        if self._asking == 0 and not self._clock.expired():
-            self._set(asyncio.get_running_loop().time() + self._left)
-
-    def _set(self, deadline: float | None) -> None:
-        # A server may answer its call while what it asked is still open: then there is no time left to keep.
-        with suppress(RuntimeError):
-            self._clock.reschedule(deadline)
+            self._asking -= 1
+            if self._asking == 0:
+                self._clock.go_on()
 
 
 @contextmanager

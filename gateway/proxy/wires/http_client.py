@@ -8,7 +8,7 @@ where that leads to the internet. It knows no request. `http.py` and `oauth.py` 
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Hashable
+from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -122,7 +122,7 @@ class HttpClient:
     async def _connect(self, origin: Origin, listed: frozenset[Origin] | None) -> Connection:
         guarded = listed is not None
         if origin.is_socket:
-            connection = Connection(origin)
+            connection = Connection(origin, _soon())
             await asyncio.get_running_loop().create_unix_connection(lambda: connection, origin.host)
             return connection
         if (proxy := proxy_for(origin)) is not None:
@@ -132,7 +132,7 @@ class HttpClient:
         addresses = await resolve(origin)
         if listed is not None:
             check_public(origin, addresses, listed)
-        connection = Connection(origin, guarded=guarded)
+        connection = Connection(origin, _soon(), guarded=guarded)
         await self._reach(connection, origin, addresses)
         return connection
 
@@ -140,10 +140,12 @@ class HttpClient:
         """Through an HTTP proxy: asked for the URL as a whole, or (TLS) for a tunnel (RFC 9110, 9.3.6)."""
         credentials = header_lines({"proxy-authorization": proxy.authorization}) if proxy.authorization else b""
         if not origin.secure:
-            connection = Connection(origin, guarded=guarded, via=str(origin).encode(), with_headers=credentials)
+            connection = Connection(
+                origin, _soon(), guarded=guarded, via=str(origin).encode(), with_headers=credentials
+            )
             await self._reach(connection, proxy.origin, await resolve(proxy.origin))
             return connection
-        tunnel = Connection(proxy.origin)
+        tunnel = Connection(proxy.origin, _soon())
         await self._reach(tunnel, proxy.origin, await resolve(proxy.origin))
         host = f"[{origin.host}]" if ":" in origin.host else origin.host
         target = f"{host}:{origin.port}"
@@ -152,7 +154,7 @@ class HttpClient:
             await tunnel.head()
             if tunnel.status != 200:
                 raise LinkLost(f"the proxy {proxy.origin} refuses {target!r}: HTTP {tunnel.status}", sent=False)
-            connection = Connection(origin, guarded=guarded)
+            connection = Connection(origin, _soon(), guarded=guarded)
             transport = await asyncio.get_running_loop().start_tls(
                 tunnel.transport, connection, self._context(), server_hostname=origin.host
             )
@@ -185,6 +187,10 @@ class HttpClient:
         if self._tls is None:
             self._tls = ssl.create_default_context()
         return self._tls
+
+
+def _soon() -> Callable[..., object]:
+    return asyncio.get_running_loop().call_soon
 
 
 @asynccontextmanager

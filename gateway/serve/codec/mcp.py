@@ -23,6 +23,7 @@ from gateway.serve.mcp.http import send_frame
 from leaf_sdk.vocab import TokenMap
 
 _OURS: Final = b"x-codec-"
+_TYPES: Final = frozenset({b"accept", b"content-type"})
 _ACCEPT: Final = (b"accept", b"application/json, text/event-stream")
 _ARGUMENTS: Final = "_codec_meta"
 
@@ -173,7 +174,7 @@ def _may_be_ours(scope: Scope) -> bool:
     """Whether anything in a request's head hints at frames; all other clients pay for this look alone."""
     if b"ormat=" in scope["query_string"]:
         return True
-    return any(_OURS in value.lower() for name, value in scope["headers"] if name in (b"accept", b"content-type"))
+    return any(_OURS in value.lower() for name, value in scope["headers"] if name in _TYPES)
 
 
 async def _refuse(send: Send, status: int, code: int, message: str) -> None:

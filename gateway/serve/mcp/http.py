@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 import anyio
 from starlette.types import Receive, Scope, Send
 
+from gateway.deadlines import Deadlines
 from gateway.proxy.caller import Principal
 from gateway.rpc.messages import INVALID_REQUEST
 from gateway.serve.mcp.core import refusal
@@ -195,31 +196,33 @@ async def write_events(send: Send, events: Events) -> None:
 class Watch:
     """Looks after a request that takes long: is its client still there, and is it time to say that we are?
 
-    A quick answer pays for one timer and for nothing else. Whoever makes it must `stop` it: until then it and whom it
-    calls hold each other, and what holds itself is left to the garbage collector, for a tenth of a call's cost.
+    A quick answer pays for one deadline and for nothing else. Whoever makes it must `stop` it: until then it and whom
+    it calls hold each other, and what holds itself is left to the garbage collector, for a tenth of a call's cost.
     """
 
-    __slots__ = ("_gone", "_late", "_receive", "_task", "_timer")
+    __slots__ = ("_deadline", "_deadlines", "_gone", "_late", "_receive", "_task")
 
-    def __init__(self, receive: Receive, gone: Callable[[], None], late: Callable[[], object]) -> None:
+    def __init__(
+        self, receive: Receive, gone: Callable[[], None], late: Callable[[], object], deadlines: Deadlines
+    ) -> None:
         """`gone` is called when the client left, `late` when nothing was answered for the time of a ping."""
         self._receive = receive
         self._gone = gone
         self._late = late
         self._task: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(_LOOK, self.look)
+        self._deadlines = deadlines
+        self._deadline = deadlines.after(_LOOK, self.look)
 
     def look(self) -> None:
         """Look from now on."""
-        loop = asyncio.get_running_loop()
-        self._timer.cancel()
+        self._deadline.cancel()
         if self._task is None:
-            self._task = loop.create_task(self._wait())
-        self._timer = loop.call_later(PING - _LOOK, self._late)
+            self._task = asyncio.get_running_loop().create_task(self._wait())
+        self._deadline = self._deadlines.after(PING - _LOOK, self._late)
 
     def stop(self) -> None:
         """The answer is there."""
-        self._timer.cancel()
+        self._deadline.cancel()
         self._gone = self._late = ignore
         if self._task is not None:
             self._task.cancel()

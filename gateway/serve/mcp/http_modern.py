@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, cast
 
+from gateway.deadlines import Deadlines
 from gateway.proxy.caller import Principal
 from gateway.rpc.annotations import check_param_headers
 from gateway.rpc.eras import MODERN_VERSIONS
@@ -32,6 +33,7 @@ class ModernHttp:
         self._core = core
         self._body_bytes = body_bytes
         self._dropped = dropped
+        self._deadlines = Deadlines()
 
     async def serve(self, request: HttpRequest) -> None:
         """Answer one HTTP request. Raises Rejected and ClientGone."""
@@ -77,7 +79,7 @@ class ModernHttp:
         return check_param_headers(annotations, given, request.headers, request.repeated)
 
     async def _run(self, message: Request, request: HttpRequest) -> None:
-        reply = _Reply(request, self._dropped)
+        reply = _Reply(request, self._dropped, self._deadlines)
         token_map = request.token_map or self._core.session_map
         call = enveloped_call(message.params, request.principal, token_map, reply, request.size, request.headers)
         try:
@@ -96,11 +98,11 @@ class _Reply:
 
     __slots__ = ("_dropped", "_outbox", "_over", "_ready", "_request", "_task", "_watch", "_writer", "gone")
 
-    def __init__(self, request: HttpRequest, dropped: Callable[[], None]) -> None:
+    def __init__(self, request: HttpRequest, dropped: Callable[[], None], deadlines: Deadlines) -> None:
         self._request = request
         self._dropped = dropped
         self._task: asyncio.Task[Any] | None = asyncio.current_task()
-        self._watch = Watch(request.receive, self._leave, self._begin)
+        self._watch = Watch(request.receive, self._leave, self._begin, deadlines)
         self._outbox: Outbox | None = None
         self._writer: asyncio.Task[None] | None = None
         self._over = False

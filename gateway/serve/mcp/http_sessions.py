@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import anyio
 
+from gateway.deadlines import Deadlines
 from gateway.errors import MapUnknown, RpcError
 from gateway.observe.logs import get_logger
 from gateway.rpc.eras import MAP_KEY, VERSION_KEY, meta_of
@@ -49,6 +50,7 @@ class HttpSessions:
         self._core = core
         self._limits = limits
         self._dropped = dropped
+        self._deadlines = Deadlines()
         self._sessions: dict[str, HttpSession] = {}
         self._log = get_logger("gateway.serve.mcp")
 
@@ -174,7 +176,7 @@ class HttpSessions:
             return
         reader = stream.attach()
         closing = self._close_later(session, reader)
-        watch = Watch(request.receive, reader.close, reader.begin)
+        watch = Watch(request.receive, reader.close, reader.begin, self._deadlines)
         try:
             await reader.ready.wait()
             await self._write(request, stream, reader)
@@ -224,7 +226,7 @@ class HttpSessions:
             session.listening()
         else:
             closing = self._close_later(session, reader)
-        watch = Watch(request.receive, reader.close, reader.begin)
+        watch = Watch(request.receive, reader.close, reader.begin, self._deadlines)
         watch.look()
         try:
             await write_events(request.send, reader)

@@ -2,6 +2,7 @@
 
 import asyncio
 from itertools import pairwise
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,7 +41,7 @@ class Pipe(asyncio.Transport):
 
 
 def asked() -> tuple[Connection, Pipe]:
-    connection, pipe = Connection(Origin(False, "a", 80)), Pipe()
+    connection, pipe = Connection(Origin(False, "a", 80), lambda write, data: write(data)), Pipe()
     connection.connection_made(pipe)
     connection.send("POST", "/x", b"host: a\r\n", b"{}")
     return connection, pipe
@@ -78,6 +79,18 @@ def test_request_goes_out_in_one_piece():
     _, pipe = asked()
 
     assert pipe.written == b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}"
+
+
+def test_request_on_a_connection_that_broke_meanwhile_is_not_written():
+    later: list[tuple[Any, bytes]] = []
+    connection, pipe = Connection(Origin(False, "a", 80), lambda write, data: later.append((write, data))), Pipe()
+    connection.connection_made(pipe)
+    connection.send("POST", "/x", b"host: a\r\n", b"{}")
+    connection.fail("it broke")
+    for write, data in later:
+        write(data)
+
+    assert (len(later), pipe.written) == (1, b"")
 
 
 @given(BODIES, PLACES)

@@ -1,0 +1,65 @@
+"""The time of one call: when it is over, the task inside is cancelled, and told so by a TimeoutError.
+
+As `asyncio.timeout`, for a part of its cost (`gateway.deadlines`), and it can stand still. `door.py` and `patience.py`
+stand above.
+"""
+
+import asyncio
+from types import TracebackType
+from typing import Self, cast
+
+from gateway.deadlines import Deadline, Deadlines
+
+
+class Clock:
+    """What its task does inside must not take longer. To be entered once."""
+
+    __slots__ = ("_cancelling", "_deadline", "_deadlines", "_expired", "_left", "_over", "_task")
+
+    def __init__(self, deadlines: Deadlines, seconds: float) -> None:
+        """`seconds`: from when it is entered."""
+        self._deadlines = deadlines
+        self._left = seconds
+        self._deadline: Deadline | None = None
+        self._expired = False
+        self._over = False
+
+    def __enter__(self) -> Self:
+        """The time begins."""
+        self._task = cast(asyncio.Task[object], asyncio.current_task())
+        self._cancelling = self._task.cancelling()
+        self.go_on()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raises TimeoutError where the time was over and nobody else cancelled the task."""
+        self._over = True
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    @property
+    def left(self) -> float:
+        """Seconds, as if it stood still now."""
+        if self._deadline is None:
+            return self._left
+        return self._deadline.when - asyncio.get_running_loop().time()
+
+    def stand_still(self) -> None:
+        """No time passes from now on."""
+        if self._deadline is not None:
+            self._left = self.left
+            self._deadline.cancel()
+            self._deadline = None
+
+    def go_on(self) -> None:
+        """The time that was left begins; nothing, once the call is over."""
+        if self._deadline is None and not self._over:
+            self._deadline = self._deadlines.after(self._left, self._expire)
+
+    def _expire(self) -> None:
+        self._over = self._expired = True
+        self._task.cancel()

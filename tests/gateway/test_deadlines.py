@@ -1,0 +1,100 @@
+"""Deadlines come in order, none too early, and one that is cancelled never."""
+
+import asyncio
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from gateway.deadlines import STEP, Deadlines
+from gateway.proxy.upstreams.clock import Clock
+
+pytestmark = pytest.mark.anyio
+
+
+class Waiting:
+    """Deadlines that are told apart by a name."""
+
+    def __init__(self) -> None:
+        self.deadlines = Deadlines()
+        self.came: list[tuple[str, float]] = []
+        self._loop = asyncio.get_running_loop()
+
+    def after(self, seconds, name, then=lambda: None):
+        return self.deadlines.after(seconds, lambda: (self.came.append((name, self._loop.time())), then()))
+
+    @property
+    def names(self):
+        return [name for name, _ in self.came]
+
+
+async def test_deadlines_come_in_the_order_of_their_times_and_not_before():
+    began = asyncio.get_running_loop().time()
+    over = asyncio.Event()
+    waiting = Waiting()
+    for steps, name in ((6, "last"), (2, "first"), (4, "second")):
+        waiting.after(steps * STEP, name, over.set if name == "last" else lambda: None)
+    await over.wait()
+
+    assert waiting.names == ["first", "second", "last"]
+    assert all(time - began >= steps * STEP for (_, time), steps in zip(waiting.came, (2, 4, 6), strict=True))
+
+
+async def test_one_that_is_cancelled_does_not_come_be_it_by_another_of_the_same_time():
+    over = asyncio.Event()
+    waiting = Waiting()
+    waiting.after(STEP, "gone").cancel()
+    both = []
+    for name, other in (("a", 1), ("b", 0)):
+        both.append(waiting.after(2 * STEP, name, lambda other=other: both[other].cancel()))
+    waiting.after(5 * STEP, "end", over.set)
+    await over.wait()
+
+    assert len(waiting.names) == 2
+    assert waiting.names[0] in "ab"
+
+
+async def test_one_that_raises_does_not_keep_the_others_from_coming():
+    over = asyncio.Event()
+    waiting = Waiting()
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(str(context["exception"])))
+    waiting.deadlines.after(STEP, lambda: {}.popitem())
+    waiting.after(STEP, "same time")
+    waiting.after(3 * STEP, "end", over.set)
+    await over.wait()
+
+    assert waiting.names == ["same time", "end"]
+    assert told == ["'popitem(): dictionary is empty'"]
+
+
+async def test_a_later_deadline_does_not_put_off_an_earlier_one_and_an_earlier_one_comes_first():
+    over = asyncio.Event()
+    waiting = Waiting()
+    waiting.after(3600, "never")
+    waiting.after(STEP, "soon", over.set)
+    waiting.after(60, "later")
+    await over.wait()
+
+    assert waiting.names == ["soon"]
+
+
+async def test_task_that_somebody_else_cancels_too_is_cancelled_and_not_late():
+    async def call():
+        with Clock(Deadlines(), STEP):
+            try:
+                await anyio.sleep_forever()
+            finally:
+                asyncio.current_task().cancel()
+                await anyio.lowlevel.checkpoint()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(call())
+
+
+async def test_task_that_is_late_can_go_on_behind_its_clock():
+    with pytest.raises(TimeoutError), Clock(Deadlines(), STEP):
+        await anyio.sleep_forever()
+
+    assert asyncio.current_task().cancelling() == 0
+    await anyio.lowlevel.checkpoint()
