@@ -14,20 +14,27 @@ STEP: Final = 0.05
 
 
 class Deadline:
-    """One call to come."""
+    """One call to come. It lets go of what it would call as soon as it is over: the two mostly hold each other."""
 
-    __slots__ = ("_step", "call", "when")
+    __slots__ = ("_call", "_step", "when")
 
     def __init__(self, step: "set[Deadline]", when: float, call: Callable[[], object]) -> None:
         """Used by `Deadlines`. `when`: by the loop's clock."""
         self.when = when
-        self.call = call
+        self._call: Callable[[], object] | None = call
         self._step = step
         step.add(self)
 
     def cancel(self) -> None:
         """It is not to come; nothing, where it came."""
         self._step.discard(self)
+        self._call = None
+
+    def come(self) -> None:
+        """Its time is here."""
+        call, self._call = self._call, None
+        if call is not None:
+            call()
 
 
 class Deadlines:
@@ -68,7 +75,7 @@ class Deadlines:
             for number in sorted(number for number in self._steps if number * STEP <= now):
                 step = self._steps[number]
                 while step:
-                    step.pop().call()
+                    step.pop().come()
         finally:
             self._steps = {number: step for number, step in self._steps.items() if step}
             if self._steps:

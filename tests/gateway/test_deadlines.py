@@ -1,6 +1,8 @@
 """Deadlines come in order, none too early, and one that is cancelled never."""
 
 import asyncio
+import gc
+import weakref
 
 import anyio
 import anyio.lowlevel
@@ -59,7 +61,7 @@ async def test_one_that_raises_does_not_keep_the_others_from_coming():
     waiting = Waiting()
     told = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(str(context["exception"])))
-    waiting.deadlines.after(STEP, lambda: {}.popitem())
+    waiting.deadlines.after(STEP, {}.popitem)
     waiting.after(STEP, "same time")
     waiting.after(3 * STEP, "end", over.set)
     await over.wait()
@@ -77,6 +79,29 @@ async def test_a_later_deadline_does_not_put_off_an_earlier_one_and_an_earlier_o
     await over.wait()
 
     assert waiting.names == ["soon"]
+
+
+async def test_what_is_over_is_freed_without_the_garbage_collector():
+    class Owner:
+        def __init__(self, deadlines, seconds):
+            self.deadline = deadlines.after(seconds, self.called)
+
+        def called(self): ...
+
+    gc.disable()
+    try:
+        waiting = Waiting()
+        over = asyncio.Event()
+        cancelled, came = Owner(waiting.deadlines, 3600), Owner(waiting.deadlines, STEP)
+        waiting.after(3 * STEP, "end", over.set)
+        await over.wait()
+        cancelled.deadline.cancel()
+        gone = weakref.ref(cancelled), weakref.ref(came)
+        del cancelled, came
+
+        assert [each() for each in gone] == [None, None]
+    finally:
+        gc.enable()
 
 
 async def test_task_that_somebody_else_cancels_too_is_cancelled_and_not_late():
