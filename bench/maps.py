@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from string import ascii_lowercase
 from time import process_time
 from typing import Any
 
@@ -114,14 +115,15 @@ def _sentencepiece(path: Path) -> Callable[[str], list[int]]:
 
 def _against(token_map: TokenMap, reference: Callable[[str], list[int]]) -> dict[str, Any]:
     results: dict[str, Any] = {}
-    for kind, lines in {"prose": PROSE, "code": CODE}.items():
+    for kind, lines in {"prose": PROSE, "code": CODE, "new words": ()}.items():
         for size in SIZES:
-            texts = [_text(lines, size, seed) for seed in range(max(1, SIZES[-1] // size))]
-            if any(token_map.encode(text) != reference(text) for text in texts):
+            rounds = [_texts(lines, size, number) for number in range(ROUNDS if kind == "new words" else 1)]
+            if any(token_map.encode(text) != reference(text) for text in _texts(lines, size, ROUNDS)):
                 raise SystemExit(f"{token_map.id!r} gives other ids than its library; nothing was measured")
             ours: list[float] = []
             theirs: list[float] = []
-            for _ in range(ROUNDS):
+            for number in range(ROUNDS):
+                texts = rounds[number % len(rounds)]
                 ours.append(_seconds(token_map.encode, texts) / len(texts) * 1e6)
                 theirs.append(_seconds(reference, texts) / len(texts) * 1e6)
             mine, own = summary(ours), summary(theirs)
@@ -140,9 +142,16 @@ def _seconds(encode: Callable[[str], object], texts: Sequence[str]) -> float:
     return process_time() - began
 
 
+def _texts(lines: Sequence[str], size: int, number: int) -> list[str]:
+    count = max(1, SIZES[-1] // size)
+    return [_text(lines, size, seed) for seed in range(number * count, (number + 1) * count)]
+
+
 def _text(lines: Sequence[str], size: int, seed: int) -> str:
+    """Words of the lines in any order; without lines, words that nobody has seen before."""
     rng = random.Random(seed)
     words = [word for line in lines for word in line.split(" ")]
+    words = words or ["".join(rng.choices(ascii_lowercase, k=rng.randrange(3, 11))) for _ in range(size)]
     text = ""
     while len(text) < size:
         text += " ".join(rng.choices(words, k=50)) + " "

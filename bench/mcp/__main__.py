@@ -48,7 +48,7 @@ async def measure(chosen: Sequence[Row], rounds: int, seconds: float, folder: Pa
         memory = {
             " | ".join(key[:3]): round(resident_bytes(target.pid) / 1e6, 1)
             for key, target in targets.items()
-            if target.pid is not None
+            if target.pid is not None and target.peer.same_as is None
         }
     return {"rows": {str(row): _summed(taken) for row, taken in samples.items()}, "resident_mb": memory}
 
@@ -128,7 +128,7 @@ def main() -> None:
 
 
 def _own_times(ids: Ids) -> dict[str, float]:
-    """Medians of how long encoding and decoding 100 bytes take by themselves."""
+    """Medians of what `own_times` says of 100 bytes."""
     taken = [own_times(ids, 100) for _ in range(5)]
     return {name: round(statistics.median(each[name] for each in taken), 2) for name in taken[0]}
 
@@ -139,11 +139,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="few rows, two rounds: a look, of which nothing is written"
     )
-    parser.add_argument("--rounds", type=int, help="5, or 2 of a quick look")
+    parser.add_argument("--rounds", type=int, help="7, or 2 of a quick look")
     parser.add_argument("--seconds", type=float, default=0.3, help="how long a sample is taken")
     parser.add_argument("--list", action="store_true", help="name the rows and measure nothing")
     chosen = parser.parse_args()
-    chosen.rounds = chosen.rounds or (2 if chosen.quick else 5)
+    chosen.rounds = chosen.rounds or (2 if chosen.quick else 7)
     return chosen
 
 

@@ -87,15 +87,17 @@ def rows(ids: Ids | None) -> Iterator[Row]:
 
 
 def _with_ids(ours: Peer, ids: Ids) -> Iterator[Peer]:
-    """The same gateway with a map; its clients name it or not, the server ships ids or not."""
-    names = (f"x-codec-map: {ids.map_id}",)
-    made = {level: _settings(ids, level) for level in ("verify", "trust")}
+    """The same gateway with a map, whose clients name it or not; the server ships ids or not."""
     ours = replace(ours, topologies=("http-http",), eras=("modern",))
-    yield replace(ours, name="codec-gateway: map, not named", settings=made["verify"], leaves=str(ids.leaves))
-    for level in ("trust", "verify"):
-        name = f"codec-gateway: leaf ids, {level}"
-        yield replace(ours, name=name, settings=made[level], headers=names, leaves=str(ids.leaves))
-    yield replace(ours, name="codec-gateway: shim ids", settings=made["verify"], headers=names)
+    for which, level, leaves in (
+        ("leaf ids, trust", "trust", str(ids.leaves)),
+        ("leaf ids, verify", "verify", str(ids.leaves)),
+        ("shim ids", "verify", None),
+    ):
+        name = f"{ours.name}: {which}"
+        named = replace(ours, name=name, settings=_settings(ids, level), leaves=leaves)
+        yield replace(named, headers=(f"x-codec-map: {ids.map_id}",))
+        yield replace(named, name=f"{name}, map not named", same_as=name)
 
 
 def _settings(ids: Ids, level: str) -> str:

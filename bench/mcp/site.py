@@ -46,6 +46,7 @@ class Site:
         self._links = links
         self._stack = AsyncExitStack()
         self._count = 0
+        self._open: dict[tuple[str, str, int], tuple[Server, int, Running]] = {}
 
     async def __aenter__(self) -> "Site":
         return self
@@ -59,6 +60,8 @@ class Site:
         Raises:
             SystemExit: it does not start, or no call goes through.
         """
+        if peer.same_as is not None:
+            return await self._http_targets(peer, topology, *self._open[peer.same_as, topology, tools])
         self._count += 1
         folder = self._folder / str(self._count)
         folder.mkdir()
@@ -72,6 +75,7 @@ class Site:
         command, env = http_command(peer, topology, server, folder, port)
         program = self._stack.enter_context(running(peer.name, command, env=env, cwd=folder))
         wait_for_port(program, port)
+        self._open[peer.name, topology, tools] = server, port, program
         return await self._http_targets(peer, topology, server, port, program)
 
     def _serve(self, side: str, tools: int, leaves: str | None) -> Server:
