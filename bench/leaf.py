@@ -15,6 +15,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
+from bench.library import library_of
 from bench.record import summary, write
 from gateway.engine.embedded import packaged_model
 from leaf_sdk import (
@@ -80,7 +81,9 @@ def measure_cpu(meta: MetaTokenizer, text: str) -> dict[str, Any]:
     shapes = {"plain": plain, "leaf": wrap_tool_call(plain, meta), "packed": wrap_tool_call(plain, meta, packed=True)}
     wire = {name: message(result) for name, result in shapes.items()}
     read = {name: json.loads(data)["result"] for name, data in wire.items()}
-    ids = meta.encode(text)
+    ids, library = meta.encode(text), library_of(token_map)
+    if library(text) != ids:
+        sys.exit("the library gives other ids than the map; nothing was measured")
 
     def gateway(name: str, level: Any) -> bool:
         leaf = read_codec_meta(json.loads(wire[name])["result"], meta.map_id)[0]
@@ -98,6 +101,7 @@ def measure_cpu(meta: MetaTokenizer, text: str) -> dict[str, Any]:
             "gateway, leaf: parse, read, trust": lambda: gateway("leaf", "trust"),
             "gateway, packed: parse, read, trust": lambda: gateway("packed", "trust"),
             "tokenize": lambda: token_map.encode(text),
+            "tokenize with `tokenizers` alone": lambda: library(text),
             "read": lambda: read_codec_meta(read["leaf"], meta.map_id),
             "trust": lambda: check_ids(token_map, text, ids, "trust"),
             "verify": lambda: check_ids(token_map, text, ids, "verify"),
@@ -172,6 +176,12 @@ def ratios(cpu: Mapping[str, Any]) -> dict[str, float]:
     return {
         "tokenize / (read + trust)": round(median["tokenize"] / (median["read"] + median["trust"]), 2),
         "tokenize / (read + verify)": round(median["tokenize"] / (median["read"] + median["verify"]), 2),
+        "`tokenizers` alone / (read + trust)": round(
+            median["tokenize with `tokenizers` alone"] / (median["read"] + median["trust"]), 2
+        ),
+        "`tokenizers` alone / (read + verify)": round(
+            median["tokenize with `tokenizers` alone"] / (median["read"] + median["verify"]), 2
+        ),
         "shim / leaf trust, JSON included": round(shim / median["gateway, leaf: parse, read, trust"], 2),
         "shim / leaf verify, JSON included": round(shim / median["gateway, leaf: parse, read, verify"], 2),
     }

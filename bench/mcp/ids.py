@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
 
-from tokenizers import Tokenizer
-from tokenizers.models import BPE
-
+from bench.library import library_of
 from bench.mcp.upstream import SIZES, text_of
 from gateway.engine.embedded import packaged_model
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.leaf import CODEC_META_KEY, MetaTokenizer
-from leaf_sdk.vocab import TokenMap, load_map, map_digest
-from leaf_sdk.vocab.pre_tokenizers import to_tokenizers
+from leaf_sdk.vocab import load_map, map_digest
 
 _ROUNDS = 2000
 
@@ -47,14 +44,14 @@ def make_ids(folder: Path) -> Ids:
 def own_times(ids: Ids, size: int) -> dict[str, float]:
     """Microseconds of CPU that encoding and decoding a text of this size take, and encoding it by the library alone."""
     token_map = load_map(ids.map_path.read_bytes())
-    library = _library(token_map)
+    library = library_of(token_map)
     text = text_of(size)
     encoded = token_map.encode(text)
-    if library.encode(text).ids != encoded:
+    if library(text) != encoded:
         raise SystemExit("the library gives other ids than the map; nothing was measured")
     return {
         "encode_us": _microseconds(lambda: token_map.encode(text)),
-        "library_encode_us": _microseconds(lambda: library.encode(text, add_special_tokens=False).ids),
+        "library_encode_us": _microseconds(lambda: library(text)),
         "decode_us": _microseconds(lambda: token_map.decode(encoded)),
     }
 
@@ -64,13 +61,3 @@ def _microseconds(work: Callable[[], object]) -> float:
     for _ in range(_ROUNDS):
         work()
     return (process_time() - began) / _ROUNDS * 1e6
-
-
-def _library(token_map: TokenMap) -> Tokenizer:
-    """The same tokenizer as `tokenizers` makes it, without any part of ours before it."""
-    if token_map.pre_tokenizer is None:
-        raise SystemExit("the packaged model is cut by no expression; its library can't be measured")
-    merges = [(left, right) for left, right in token_map.merges]
-    tokenizer = Tokenizer(BPE(vocab=dict(token_map.vocab), merges=merges))
-    tokenizer.pre_tokenizer = to_tokenizers(token_map.pre_tokenizer)
-    return tokenizer
