@@ -153,10 +153,12 @@ class Metrics:
 
     def _series_of(self, map_id: str, families: tuple[Counter, ...]) -> tuple[Counter, ...]:
         """Looked up once: on the way of a call, finding a counter by its label costs more than counting."""
-        key = (self._maps.admit(map_id), families)
-        series = self._map_series.get(key)
+        series = self._map_series.get((map_id, families))
         if series is None:
-            series = self._map_series[key] = tuple(family.labels(key[0]) for family in families)
+            label = self._maps.admit(map_id)
+            series = tuple(family.labels(label) for family in families)
+            if label == map_id:
+                self._map_series[map_id, families] = series
         return series
 
     def leaf_rejected(self, reason: str) -> None:

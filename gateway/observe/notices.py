@@ -56,6 +56,9 @@ class TokenNotices:
             )
 
     def _is_new(self, kind: Kind, tool: str, map_id: str) -> bool:
+        # A call after the first has nothing to say, and every call asks.
+        if self._last.get(tool) == kind and (kind, tool, map_id) in self._said:
+            return False
         name = tool[:_NAME_LENGTH]
         if name in self._last or len(self._last) < REMEMBERED:
             self._last[name] = kind

@@ -15,6 +15,7 @@ from gateway.config.model import VerifyLevel
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy.blocks import OtherPart, TextPart, UnreadText, content_of, is_legacy, is_text, read_parts
+from leaf_sdk.errors import TextNotUnicode
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.leaf.verify import check_ids
 from leaf_sdk.vocab import TokenMap
@@ -97,9 +98,9 @@ class ResultTokens:
         pieces: list[IdPiece] = []
         for part in read_parts(result, (token_map.map_id, *self._accepted)):
             if pieces:
-                pieces.append(IdPiece(_encode(token_map, _JOINT), "shim"))
+                pieces.append(IdPiece(tuple(_encode(token_map, _JOINT)), "shim"))
             if isinstance(part, OtherPart):
-                pieces.append(IdPiece(_encode(token_map, part.line), "shim"))
+                pieces.append(IdPiece(tuple(_encode(token_map, part.line)), "shim"))
             elif isinstance(part, UnreadText):
                 pieces.append(self._unread(tool, part, token_map))
             else:
@@ -124,7 +125,9 @@ class ResultTokens:
             if is_text(alone := blocks[0]) and "_meta" not in alone:
                 if len(alone["text"]) < min_text_length:
                     return result
-                return {**result, "content": [self._with_ids(tool, alone, TextPart(0, alone["text"], None), token_map)]}
+                self._notices.shim(tool, token_map.map_id)
+                payload = {"map_id": token_map.map_id, "ids": self._made(alone["text"], token_map)}
+                return {**result, "content": [{**alone, "_meta": {CODEC_META_KEY: payload}}]}
         content = list(blocks)
         for part in read_parts(result, (token_map.map_id, *self._accepted)):
             if isinstance(part, TextPart) and part.index >= 0:
@@ -140,24 +143,23 @@ class ResultTokens:
         if own is not token_map and (rejection := check_ids(token_map, "", part.ids, "trust")) is not None:
             self._metrics.leaf_rejected(rejection.reason)
             self._notices.rejected(tool, token_map.map_id, rejection.reason, rejection.detail)
-            return self._made(part.text, token_map)
+            return IdPiece(tuple(self._made(part.text, token_map)), "shim")
         self._bypass(tool, token_map, len(part.ids))
         return IdPiece(part.ids, "leaf")
 
     def _good_as_it_is(self, block: object, token_map: TokenMap) -> int | None:
         """How many ids a text block carries, if they are of this map alone and stand every check; else None."""
-        if not is_text(block):
+        try:
+            meta: Any = cast(dict[str, Any], block)["_meta"]
+            text, payload = cast(dict[str, Any], block)["text"], meta[CODEC_META_KEY]
+            map_id, ids = payload["map_id"], payload["ids"]
+            plain = cast(dict[str, Any], block)["type"] == "text" and len(payload) == len(_PLAIN)
+        except (KeyError, TypeError):
             return None
-        fields = cast(dict[str, Any], block)
-        meta: object = fields.get("_meta")
-        payload: object = cast(dict[str, object], meta).get(CODEC_META_KEY) if isinstance(meta, dict) else None
-        if not isinstance(payload, dict) or len(cast(dict[str, object], payload)) != len(_PLAIN):
-            return None
-        map_id, ids = map(cast(dict[str, object], payload).get, _PLAIN)
-        if map_id != token_map.map_id or not isinstance(ids, list):
+        if not plain or map_id != token_map.map_id or not isinstance(text, str) or not isinstance(ids, list):
             return None
         whole = cast(list[object], ids)
-        return len(whole) if check_ids(token_map, fields["text"], whole, self._level) is None else None
+        return len(whole) if check_ids(token_map, text, whole, self._level) is None else None
 
     def _bypass(self, tool: str, token_map: TokenMap, count: int) -> None:
         self._metrics.leaf_bypassed(token_map.map_id, ids=count)
@@ -181,13 +183,14 @@ class ResultTokens:
         else:
             self._metrics.leaf_rejected(refusal.reason)
             self._notices.rejected(tool, token_map.map_id, refusal.reason, refusal.detail)
-        return self._made(part.text, token_map)
+        return IdPiece(tuple(self._made(part.text, token_map)), "shim")
 
-    def _made(self, text: str, token_map: TokenMap) -> IdPiece:
+    def _made(self, text: str, token_map: TokenMap) -> list[int]:
+        """Ids made here, and counted."""
         began = perf_counter()
         ids = _encode(token_map, text)
         self._metrics.shim_tokenized(token_map.map_id, ids=len(ids), seconds=perf_counter() - began)
-        return IdPiece(ids, "shim")
+        return ids
 
     def _refusal(self, part: TextPart, token_map: TokenMap, *, proven: bool) -> _Refusal | None:
         """Why what was shipped can't be used under `token_map`; None if it can, or if nothing was shipped.
@@ -221,6 +224,9 @@ class ResultTokens:
         return self._equal[pair]
 
 
-def _encode(token_map: TokenMap, text: str) -> tuple[int, ...]:
+def _encode(token_map: TokenMap, text: str) -> list[int]:
     """Ordinary text into ids. A lone surrogate, which no wire of ours lets through, becomes U+003F like in UTF-8."""
-    return tuple(token_map.encode(text.encode("utf-8", "replace").decode("utf-8")))
+    try:
+        return token_map.encode(text)
+    except TextNotUnicode:
+        return token_map.encode(text.encode("utf-8", "replace").decode("utf-8"))

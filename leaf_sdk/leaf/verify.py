@@ -59,12 +59,13 @@ def _may_pass(token_map: TokenMap, ids: Sequence[object]) -> bool:
     This look is what `trust` costs, so it makes no Python object for an id: an array refuses what is no whole number.
     It takes true and false for 1 and 0, and only where one of these stands the types are looked at one by one.
     """
+    whole = cast("Sequence[int]", ids)
     try:
-        numbers = array("I", cast("Sequence[int]", ids))
+        numbers = array("I", whole)
     except (TypeError, OverflowError):
         return False
     end, gaps, small = _ordinary_ids(token_map)
-    if numbers and (max(numbers) >= end or not gaps.isdisjoint(ids)):
+    if numbers and (max(whole) >= end or not gaps.isdisjoint(ids)):
         return False
     return not (small and _hold_zero_or_one(numbers.tobytes(), numbers.itemsize) and set(map(type, ids)) - {int})
 
