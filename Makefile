@@ -89,6 +89,7 @@ bench-wire: $(READY) ## measure token streams on the wire and through the whole 
 
 bench-mcp: $(READY) ## time the MCP gateway beside others of its kind, and write bench/results/mcp.json
 	@$(BIN)/python -m bench.mcp
+	@$(BIN)/python -m bench.mcp.ids_cost
 
 conformance: $(READY) ## run the official MCP conformance suite directly and through the gateway
 	@$(BIN)/python -m conformance

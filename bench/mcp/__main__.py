@@ -6,9 +6,7 @@ the pages that show it. `rows.py` says what is measured, `site.py` starts it, `l
 """
 
 import argparse
-import asyncio
 import gc
-import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -18,10 +16,11 @@ from typing import Any, Final
 import uvloop
 
 from bench.mcp import table
-from bench.mcp.ids import Ids, make_ids, own_times
-from bench.mcp.load import cpu_seconds, resident_bytes
+from bench.mcp.ids import make_ids
+from bench.mcp.load import resident_bytes
 from bench.mcp.peers import FASTMCP, HUB, MCP_PROXY, NPM_PROXY
 from bench.mcp.rows import MOST, QUICK, Row, rows
+from bench.mcp.sample import Sample, sample
 from bench.mcp.site import Site, Target
 from bench.record import summary, write
 
@@ -30,7 +29,6 @@ _WARM: Final = 0.2
 """Seconds that each row is asked before anything counts."""
 
 Key = tuple[str, str, str, int]
-Sample = dict[str, float]
 
 
 async def measure(chosen: Sequence[Row], rounds: int, seconds: float, folder: Path) -> dict[str, Any]:
@@ -41,9 +39,9 @@ async def measure(chosen: Sequence[Row], rounds: int, seconds: float, folder: Pa
         for number in range(rounds + 1):
             for row in chosen:
                 gc.collect()
-                sample = await _sample(targets[_key(row)], row, seconds if number else _WARM)
+                taken = await sample(targets[_key(row)], row.ask, seconds if number else _WARM)
                 if number:
-                    samples[row].append(sample)
+                    samples[row].append(taken)
             print(f"round {number} of {rounds}", file=sys.stderr)
         memory = {
             " | ".join(key[:3]): round(resident_bytes(target.pid) / 1e6, 1)
@@ -65,24 +63,6 @@ async def _launch(site: Site, chosen: Sequence[Row]) -> dict[Key, Target]:
 
 def _key(row: Row) -> Key:
     return row.peer.name, row.topology, row.era, row.tools
-
-
-async def _sample(target: Target, row: Row, seconds: float) -> Sample:
-    before = cpu_seconds(target.pid) if target.pid is not None else 0.0
-    began = asyncio.get_running_loop().time()
-    try:
-        latencies = sorted(await target.client.run(row.ask, seconds))
-    except ConnectionError as error:
-        raise SystemExit(f"{row}: {error}") from None
-    took = asyncio.get_running_loop().time() - began
-    used = cpu_seconds(target.pid) - before if target.pid is not None else 0.0
-    return {
-        "calls_per_second": len(latencies) / took,
-        "cpu_us": used / len(latencies) * 1e6,
-        "p50_ms": latencies[len(latencies) // 2] * 1e3,
-        "p99_ms": latencies[int(len(latencies) * 0.99)] * 1e3,
-        "calls": float(len(latencies)),
-    }
 
 
 def _summed(taken: Sequence[Sample]) -> dict[str, Any]:
@@ -117,20 +97,13 @@ def main() -> None:
             print(*wanted, sep="\n")
             return
         results = uvloop.run(measure(wanted, chosen.rounds, chosen.seconds, folder))
-        results["own_times"] = _own_times(ids)
     show(results)
     if not (chosen.only or chosen.quick):
         peers = {"fastmcp": FASTMCP, "mcp-proxy (PyPI)": MCP_PROXY, "mcp-proxy (npm)": NPM_PROXY, "mcp-hub": HUB}
         settings = {"rounds": chosen.rounds, "seconds": chosen.seconds}
         write("mcp", _PACKAGES, {"peers": peers, "settings": settings, **results})
         table.main()
-        print("written: bench/results/mcp.json, docs/mcp-speed.md, docs/mcp-speed.svg, README.md", file=sys.stderr)
-
-
-def _own_times(ids: Ids) -> dict[str, float]:
-    """Medians of what `own_times` says of 100 bytes."""
-    taken = [own_times(ids, 100) for _ in range(5)]
-    return {name: round(statistics.median(each[name] for each in taken), 2) for name in taken[0]}
+        print(f"written: bench/results/mcp.json, {table.WRITTEN}", file=sys.stderr)
 
 
 def _arguments() -> argparse.Namespace:

@@ -82,12 +82,13 @@ def rows(ids: Ids | None) -> Iterator[Row]:
     )
     yield from _rows_of(guarded, tuple(ask for ask in _CALLS if ask.size in (100, 16_384)))
     if ids is not None:
-        for peer in _with_ids(ours, ids):
+        for peer in with_ids(ids):
             yield from _rows_of(peer, tuple(Ask("call", 100, many) for many in (1, 16, 32)))
 
 
-def _with_ids(ours: Peer, ids: Ids) -> Iterator[Peer]:
+def with_ids(ids: Ids) -> Iterator[Peer]:
     """The same gateway with a map, whose clients name it or not; the server ships ids or not."""
+    ours = next(peer for peer in PEERS if peer.name == "codec-gateway")
     ours = replace(ours, topologies=("http-http",), eras=("modern",))
     for which, level, leaves in (
         ("leaf ids, trust", "trust", str(ids.leaves)),

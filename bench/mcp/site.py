@@ -64,7 +64,7 @@ class Site:
             return await self._http_targets(peer, topology, *self._open[peer.same_as, topology, tools])
         self._count += 1
         folder = self._folder / str(self._count)
-        folder.mkdir()
+        folder.mkdir(parents=True)
         front, _, back = topology.partition("-")
         server = self._serve(back, tools, peer.leaves)
         if front == "stdio":

@@ -1,7 +1,8 @@
 """The committed measurements as a page, a picture and the README's lines: `python -m bench.mcp.table`; a test compares.
 
-Reads `results/mcp.json`, writes `docs/mcp-speed.md`, `docs/mcp-speed.svg` and what stands between the README's marks.
-Medians only; the samples stay in the file. `bars.py` and `chart.py` stand below, `__main__.py` above.
+Reads `results/mcp.json` and `results/mcp_ids.json`, writes `docs/mcp-speed.md`, `docs/mcp-speed.svg` and what stands
+between the README's marks. Medians only; the samples stay in the files. `bars.py` and `chart.py` stand below,
+`__main__.py` and `ids_cost.py` above.
 """
 
 import json
@@ -20,8 +21,8 @@ MARKS: Final = ("<!-- mcp-speed: python -m bench.mcp.table; a test compares -->\
 _HEAD: Final = """# What an MCP call costs
 
 How fast MCP calls go through the gateway, through other programs of its kind and through a bare relay of bytes, all in
-one interleaved run. `make bench-mcp` measures and writes this page from `bench/results/mcp.json`, which holds every
-sample; a test compares them. [bench/README.md](../bench/README.md) says how it was measured.
+one interleaved run. `make bench-mcp` measures and writes this page from `bench/results/mcp.json` and `mcp_ids.json`, which
+hold every sample; a test compares them. [bench/README.md](../bench/README.md) says how it was measured.
 
 ![CPU time a call of the gateway and of others of its kind](mcp-speed.svg)
 """
@@ -32,6 +33,9 @@ _SIDES: Final = {
     "stdio-http": "stdio before, HTTP behind",
     "http-none": "HTTP before, nothing behind: the floor of the server that we stand on",
 }
+
+
+WRITTEN: Final = "docs/mcp-speed.md, docs/mcp-speed.svg, README.md"
 
 
 def page(results: Mapping[str, Any]) -> str:
@@ -143,9 +147,15 @@ def fill_readme(text: str, lines: str) -> str:
     return f"{before}{begin}{lines}{end}{after}" if found and closed else text
 
 
+def measured() -> dict[str, Any]:
+    """The committed results of both measurements."""
+    whole, ids = (json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in ("mcp", "mcp_ids"))
+    return {**whole, "ids_cost": ids["ids_cost"], "own_times": ids["own_times"]}
+
+
 def main() -> None:
     """Write the page, the picture and the README's lines."""
-    results = json.loads((RESULTS / "mcp.json").read_text(encoding="utf-8"))
+    results = measured()
     (ROOT / "docs" / "mcp-speed.md").write_text(page(results), encoding="utf-8")
     (ROOT / "docs" / "mcp-speed.svg").write_text(picture(rows_of(results)), encoding="utf-8")
     readme = ROOT / "README.md"

@@ -10,15 +10,10 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from sys import byteorder
 from typing import Literal, cast
 
 from leaf_sdk.errors import TextNotUnicode
 from leaf_sdk.vocab import TokenMap
-
-# Bytes to 1 or 0: whether a byte is at most 1, or is 0.
-_TO_ONE = bytes([1, 1, *[0] * 254])
-_TO_ZERO = bytes([1, *[0] * 255])
 
 _FEW = 1024
 """Numbers that a vocabulary of any size may leave out."""
@@ -61,38 +56,29 @@ def _may_pass(token_map: TokenMap, ids: Sequence[object]) -> bool:
     """
     whole = cast("Sequence[int]", ids)
     try:
-        numbers = array("I", whole)
+        array("I", whole)
     except (TypeError, OverflowError):
         return False
-    end, gaps, small = _ordinary_ids(token_map)
-    if numbers and (max(whole) >= end or not gaps.isdisjoint(ids)):
+    end, gaps, watched = _ordinary_ids(token_map)
+    if whole and max(whole) >= end:
         return False
-    return not (small and _hold_zero_or_one(numbers.tobytes(), numbers.itemsize) and set(map(type, ids)) - {int})
-
-
-def _hold_zero_or_one(numbers: bytes, size: int) -> bool:
-    """Say whether one of the numbers is 0 or 1: every byte of it is 0, but for the lowest, which may be 1."""
-    lowest = 0 if byteorder == "little" else size - 1
-    fit = -1
-    for place in range(size):
-        allowed = _TO_ONE if place == lowest else _TO_ZERO
-        fit &= int.from_bytes(numbers[place::size].translate(allowed))
-    return fit != 0
+    return watched.isdisjoint(ids) or (gaps.isdisjoint(ids) and not set(map(type, ids)) - {int})
 
 
 @lru_cache(maxsize=32)
-def _ordinary_ids(token_map: TokenMap) -> tuple[int, frozenset[object], bool]:
-    """Give the ids that text may have, and whether 0 or 1, which true and false pass for, is among them.
+def _ordinary_ids(token_map: TokenMap) -> tuple[int, frozenset[object], frozenset[object]]:
+    """Give the ids that text may have: those below a number, but for a few; and these few with 0 and 1 among them.
 
-    The ids are those below a number, but for a few: looking for each id among all of a vocabulary would wait for memory
-    each time, and the few stay in the processor's cache.
+    Looking for each id among all of a vocabulary would wait for memory each time, and the few stay in the processor's
+    cache.
     """
     ordinary = token_map.ordinary_ids
     end = max(ordinary, default=-1) + 1
     if end > 2 * len(ordinary) + _FEW:
         # Nobody numbers tokens so; then every list gets the closer look.
-        return 0, frozenset(), False
-    return end, frozenset(range(end)) - ordinary, not ordinary.isdisjoint((0, 1))
+        return 0, frozenset(), frozenset()
+    gaps = frozenset[object](range(end)) - ordinary
+    return end, gaps, gaps | {0, 1}
 
 
 def _rejection(token_map: TokenMap, ids: Sequence[object]) -> Rejection | None:

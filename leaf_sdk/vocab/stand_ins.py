@@ -31,14 +31,15 @@ class StandIns:
     def shape(self, text: str) -> str | None:
         """Give a text of the basic plane that is cut at the same places; None where that is not known."""
         strange = set(_BEYOND.findall(text))
-        new = strange.difference(self._known)
+        if len(self._known) > _MOST:
+            # Another one: threads that encode meanwhile go on with theirs.
+            self._known = {}
+        known = self._known
+        new = strange.difference(known)
         if len(new) > _MOST_NEW:
             return None
-        if len(self._known) + len(new) > _MOST:
-            self._known.clear()
-            new = strange
-        self._known |= {each: self._by_kind.get(self._kind(each)) for each in new}
-        known = self._known
+        for each in new:
+            known[each] = self._by_kind.get(self._kind(each))
         if any(known[each] is None for each in strange):
             return None
         return _BEYOND.sub(lambda found: known[found[0]] or "", text)

@@ -6,12 +6,12 @@ knows no session. `core.py` stands above, `gateway.proxy.tokens` (which ids are 
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio.to_thread
 
 from gateway.proxy import ResultTokens
-from gateway.proxy.blocks import content_of
+from gateway.proxy.blocks import content_of, is_text
 from leaf_sdk.vocab import TokenMap
 
 _LARGE: Final = 64 * 1024
@@ -40,7 +40,6 @@ class ClientIds:
 def _text_length(result: Mapping[str, Any]) -> int:
     length = 0
     for block in content_of(result):
-        text: object = cast(dict[str, object], block).get("text") if isinstance(block, dict) else None
-        if isinstance(text, str):
-            length += len(text)
+        if is_text(block):
+            length += len(block["text"])
     return length
