@@ -21,8 +21,8 @@ MARKS: Final = ("<!-- mcp-speed: python -m bench.mcp.table; a test compares -->\
 _HEAD: Final = """# What an MCP call costs
 
 How fast MCP calls go through the gateway, through other programs of its kind and through a bare relay of bytes, all in
-one interleaved run. `make bench-mcp` measures and writes this page from `bench/results/mcp.json` and `mcp_ids.json`, which
-hold every sample; a test compares them. [bench/README.md](../bench/README.md) says how it was measured.
+one interleaved run. `make bench-mcp` measures and writes this page from `bench/results/mcp.json` and `mcp_ids.json`,
+which hold every sample; a test compares them. [bench/README.md](../bench/README.md) says how it was measured.
 
 ![CPU time a call of the gateway and of others of its kind](mcp-speed.svg)
 """
