@@ -21,7 +21,8 @@ def test_the_table_for_tool_authors_is_the_committed_measurement():
 
 def test_the_committed_measurement_keeps_the_promised_ratios():
     ratios = RESULTS["characters"]["3000"]["ratios"]
-    assert ratios["tokenize / (read + trust)"] >= 30
+    assert ratios["`tokenizers` alone / (read + trust)"] >= 30
+    assert ratios["tokenize / (read + trust)"] >= 5
     assert ratios["tokenize / (read + verify)"] >= 3
     assert RESULTS["template_us"]["template, slots as before"]["median"] <= 15
 

@@ -1,12 +1,14 @@
 """Ids from outside reach an engine only if the map has them, none is special, and they say what the text says."""
 
 import json
+from array import array
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leaf_sdk import check_ids
+from leaf_sdk.leaf.verify import OrdinaryIds
 from leaf_sdk.testing import ids, texts, tiny_map, tiny_map_bytes
 from leaf_sdk.vocab import load_map
 
@@ -121,3 +123,23 @@ def test_bytes_that_a_vocabulary_can_not_spell_do_not_reject_its_own_ids(smollm)
     text = "a\x04b"
     assert smollm.decode(smollm.encode(text)) == "ab"
     assert check_ids(smollm, text, smollm.encode(text)) is None
+
+
+@given(end=st.integers(1, 1 << 18), numbers=st.lists(st.integers(0, 1 << 19), max_size=20))
+def test_upper_bytes_vouch_for_no_number_beyond_the_end(end, numbers):
+    vouched = OrdinaryIds(end, frozenset()).surely_hold(array("I", numbers))
+    assert not vouched or max(numbers, default=0) < end
+
+
+@pytest.mark.parametrize("end", [49_152, 151_646])
+def test_upper_bytes_vouch_for_nearly_all_numbers_below_the_end(end):
+    known = OrdinaryIds(end, frozenset())
+    assert sum(known.surely_hold(array("I", [number])) for number in range(0, end, 7)) > 0.85 * (end // 7)
+
+
+@pytest.mark.parametrize("wrong", [10**6, 2**32 - 1, True, 2.0, -1, "1"])
+def test_one_wrong_id_among_many_is_found_wherever_it_stands(wrong):
+    good = TINY.encode("ordinary text of many words ") * 20
+    assert check_ids(TINY, "", good, "trust") is None
+    for place in (0, len(good) // 2, len(good)):
+        assert check_ids(TINY, "", [*good[:place], wrong, *good[place:]], "trust") is not None
