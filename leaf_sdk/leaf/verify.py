@@ -20,8 +20,6 @@ _SIZE = 4
 """Bytes of a number in an array of ids."""
 _SHORT = 64
 """Ids of a list so short that its greatest is found at once."""
-_FEW = 1024
-"""Numbers that a vocabulary of any size may leave out."""
 
 Reason = Literal["shape", "range", "special", "text"]
 
@@ -78,7 +76,7 @@ class OrdinaryIds:
     cache.
     """
 
-    def __init__(self, end: int, gaps: frozenset[object]) -> None:
+    def __init__(self, end: int, gaps: frozenset[int]) -> None:
         """`end`: the number behind the last. `gaps`: those below that text may not have."""
         self.end = end
         self.gaps = gaps
@@ -98,12 +96,12 @@ class OrdinaryIds:
 
 @lru_cache(maxsize=32)
 def _ordinary_ids(token_map: TokenMap) -> OrdinaryIds:
-    ordinary = token_map.ordinary_ids
-    end = max(ordinary, default=-1) + 1
-    if end > 2 * len(ordinary) + _FEW:
+    table = token_map.table
+    gaps = table.gaps()
+    if gaps is None:
         # Nobody numbers tokens so; then every list gets the closer look.
         return OrdinaryIds(0, frozenset())
-    return OrdinaryIds(end, frozenset[object](range(end)) - ordinary)
+    return OrdinaryIds(len(table) + len(gaps), token_map.special_ids.union(gaps))
 
 
 def _rejection(token_map: TokenMap, ids: Sequence[object]) -> Rejection | None:

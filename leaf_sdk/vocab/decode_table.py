@@ -47,6 +47,12 @@ class DecodeTable:
         """Give the rows of a dense table; None for a sparse one."""
         return self._rows if self._sparse is None else None
 
+    def gaps(self) -> Sequence[int] | None:
+        """Give the numbers below the last id that are no ids; None for a sparse table, which has too many."""
+        if self._sparse is not None:
+            return None
+        return [] if self._count == len(self._rows) else [i for i, row in enumerate(self._rows) if row is None]
+
     def join(self, ids: Iterable[int]) -> bytes:
         """Give the bytes of ids, one after the other."""
         ids = ids if isinstance(ids, Sequence) else list(ids)
