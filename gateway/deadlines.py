@@ -2,7 +2,7 @@
 
 A timer of the loop takes 2 to 5 µs to set and to cancel, and a call of a tool needs two. Here deadlines wait together,
 in steps of a twentieth of a second, and one timer looks at the next of them: a call comes up to a step late, and never
-early. It knows nobody's reasons. `serve` and `proxy` stand above.
+early. One that is nearer than a step is not late: it has a timer of its own. It knows nobody's reasons. `serve` and `proxy` stand above.
 """
 
 import asyncio
@@ -53,6 +53,10 @@ class Deadlines:
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
         when = loop.time() + seconds
+        if seconds < STEP:
+            near = Deadline(set(), when, call)
+            loop.call_at(when, near.come)
+            return near
         number = int(when / STEP) + 1
         step = self._steps.get(number)
         if step is None:

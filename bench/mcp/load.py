@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import clock_gettime, perf_counter
 from typing import Any, Final, Literal
 
 from bench.mcp.links import Link
@@ -26,6 +26,8 @@ _ENVELOPE: Final = {
     f"{_PREFIX}clientInfo": _INFO,
     f"{_PREFIX}clientCapabilities": {},
 }
+_CPU_CLOCK: Final = 2
+"""CPUCLOCK_SCHED: nanoseconds as the scheduler counts them."""
 _MARK: Final = 1 << 40
 """Stands for the id in a request that is made once; no other number looks like it."""
 
@@ -152,11 +154,9 @@ def _is_size(line: bytes) -> bool:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of all threads of a process, to the nanosecond."""
-    total = 0
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        total += int((thread / "schedstat").read_text(encoding="ascii").split()[0])
-    return total / 1e9
+    """CPU time of a process, to the nanosecond: of its threads that run, and of those that ended."""
+    # What clock_getcpuclockid(3) makes of a process on Linux, which Python does not offer.
+    return clock_gettime((~pid << 3) | _CPU_CLOCK)
 
 
 def resident_bytes(pid: int) -> int:

@@ -103,7 +103,7 @@ def _cell(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return "-"
     cpu, rate = row["cpu_us"]["median"], row["calls_per_second"]["median"]
-    return f"{cpu:.0f} ({rate:.0f})" if cpu else f"({rate:.0f})"
+    return f"{cpu:.0f} ({rate:.0f})" if cpu > 0 else f"({rate:.0f})"
 
 
 def _ours(rows: Rows, results: Mapping[str, Any]) -> Iterator[str]:

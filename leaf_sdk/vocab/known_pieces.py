@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LONGEST_PIECE: Final = 32
 """Characters; longer pieces hardly come twice, and are merged each time."""
 MOST: Final = 16 * 1024
-"""Pieces that are kept, some 3 MB; then all are forgotten, and those in use are soon known again."""
+"""Pieces that are kept, some 4 MB; then all are forgotten, and those in use are soon known again."""
 _SPELLED: Final = dict(enumerate(ALPHABET))
 
 

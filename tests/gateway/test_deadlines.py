@@ -42,6 +42,18 @@ async def test_deadlines_come_in_the_order_of_their_times_and_not_before():
     assert all(time - began >= steps * STEP for (_, time), steps in zip(waiting.came, (2, 4, 6), strict=True))
 
 
+async def test_one_that_is_nearer_than_a_step_comes_before_the_step_is_over_or_not_at_all():
+    over = asyncio.Event()
+    waiting = Waiting()
+    waiting.after(STEP, "step", over.set)
+    waiting.after(0.001, "gone").cancel()
+    waiting.after(0.002, "near")
+    waiting.after(-1.0, "late already")
+    await over.wait()
+
+    assert waiting.names == ["late already", "near", "step"]
+
+
 async def test_one_that_is_cancelled_does_not_come_be_it_by_another_of_the_same_time():
     over = asyncio.Event()
     waiting = Waiting()
