@@ -74,14 +74,13 @@ def measure_bytes(meta: MetaTokenizer, text: str) -> dict[str, Any]:
     }
 
 
-def measure_cpu(meta: MetaTokenizer, text: str) -> dict[str, Any]:
-    """Time both sides of one answer."""
+def measure_cpu(meta: MetaTokenizer, library: Callable[[str], list[int]], text: str) -> dict[str, Any]:
+    """Time both sides of one answer. `library`: encodes by `tokenizers` alone."""
     token_map = meta.token_map
     plain = {"content": [{"type": "text", "text": text}]}
     shapes = {"plain": plain, "leaf": wrap_tool_call(plain, meta), "packed": wrap_tool_call(plain, meta, packed=True)}
     wire = {name: message(result) for name, result in shapes.items()}
     read = {name: json.loads(data)["result"] for name, data in wire.items()}
-    library = library_of(token_map)
     # As they come: made one after the other by a reader of JSON, so they lie together in memory.
     ids = json.loads(json.dumps(meta.encode(text)))
     if library(text) != ids:
@@ -176,14 +175,10 @@ def ratios(cpu: Mapping[str, Any]) -> dict[str, float]:
     median = {name: row["median"] for name, row in cpu.items()}
     shim = median["gateway, shim: parse and tokenize"]
     return {
-        "tokenize / (read + trust)": round(median["tokenize"] / (median["read"] + median["trust"]), 2),
-        "tokenize / (read + verify)": round(median["tokenize"] / (median["read"] + median["verify"]), 2),
-        "`tokenizers` alone / (read + trust)": round(
-            median["tokenize with `tokenizers` alone"] / (median["read"] + median["trust"]), 2
-        ),
-        "`tokenizers` alone / (read + verify)": round(
-            median["tokenize with `tokenizers` alone"] / (median["read"] + median["verify"]), 2
-        ),
+        f"{name} / (read + {level})": round(median[row] / (median["read"] + median[level]), 2)
+        for name, row in (("tokenize", "tokenize"), ("`tokenizers` alone", "tokenize with `tokenizers` alone"))
+        for level in ("trust", "verify")
+    } | {
         "shim / leaf trust, JSON included": round(shim / median["gateway, leaf: parse, read, trust"], 2),
         "shim / leaf verify, JSON included": round(shim / median["gateway, leaf: parse, read, verify"], 2),
     }
@@ -216,9 +211,10 @@ def main() -> None:
     text = prose()
     if len(text) < SIZES[-1]:
         sys.exit(f"the documents hold {len(text)} characters, expected {SIZES[-1]}; nothing was measured")
+    library = library_of(token_map)
     sizes: dict[str, Any] = {}
     for size in SIZES:
-        cpu = measure_cpu(meta, text[:size])
+        cpu = measure_cpu(meta, library, text[:size])
         count = {"ids": len(meta.encode(text[:size])), **measure_bytes(meta, text[:size])}
         sizes[str(size)] = {"bytes": count, "cpu_us": cpu, "ratios": ratios(cpu)}
     template = measure_template(token_map)

@@ -14,6 +14,7 @@ from bench.mcp.peers import PEERS, PLAIN, Peer
 FEW_TOOLS: Final = 10
 MANY_TOOLS: Final = 200
 MOST: Final = 64
+_OURS: Final = next(peer for peer in PEERS if peer.name == "codec-gateway")
 _SECRET: Final = "bench-" + "0" * 26
 _CALLS: Final = (
     *(Ask("call", size, many) for size in (100, 4096, 65_536) for many in (1, 16, MOST)),
@@ -72,9 +73,8 @@ def rows(ids: Ids | None) -> Iterator[Row]:
         asks = (*_CALLS, *lists)
         # Peers take up to a hundred times longer: the rows that the page shows are enough of them.
         yield from _rows_of(peer, asks if peer.name in _WHOLE else tuple(ask for ask in asks if str(ask) in SHOWN))
-    ours = next(peer for peer in PEERS if peer.name == "codec-gateway")
     guarded = replace(
-        ours,
+        _OURS,
         name="codec-gateway: token, audit log",
         settings=_GUARDED,
         topologies=("http-http", "http-stdio"),
@@ -88,8 +88,7 @@ def rows(ids: Ids | None) -> Iterator[Row]:
 
 def with_ids(ids: Ids) -> Iterator[Peer]:
     """The same gateway with a map, whose clients name it or not; the server ships ids or not."""
-    ours = next(peer for peer in PEERS if peer.name == "codec-gateway")
-    ours = replace(ours, topologies=("http-http",), eras=("modern",))
+    ours = replace(_OURS, topologies=("http-http",), eras=("modern",))
     for which, level, leaves in (
         ("leaf ids, trust", "trust", str(ids.leaves)),
         ("leaf ids, verify", "verify", str(ids.leaves)),

@@ -98,9 +98,9 @@ class ResultTokens:
         pieces: list[IdPiece] = []
         for part in read_parts(result, (token_map.map_id, *self._accepted)):
             if pieces:
-                pieces.append(IdPiece(tuple(_encode(token_map, _JOINT)), "shim"))
+                pieces.append(_shim(_encode(token_map, _JOINT)))
             if isinstance(part, OtherPart):
-                pieces.append(IdPiece(tuple(_encode(token_map, part.line)), "shim"))
+                pieces.append(_shim(_encode(token_map, part.line)))
             elif isinstance(part, UnreadText):
                 pieces.append(self._unread(tool, part, token_map))
             else:
@@ -143,7 +143,7 @@ class ResultTokens:
         if own is not token_map and (rejection := check_ids(token_map, "", part.ids, "trust")) is not None:
             self._metrics.leaf_rejected(rejection.reason)
             self._notices.rejected(tool, token_map.map_id, rejection.reason, rejection.detail)
-            return IdPiece(tuple(self._made(part.text, token_map)), "shim")
+            return _shim(self._made(part.text, token_map))
         self._bypass(tool, token_map, len(part.ids))
         return IdPiece(part.ids, "leaf")
 
@@ -183,7 +183,7 @@ class ResultTokens:
         else:
             self._metrics.leaf_rejected(refusal.reason)
             self._notices.rejected(tool, token_map.map_id, refusal.reason, refusal.detail)
-        return IdPiece(tuple(self._made(part.text, token_map)), "shim")
+        return _shim(self._made(part.text, token_map))
 
     def _made(self, text: str, token_map: TokenMap) -> list[int]:
         """Ids made here, and counted."""
@@ -222,6 +222,10 @@ class ResultTokens:
         if pair not in self._equal:
             self._equal[pair] = one.is_same_tokenizer(other)
         return self._equal[pair]
+
+
+def _shim(ids: list[int]) -> IdPiece:
+    return IdPiece(tuple(ids), "shim")
 
 
 def _encode(token_map: TokenMap, text: str) -> list[int]:

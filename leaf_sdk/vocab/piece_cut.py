@@ -54,8 +54,9 @@ class PieceCut:
     @cached_property
     def _stand_ins(self) -> StandIns | None:
         """None: an expression that names other characters than these may tell a stand-in from what it stands for."""
-        sure = self._plane is not None and all(stage.isascii() or stage == CJK for stage in self._stages)
-        return StandIns(self._plane.categories) if self._plane is not None and sure else None
+        if self._plane is None or not all(stage.isascii() or stage == CJK for stage in self._stages):
+            return None
+        return StandIns(self._plane.categories)
 
 
 class _Expressions:
