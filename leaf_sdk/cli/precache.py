@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from leaf_sdk.leaf.bolt_on import Manifest, load_manifest, moved_seams
-from leaf_sdk.leaf.bolt_on.precache import Seam
+from leaf_sdk.leaf.bolt_on.precaching import Seam
 from leaf_sdk.leaf.bolt_on.source import Build, ModelMap, build_tool, texts_of, write_build
 
 from .targets import is_manifest, model_of, tools_of

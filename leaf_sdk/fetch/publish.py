@@ -18,7 +18,7 @@ from leaf_sdk.vocab.fields import as_list, as_object
 
 from .discovery import WELL_KNOWN, map_path
 
-CODEC_VERSION = "0.2"
+CODEC_VERSION = "0.5"
 """Of the index's form."""
 
 

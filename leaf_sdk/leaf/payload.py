@@ -6,14 +6,15 @@ question, asked before they reach an engine. A map's name is brought into its on
 `sha256:` out. Below: `packing`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from leaf_sdk.errors import MapHashMalformed
 from leaf_sdk.vocab import normalise_hash
 
 from .contract import MORE_KEY, LeafPayload
 from .packing import PACKED_KEY, pack, unpack
+from .shapes import is_mapping
 
 MAX_MAPS: Final = 16
 """How many payloads of one text are looked at."""
@@ -21,29 +22,32 @@ MAX_MAPS: Final = 16
 
 def payload_of(value: object) -> LeafPayload | None:
     """Read a payload, its `map_id` normalised; None when the value is none. The ids' types are not checked here."""
-    if not isinstance(value, Mapping):
+    if not is_mapping(value):
         return None
-    fields = cast("Mapping[str, object]", value)
-    map_id, ids = fields.get("map_id"), fields.get("ids")
-    if ids is None and isinstance(packed := fields.get(PACKED_KEY), str):
+    map_id, ids = value.get("map_id"), value.get("ids")
+    if ids is None and isinstance(packed := value.get(PACKED_KEY), str):
         ids = unpack(packed)
     if not isinstance(map_id, str) or not isinstance(ids, list):
         return None
-    return {"map_id": _one_spelling(map_id), "ids": cast("list[int]", ids)}
+    return {"map_id": _one_spelling(map_id), "ids": ids}
 
 
 def payloads_of(value: object) -> list[LeafPayload]:
     """Read the payloads of a text under all its maps, at most `MAX_MAPS`; what is none is left out."""
-    if not isinstance(value, Mapping):
-        return []
-    more = cast("Mapping[str, object]", value).get(MORE_KEY)
-    further = cast("list[object]", more)[: MAX_MAPS - 1] if isinstance(more, list) else []
-    found = (payload_of(each) for each in [cast("object", value), *further])
+    found = [payload_of(each) for each in _written(value)]
     return [payload for payload in found if payload is not None]
+
+
+def is_spelled_out(value: object) -> bool:
+    """Say whether every payload names its map in the one spelling, which is the only one that the reference reads."""
+    names = [each.get("map_id") for each in _written(value) if is_mapping(each)]
+    return all(isinstance(name, str) and _one_spelling(name) == name for name in names)
 
 
 def chosen(payloads: Sequence[LeafPayload], wanted: Iterable[str]) -> LeafPayload | None:
     """Choose the payload of the first wanted map that there is; else the first, whose map its reader will refuse."""
+    if len(payloads) == 1:
+        return payloads[0]
     fitting = (each for map_id in wanted for each in payloads if each["map_id"] == map_id)
     return next(fitting, payloads[0] if payloads else None)
 
@@ -55,6 +59,14 @@ def payload_under(ids_by_map: Sequence[tuple[str, list[int]]], *, packed: bool =
     if more:
         payload[MORE_KEY] = [payload_under([each], packed=packed) for each in more]
     return payload
+
+
+def _written(value: object) -> list[object]:
+    """The payloads of a text as they stand there."""
+    if not is_mapping(value):
+        return []
+    more = value.get(MORE_KEY)
+    return [value, *more[: MAX_MAPS - 1]] if isinstance(more, list) else [value]
 
 
 def _one_spelling(map_id: str) -> str:

@@ -54,7 +54,7 @@ def read_codec_meta(result: object, expected_map_id: str | None = None) -> list[
         text = text_of(block)
         if text is None:
             continue
-        leaf = _read(index, text, block, _sibling(blocks, index), expected)
+        leaf = _read(index, text, blocks, expected)
         if expected is not None and leaf.map_id is not None and leaf.map_id != expected:
             raise CodecMetaMapMismatchError(expected, leaf.map_id, index)
         leaves.append(leaf)
@@ -78,12 +78,12 @@ def strip_codec_meta(result: ResultT) -> ResultT:
     return result if unchanged else with_blocks(result, kept)
 
 
-def _read(index: int, text: str, block: object, sibling: LeafPayload | None, expected: str | None) -> LeafText:
-    shipped = payloads_of(meta_of(block).get(CODEC_META_KEY))
+def _read(index: int, text: str, blocks: list[object], expected: str | None) -> LeafText:
+    shipped = payloads_of(meta_of(blocks[index]).get(CODEC_META_KEY))
     payload = chosen(shipped, () if expected is None else (expected,))
     if payload is not None:
         return LeafText(index, text, payload["ids"], payload["map_id"], "meta")
-    if sibling is not None:
+    if (sibling := _sibling(blocks, index)) is not None:
         return LeafText(index, text, sibling["ids"], sibling["map_id"], "sibling")
     return LeafText(index, text, None, None, None)
 

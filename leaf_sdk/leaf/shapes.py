@@ -7,7 +7,7 @@ touched. Knows nothing of ids and maps. Above: `writer` and `reader`.
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Protocol, TypeGuard, TypeVar, cast, runtime_checkable
 
 from leaf_sdk.errors import LeafResultInvalid
 
@@ -52,7 +52,7 @@ def text_of(block: object) -> str | None:
 def meta_of(block: object) -> Mapping[str, Any]:
     """Give a block's `_meta`, empty where it has none."""
     meta = field(block, _meta_name(block))
-    return cast("Mapping[str, Any]", meta) if isinstance(meta, Mapping) else {}
+    return meta if is_mapping(meta) else {}
 
 
 def with_meta(block: ResultT, meta: Mapping[str, Any]) -> ResultT:
@@ -64,13 +64,18 @@ def with_meta(block: ResultT, meta: Mapping[str, Any]) -> ResultT:
 
 
 def _meta_name(block: object) -> str:
-    return "_meta" if isinstance(block, Mapping) else "meta"
+    return "_meta" if is_mapping(block) else "meta"
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Say whether a value has keys. JSON gives dicts, and to ask for the protocol takes as long as to read one."""
+    return type(value) is dict or isinstance(value, Mapping)
 
 
 def field(thing: object, name: str) -> object:
     """Give one field of a dict or a model, or None."""
-    if isinstance(thing, Mapping):
-        return cast("Mapping[str, object]", thing).get(name)
+    if is_mapping(thing):
+        return thing.get(name)
     return cast("object", getattr(thing, name, None))
 
 

@@ -7,7 +7,8 @@ Above: `serve`.
 Rules (Codec's reference writer, 0.3.2): the input is not touched; blocks that are not text, other `_meta` keys and all
 other fields stay as they are; error results are wrapped like any other; an empty text gets no ids; a block that
 already carries ids of this map is left alone, ids of another map are replaced; the legacy sibling block is never
-written. Two additions: payloads of further maps stand within the first, and a reader may ask for packed ids.
+written. Three additions: payloads of further maps stand within the first, a reader may ask for packed ids, and a
+payload that names its map in bare hex, which the reference's reader refuses, gets the whole name.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from leaf_sdk.fetch import open_map
 from leaf_sdk.vocab import TokenMap, normalise_hash
 
 from .contract import CODEC_META_KEY
-from .payload import payload_under, payloads_of
+from .payload import is_spelled_out, payload_under, payloads_of
 from .shapes import ResultT, blocks_of, meta_of, text_of, with_blocks, with_meta
 
 
@@ -119,9 +120,12 @@ def _wrap(block: object, meta: MetaTokenizer, min_text_length: int, packed: bool
     text = text_of(block)
     if text is None or (min_text_length and _utf16_length(text) < min_text_length):
         return block
-    present = {payload["map_id"] for payload in payloads_of(meta_of(block).get(CODEC_META_KEY))}
-    if present.issuperset(each.map_id for each in (meta, *meta.others)):
-        return block
+    present = payloads_of(shipped := meta_of(block).get(CODEC_META_KEY))
+    if {payload["map_id"] for payload in present}.issuperset(each.map_id for each in (meta, *meta.others)):
+        if is_spelled_out(shipped):
+            return block
+        named = payload_under([(payload["map_id"], payload["ids"]) for payload in present])
+        return with_meta(block, {**meta_of(block), CODEC_META_KEY: named})
     return with_meta(block, {**meta_of(block), CODEC_META_KEY: meta.payload(text, packed=packed)})
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 UNKNOWN = "\ufffd".encode()
 _MAX_GAPS = 4
+_SEQUENCES = (list, tuple)
 
 
 class DecodeTable:
@@ -55,7 +56,8 @@ class DecodeTable:
 
     def join(self, ids: Iterable[int]) -> bytes:
         """Give the bytes of ids, one after the other."""
-        ids = ids if isinstance(ids, Sequence) else list(ids)
+        # To ask for the protocol of a sequence takes as long as to join a short one.
+        ids = ids if isinstance(ids, _SEQUENCES) else list(ids)
         try:
             if ids and min(ids) >= 0:
                 return b"".join(map(self._rows.__getitem__, ids))  # pyright: ignore[reportArgumentType] - a gap raises

@@ -7,11 +7,14 @@ text that starts with `sha256:` pass and then fails to match an upper-case one.
 
 import hashlib
 import re
+from functools import lru_cache
 
 from leaf_sdk.errors import MapHashMalformed
 
 _BARE = re.compile(r"[0-9a-fA-F]{64}")
 _PREFIX = "sha256:"
+_LENGTH = len(_PREFIX) + 64
+_KEPT = 1024
 
 
 def normalise_hash(text: str) -> str:
@@ -20,13 +23,25 @@ def normalise_hash(text: str) -> str:
     Raises:
         MapHashMalformed: another algorithm, another length, or something that is not hex.
     """
+    if len(text) > _LENGTH:
+        raise _malformed(text)
+    return _normalised(text)
+
+
+@lru_cache(_KEPT)
+def _normalised(text: str) -> str:
+    """Looked up where it was read before: each text of a result names its map, and they name a few."""
     bare = text.removeprefix(_PREFIX)
     if _BARE.fullmatch(bare) is None:
-        raise MapHashMalformed(
-            f"map hash must be 'sha256:<64 hex digits>' or the 64 digits alone, got {text!r}; "
-            "`codec-leaf map hash FILE` prints the right one"
-        )
+        raise _malformed(text)
     return _PREFIX + bare.lower()
+
+
+def _malformed(text: str) -> MapHashMalformed:
+    return MapHashMalformed(
+        f"map hash must be 'sha256:<64 hex digits>' or the 64 digits alone, got {text!r}; "
+        "`codec-leaf map hash FILE` prints the right one"
+    )
 
 
 def map_digest(data: bytes) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from leaf_sdk.errors import MapUnsupported
 
-from .programs import DIGIT, patterns_of, program_of
+from .programs import DIGIT, patterns_of, program_of, single_of
 
 if TYPE_CHECKING:
     from tokenizers import pre_tokenizers as hf
@@ -65,11 +65,17 @@ def from_map(fields: Mapping[str, Any]) -> PreTokenizer:
 
 
 def to_map(pre_tokenizer: PreTokenizer) -> dict[str, Any]:
-    """Spell a pre-tokenizer as the fields of a Codec map: a pattern, a program where one says it, else our own key."""
+    """Spell a pre-tokenizer as the fields of a Codec map: a pattern, a program where one says it, else our own key.
+
+    Beside a program stands the pattern that makes the same cuts, if there is one, for readers that know no programs.
+    """
     if not pre_tokenizer.before:
         return {"pre_tokenizer_pattern": pre_tokenizer.pattern}
     program = program_of(pre_tokenizer.stages)
-    return {"pre_tokenizer_program": program} if program else {"x_pre_tokenizer_stages": list(pre_tokenizer.stages)}
+    if program is None:
+        return {"x_pre_tokenizer_stages": list(pre_tokenizer.stages)}
+    single = single_of(pre_tokenizer.stages)
+    return {**({} if single is None else {"pre_tokenizer_pattern": single}), "pre_tokenizer_program": program}
 
 
 def _of_stages(stages: tuple[str, ...]) -> PreTokenizer:

@@ -60,6 +60,29 @@ def program_of(patterns: tuple[str, ...]) -> dict[str, Any] | None:
     return None
 
 
+def single_of(patterns: tuple[str, ...]) -> str | None:
+    """Give the one expression that makes the cut of several in turn, for readers that know no program; None: not known.
+
+    What the earlier ones isolate ends a piece, so the last one's classes leave it out, and behind white space it stands
+    for the end of the text.
+    """
+    return {patterns_of(program): single for program, single in zip(_known(), _SINGLES, strict=True)}.get(patterns)
+
+
+_SMOLLM = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"
+_KANA = CJK[:-1]
+_IN_KANA = (
+    rf"(?:(?={_KANA})[^\r\n\p{{L}}\p{{P}}\p{{S}}])?(?:(?={_KANA})[\p{{L}}\p{{M}}])+|(?:(?={_KANA})[\p{{P}}\p{{S}}])+"
+)
+_DEEPSEEK = (
+    rf"\p{{N}}{{1,3}}|{_IN_KANA}|(?:(?!{_IN_KANA}){_KANA})+|{_ASCII_PUNCTUATION}[A-Za-z]+"
+    rf"|[^\r\n\p{{L}}\p{{P}}\p{{S}}\p{{N}}{_KANA[1:-1]}]?(?:(?!{_KANA})[\p{{L}}\p{{M}}])+"
+    rf"| ?(?:(?!{_KANA})[\p{{P}}\p{{S}}])+[\r\n]*|\s*[\r\n]+|\s+(?![^\s\p{{N}}{_KANA[1:-1]}])|\s+"
+)
+_SINGLES = (_SMOLLM, rf"{_DEEPSEEK}|(?:(?!{_DEEPSEEK}){_ANY})+")
+"""In the order of `_known`. What the second program matches nowhere is one piece, up to where something matches."""
+
+
 def _known() -> list[dict[str, Any]]:
     gpt2: list[Op] = [
         {"op": "literals", "patterns": list(CONTRACTIONS)},

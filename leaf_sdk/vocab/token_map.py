@@ -39,6 +39,10 @@ CANNOT_ENCODE = (
 )
 
 
+def _without(separator: str, text: str) -> str:
+    return text.replace(separator, "") if separator else text
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TokenMap:
     """One tokenizer. Two maps are the same exactly when their `map_id` is."""
@@ -79,19 +83,21 @@ class TokenMap:
         """Count the ids, special ones included."""
         return len(self.table)
 
-    def encode(self, text: str, *, specials: bool = False) -> list[int]:
+    def encode(self, text: str, *, specials: bool = False, separator: str = "") -> list[int]:
         """Give the ids of a text, without BOS or EOS.
 
         With `specials`, spellings of special tokens become their ids: for our own templates only, never for text that
-        came from outside. Bytes that the vocabulary can't spell are left out, as the engine leaves them out.
+        came from outside. Where both stand in one text, a `separator` inside a spelling keeps it ordinary; it is left
+        out itself, and a special token of a single character, which nothing can stand in, is then never meant. Bytes
+        that the vocabulary can't spell are left out, as the engine leaves them out.
 
         Raises:
             TextNotUnicode: the text holds a lone surrogate.
             MapUnsupported: the map can only decode (see `can_encode`), or its merges can't be built.
         """
         if specials and self.special_texts:
-            return [token_id for part in self._split_specials(text) for token_id in part]
-        return self._encode_ordinary(text)
+            return [token_id for part in self._split_specials(text, separator) for token_id in part]
+        return self._encode_ordinary(_without(separator, text))
 
     def decode(self, ids: Iterable[int]) -> str:
         """Give the text of ids: specials as their own text, invalid UTF-8 and unknown ids as U+FFFD."""
@@ -179,13 +185,15 @@ class TokenMap:
         longest_first = sorted(self.special_texts, key=lambda text: (-len(text), text))
         return re.compile("|".join(map(re.escape, longest_first)))
 
-    def _split_specials(self, text: str) -> Iterator[list[int]]:
+    def _split_specials(self, text: str, separator: str) -> Iterator[list[int]]:
         at = 0
         for match in self._special_pattern.finditer(text):
-            yield self._encode_ordinary(text[at : match.start()], first=at == 0)
+            if separator and len(match.group()) == 1:
+                continue
+            yield self._encode_ordinary(_without(separator, text[at : match.start()]), first=at == 0)
             yield [self.special_texts[match.group()]]
             at = match.end()
-        yield self._encode_ordinary(text[at:], first=at == 0)
+        yield self._encode_ordinary(_without(separator, text[at:]), first=at == 0)
 
     def _encode_ordinary(self, text: str, *, first: bool = True) -> list[int]:
         if not text:

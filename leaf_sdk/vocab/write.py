@@ -23,11 +23,16 @@ _ORDER = (
 )
 
 # Conventions by their markers, in the order of the reference's registry; the formats are of arguments and of results.
+# Those that its registry lacks are `custom` ones.
 _CONVENTIONS = (
     ToolCalling("llama3", "<|python_tag|>", "<|eom_id|>", "python_args", "json"),
     ToolCalling("qwen25", "<tool_call>", "</tool_call>", "json", "json"),
     ToolCalling("deepseek_v3", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "json", "json"),
+    ToolCalling("custom", "<|python_start|>", "<|python_end|>", "python_args", "json"),
+    ToolCalling("custom", "<|tools_prefix|>", "<|tools_suffix|>", "json", "json"),
 )
+# What a template writes between the same markers where the arguments are no JSON (Qwen3-Coder, GLM).
+_NO_JSON = ("<function=", "<arg_key>")
 
 
 def write_tokenizer(map_id: str, tokenizer: Tokenizer, *, chat_template: str | None = None) -> bytes:
@@ -105,6 +110,8 @@ def _tool_calling(tokenizer: Tokenizer, chat_template: str | None) -> ToolCallin
     """Declare a convention when both of its markers are single tokens, and the chat template, if known, writes them."""
     for known in _CONVENTIONS:
         written = chat_template is None or known.start in chat_template
+        if chat_template and known.args_format == "json" and any(each in chat_template for each in _NO_JSON):
+            continue
         if written and {known.start, known.end} <= tokenizer.special_tokens.keys():
             return known
     return None

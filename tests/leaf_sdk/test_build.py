@@ -83,7 +83,8 @@ def test_the_bytes_are_those_of_published_maps(smollm_path):
     assert list(fields["vocab"].values()) == sorted(fields["vocab"].values())
     assert fields["vocab_size"] == len(fields["vocab"])
     assert fields["pre_tokenizer_program"]["version"] == 2
-    assert "pre_tokenizer_pattern" not in fields
+    # For readers that know no programs; `test_programs` holds that it cuts the same.
+    assert fields["pre_tokenizer_pattern"].startswith("'s|'t|")
 
 
 def test_a_gguf_file_gives_its_special_tokens_and_its_tool_markers():
@@ -93,6 +94,12 @@ def test_a_gguf_file_gives_its_special_tokens_and_its_tool_markers():
     assert token_map.tool_calling is not None
     assert token_map.tool_calling.convention == "qwen25"
     assert not token_map.has_id(261)
+
+
+@pytest.mark.parametrize("inside", ["<function={{ name }}>", "{{ name }}<arg_key>"])
+def test_convention_of_json_is_not_declared_where_the_chat_template_writes_tags(inside):
+    head = gguf_head(GGUF | {"tokenizer.chat_template": f"<tool_call>{inside}</tool_call>"})
+    assert load_map(build_map(head)).tool_calling is None
 
 
 def test_markers_that_the_chat_template_never_writes_are_not_declared():

@@ -13,7 +13,7 @@ from leaf_sdk.errors import FragmentCacheInvalid, FragmentUnknown, SeamUnsafe, T
 from leaf_sdk.leaf.bolt_on import moved_seams, parse_cache
 from leaf_sdk.leaf.bolt_on.cache import CachedFragment, Ids, Open
 from leaf_sdk.leaf.bolt_on.cuts import Cuts, cuts_of
-from leaf_sdk.leaf.bolt_on.precache import PROBES
+from leaf_sdk.leaf.bolt_on.precaching import PROBES
 from leaf_sdk.leaf.bolt_on.template import Core, Region, Slot, parse_template, plan
 from leaf_sdk.testing import texts, tiny_map, tiny_map_bytes
 
@@ -145,7 +145,7 @@ def test_a_plan_that_is_wrong_is_refused_with_the_text_that_shows_it(monkeypatch
     def careless(parts, token_map):
         return tuple(Open((part,)) if isinstance(part, Slot) else Ids(tuple(token_map.encode(part))) for part in parts)
 
-    monkeypatch.setattr(importlib.import_module("leaf_sdk.leaf.bolt_on.precache"), "core_ids", careless)
+    monkeypatch.setattr(importlib.import_module("leaf_sdk.leaf.bolt_on.precaching"), "core_ids", careless)
     with pytest.raises(SeamUnsafe) as raised:
         precache({"seam": "{w}orld"}, TINY, probes=["x", "hello w"])
     assert raised.value.example == "hello world"

@@ -21,6 +21,7 @@ from leaf_sdk import (
     wrap_tool_call,
 )
 from leaf_sdk.errors import LeafResultInvalid, MapHashMalformed, MapHashMismatch, MapUnreachable
+from leaf_sdk.leaf.contract import MORE_KEY
 from leaf_sdk.testing import texts, tiny_map, tiny_meta
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "leaf.json").read_text())
@@ -82,11 +83,21 @@ def test_wrapping_twice_is_wrapping_once_even_when_the_text_went_stale(meta):
     assert wrap_tool_call(once, meta) == once
 
 
-def test_a_payload_that_names_the_same_map_in_bare_hex_is_left_alone(meta):
+def test_a_payload_that_names_the_same_map_in_bare_hex_is_read_and_gets_the_whole_name(meta):
     bare = VECTORS["map_id"].removeprefix("sha256:").upper()
     result = {"content": [{"type": "text", "text": "hello", "_meta": {CODEC_META_KEY: {"map_id": bare, "ids": [1]}}}]}
-    assert wrap_tool_call(result, meta) == result
     assert read_codec_meta(result, VECTORS["map_id"])[0].ids == [1]
+    (block,) = wrap_tool_call(result, meta)["content"]
+    assert block["_meta"][CODEC_META_KEY] == {"map_id": VECTORS["map_id"], "ids": [1]}
+
+
+def test_a_further_payload_in_bare_hex_gets_the_whole_name_too(meta):
+    bare = OTHER_MAP.removeprefix("sha256:")
+    payload = {"map_id": VECTORS["map_id"], "ids": [1], MORE_KEY: [{"map_id": bare, "ids": [2]}]}
+    result = {"content": [{"type": "text", "text": "hello", "_meta": {CODEC_META_KEY: payload}}]}
+    (block,) = wrap_tool_call(result, meta)["content"]
+    expected = {"map_id": VECTORS["map_id"], "ids": [1], MORE_KEY: [{"map_id": OTHER_MAP, "ids": [2]}]}
+    assert block["_meta"][CODEC_META_KEY] == expected
 
 
 @pytest.mark.parametrize("payload", [None, 7, [], {}, {"map_id": 1, "ids": []}, {"map_id": OTHER_MAP, "ids": "1,2"}])

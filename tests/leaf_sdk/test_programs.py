@@ -1,7 +1,9 @@
 """A pre-tokenizer program cuts like the expression that it stands for, and what is not known is refused."""
 
 import pytest
+import regex
 from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Sequence, Split
 
@@ -66,6 +68,26 @@ def test_a_cut_in_stages_becomes_a_program_and_comes_back(known):
     assert fields["pre_tokenizer_program"]["version"] == 2
     assert from_map(fields) == known
     assert program_of(known.stages) == fields["pre_tokenizer_program"]
+
+
+_MIXED = st.lists(
+    st.sampled_from(
+        [*"a1'.! \t\n\r\x00/$é日本ー・゛½Ⅷ٣Ａ😀", "'s", "12", "  ", "\u0301", "\u3040", "\u3099", "\u00a0", "\u3000"]
+    ),
+    max_size=14,
+).map("".join)
+
+
+@pytest.mark.parametrize("known", [SMOLLM, DEEPSEEK3])
+@given(text=_MIXED | texts())
+def test_the_single_expression_beside_a_program_makes_the_same_cuts(known, text):
+    assert pieces((to_map(known)["pre_tokenizer_pattern"],), text) == pieces(known.stages, text)
+
+
+@pytest.mark.parametrize("known", [SMOLLM, DEEPSEEK3])
+@given(text=_MIXED)
+def test_the_single_expression_makes_the_same_cuts_in_the_engine_of_codecai(known, text):
+    assert regex.findall(to_map(known)["pre_tokenizer_pattern"], text) == pieces(known.stages, text)
 
 
 def test_a_cut_that_no_program_says_stands_in_a_key_of_ours():

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from leaf_sdk import FragmentCache, Fragments, FragmentText, TokenMap, load_map, precache, verify_cache
 from leaf_sdk.leaf.bolt_on.cache import Ids
-from leaf_sdk.leaf.bolt_on.precache import PROBES
+from leaf_sdk.leaf.bolt_on.precaching import PROBES
 from leaf_sdk.testing.samples import samples
 from leaf_sdk.vocab import build_map
 from leaf_sdk.vocab.tiktoken_file import CUTS

@@ -129,6 +129,11 @@ def test_a_packed_text_beyond_the_bound_is_not_opened():
     assert unpack("A" * (16 * 2**20 + 4)) is None
 
 
+def test_packed_ids_are_at_most_what_32_bits_hold() -> None:
+    assert unpack(base64.b64encode(b"\xff\xff\xff\xff\x0f").decode()) == [2**32 - 1]
+    assert unpack(base64.b64encode(b"\x80\x80\x80\x80\x10").decode()) is None
+
+
 @given(texts())
 def test_packed_and_plain_payloads_read_alike_and_packed_is_never_in_ids(text):
     plain = {"content": [{"type": "text", "text": text}]}

@@ -48,6 +48,14 @@ def test_a_template_with_specials_decodes_to_itself(text):
     assert TINY.decode(encoded) == wrapped
 
 
+def test_a_separator_inside_a_marker_keeps_it_ordinary_and_is_left_out():
+    plain = TINY.encode("a<|im_start|>b<|im_end|>", specials=True)
+    assert TINY.encode("a|<|im_start|>b<|im_end|>".replace("a|", "a~"), specials=True, separator="~") == plain
+    cut = TINY.encode("a<~|im_start|>b<|im_end|>", specials=True, separator="~")
+    assert cut == [*TINY.encode("a<|im_start|>b"), TINY.special_tokens["<|im_end|>"]]
+    assert TINY.encode("hello ~world", separator="~") == TINY.encode("hello world")
+
+
 def test_the_longest_special_wins_where_one_begins_another(golden_map_path):
     fields = json.loads(golden_map_path.read_text())
     fields["vocab"] |= {"<|im_end|>>": 400}

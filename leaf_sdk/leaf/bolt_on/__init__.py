@@ -1,20 +1,25 @@
 """Bolt-on tools: called with token ids, answering with token ids, most of them made when the tool was built.
 
 `manifest` and `messages` are what goes over the wire; `template`, `cuts` and `patterns` the proof that cached parts may
-be joined; `precache` and `cache` the building, `fragments` and `tool` the answering, `files` the reading of files,
-`source` a tool as its author writes it. Stands on the leaf contract's own ground (`vocab`, `errors`); above stands
-`serve`.
+be joined; `precaching` and `cache` the building, `fragments` and `tool` the answering, `files` and `tool_files` the
+reading of files, `source` a tool as its author writes it. Stands on the leaf contract's own ground (`vocab`, `errors`);
+above stands `serve`. A module is imported with the first of its names: who calls tools does not pay for building them.
 """
 
-from .cache import FragmentCache, parse_cache
-from .files import load_cache, load_manifest, load_manifests, load_tool
-from .fragments import Fragments
-from .manifest import Manifest, ModelBinding, parse_manifest
-from .messages import CALL_PATH, CodecToolCall, CodecToolResult
-from .precache import Seam, moved_seams, precache, verify_cache
-from .source import Build, ModelMap, ToolSource, build_tool, open_tools, texts_of, write_build
-from .template import FragmentText
-from .tool import CodecTool, Filled, ToolRefusal, fill
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from .cache import FragmentCache, parse_cache
+    from .files import load_manifest, load_manifests
+    from .fragments import Fragments
+    from .manifest import Manifest, ModelBinding, parse_manifest
+    from .messages import CALL_PATH, CodecToolCall, CodecToolResult
+    from .precaching import Seam, moved_seams, precache, verify_cache
+    from .source import Build, ModelMap, ToolSource, build_tool, open_tools, texts_of, write_build
+    from .template import FragmentText
+    from .tool import CodecTool, Filled, ToolRefusal, fill
+    from .tool_files import load_cache, load_tool
 
 __all__ = [
     "CALL_PATH",
@@ -47,3 +52,23 @@ __all__ = [
     "verify_cache",
     "write_build",
 ]
+
+_HOMES: Final = {
+    "cache": ("FragmentCache", "parse_cache"),
+    "files": ("load_manifest", "load_manifests"),
+    "fragments": ("Fragments",),
+    "manifest": ("Manifest", "ModelBinding", "parse_manifest"),
+    "messages": ("CALL_PATH", "CodecToolCall", "CodecToolResult"),
+    "precaching": ("Seam", "moved_seams", "precache", "verify_cache"),
+    "source": ("Build", "ModelMap", "ToolSource", "build_tool", "open_tools", "texts_of", "write_build"),
+    "template": ("FragmentText",),
+    "tool": ("CodecTool", "Filled", "ToolRefusal", "fill"),
+    "tool_files": ("load_cache", "load_tool"),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOME_OF:
+        return getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,7 @@
 
 `ToolSource` says in one place what the manifest says, the texts, and the function. Building makes a cache for each map
 and a manifest that lists them; nothing is written before every cache is proven. Opening refuses a folder that was built
-from other texts. Below: `precache`, `files`. Above: `codec-leaf precache` and `serve`, and the packages of authors.
+from other texts. Below: `precaching`, `files`. Above: `codec-leaf precache` and `serve`, and the packages of authors.
 """
 
 import re
@@ -15,10 +15,11 @@ from leaf_sdk.errors import BoltOnError, FragmentCacheInvalid, ManifestInvalid
 from leaf_sdk.vocab import TokenMap
 
 from .cache import FragmentCache
-from .files import MANIFEST_NAME, load_cache, load_manifest, load_tool
+from .files import MANIFEST_NAME, load_manifest
 from .manifest import Manifest, ModelBinding
-from .precache import precache
+from .precaching import precache
 from .tool import CodecTool
+from .tool_files import load_cache, load_tool
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,8 @@ def open_tools(now: Callable[[], datetime], map_paths: Iterable[str | Path]) -> 
     paths = list(map_paths)
 
     def get_current_time(arguments: Mapping[str, Any]) -> object:
-        reading = _asked(lambda: clock.read_clock(now(), _text(arguments, "timezone")))
+        zone = _text({"timezone": clock.DEFAULT_ZONE, **arguments}, "timezone")
+        reading = _asked(lambda: clock.read_clock(now(), zone))
         return fill("sentence", **_slots(reading))
 
     def convert_time(arguments: Mapping[str, Any]) -> object:

@@ -14,6 +14,8 @@ from zoneinfo import ZoneInfo, available_timezones
 
 # Areas whose zones are named for places; the others ("US/Eastern", "Etc/GMT+5") are only found by their whole name.
 _AREAS = ("Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic", "Australia", "Europe", "Indian", "Pacific")
+DEFAULT_ZONE = "UTC"
+"""Where nobody named a place."""
 _HH_MM = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 

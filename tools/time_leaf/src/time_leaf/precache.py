@@ -17,12 +17,14 @@ from leaf_sdk import Manifest, ModelBinding, TokenMap, open_map, precache
 from leaf_sdk.vocab import map_digest
 
 from .bolt_on import FOLDER, FRAGMENTS
+from .clock import DEFAULT_ZONE
 
 MODELS: Final = ("HuggingFaceTB/SmolLM2-135M-Instruct", "Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B-Instruct")
 
 _ZONE = {"type": "string", "description": "IANA timezone name"}
+_ZONE_OR_UTC = {**_ZONE, "default": DEFAULT_ZONE}
 _ABOUT: dict[str, tuple[str, dict[str, Any]]] = {
-    "get_current_time": ("Get the current time in a timezone", {"timezone": _ZONE}),
+    "get_current_time": ("Get the current time in a timezone", {"timezone": _ZONE_OR_UTC}),
     "convert_time": (
         "Convert a time of today, HH:MM, from one timezone to another",
         {"source_timezone": _ZONE, "time": {"type": "string"}, "target_timezone": _ZONE},
@@ -61,10 +63,15 @@ def _write(name: str, opened: Sequence[tuple[str, TokenMap, str | None]]) -> Non
         name=name,
         version=version("codec-time-leaf"),
         description=description,
-        arguments_schema={"type": "object", "properties": properties, "required": list(properties)},
+        arguments_schema=_schema(properties),
         models=tuple(bindings),
     )
     (folder / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
+
+
+def _schema(properties: dict[str, Any]) -> dict[str, Any]:
+    required = [name for name, schema in properties.items() if "default" not in schema]
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ from leaf_sdk.serve import make_leaf
 from . import clock
 
 Zone = Annotated[str, Field(description="IANA timezone name")]
+ZoneOrUtc = Annotated[str, Field(description="IANA timezone name", default_factory=lambda: clock.DEFAULT_ZONE)]
+"""The schema does not name the default: a small model that reads it asks for nothing else."""
 
 
 def build_server(now: Callable[[], datetime], meta: MetaTokenizer | None = None) -> MCPServer:
@@ -32,7 +34,7 @@ def build_server(now: Callable[[], datetime], meta: MetaTokenizer | None = None)
 
     # Structured output would say everything twice, and a model reads the text.
     @server.tool(structured_output=False)
-    def get_current_time(timezone: Zone) -> str:
+    def get_current_time(timezone: ZoneOrUtc) -> str:
         """Get the current time in a timezone"""
         try:
             return _sentence(clock.read_clock(now(), timezone))
