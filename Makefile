@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean conformance coverage demo deploy-check deploy-install exchanges faults fmt grammar-seeds help lock setup test test-frameworks test-new test-random test-tokenizers tokenizers unit wire-schema
+.PHONY: bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean conformance coverage demo deploy-check deploy-install exchanges faults fmt fuzz grammar-seeds help lock mutants setup test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -36,14 +36,23 @@ coverage: $(READY) ## run the tests of the tool-call parsers, and fail where a b
 	@$(BIN)/coverage run --branch --source=gateway/toolcalls -m pytest -q -m "not engine" tests/gateway/toolcalls tests/gateway/cli
 	@$(BIN)/coverage report --show-missing --skip-covered --fail-under=100
 
+fuzz: $(READY) ## run the properties of the tests with fresh seeds, for MINUTES (10); says which seed failed
+	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
+
 grammar-seeds: $(READY) ## let the engine write 20 calls under each format's grammar, for three sets of tools: half an hour
 	@TOOLCALL_SEEDS=20 $(BIN)/pytest tests/gateway/toolcalls/test_engine_grammar.py
+
+mutants: $(READY) ## change the code in small ways, and name the changes that no test notices: ONLY=agent, BUDGET=1800 seconds
+	@PYTHONPATH=. $(BIN)/python -m tests.mutation.run --only "$(ONLY)" --budget $(or $(BUDGET),1800) --seed $(or $(SEED),1)
 
 tokenizers: $(READY) ## fetch real models' tokenizers into .tools, for test-tokenizers and bench-maps
 	@$(BIN)/python tests/fetch_tokenizers.py
 
 test-tokenizers: tokenizers ## hold maps of real models' tokenizers against their libraries and llama.cpp: ten minutes
-	@$(BIN)/pytest -m tokenizers tests/leaf_sdk tests/gateway/proxy/test_control_tokens.py
+	@$(BIN)/pytest -m tokenizers tests/leaf_sdk tests/gateway/proxy/test_control_tokens.py tests/gateway/engine/test_markers.py
+
+test-templates: $(READY) ## try every marker at every place of every chat template of llama.cpp's set: half an hour
+	@CODEC_ALL_MARKERS=1 $(BIN)/pytest -q --timeout 3600 tests/gateway/engine/test_foreign_text.py
 
 bench-maps: tokenizers ## time opening, encoding and decoding by maps, and write bench/results/maps.json
 	@$(BIN)/python -m bench.maps
@@ -73,6 +82,13 @@ test-new: $(READY) ## make packages with codec-leaf new and run their tests, eac
 test-random: $(READY) ## hold the ids of 10,000 random results against their texts
 	@CODEC_RANDOM_RESULTS=10000 $(BIN)/pytest -q tests/leaf_sdk/test_random_results.py
 
+test-install: $(READY) ## install the built packages into a bare environment, with one command, and run the demo there (downloads)
+	@rm -rf .tools/install && mkdir -p .tools/install
+	@for package in $(MEMBERS); do $(UV) build --quiet --wheel --out-dir .tools/install/wheels $$package; done
+	@$(PYTHON) -m venv .tools/install/venv
+	@.tools/install/venv/bin/pip install --quiet --only-binary :all: --find-links .tools/install/wheels 'codec-gateway[demo]'
+	@XDG_CACHE_HOME=$(CURDIR)/.tools/install/cache .tools/install/venv/bin/codec-gateway demo
+
 test-frameworks: $(READY) ## make leaves of servers of fastmcp 2, 3 and 4, each in an environment of its own (downloads)
 	@for fastmcp in 'fastmcp>=2.14,<3' 'fastmcp>=3,<4' 'fastmcp>=4,<5'; do \
 	  $(UV) venv --quiet --clear .tools/framework; \
@@ -91,7 +107,7 @@ bench-mcp: $(READY) ## time the MCP gateway beside others of its kind, and write
 	@$(BIN)/python -m bench.mcp
 	@$(BIN)/python -m bench.mcp.ids_cost
 
-conformance: $(READY) ## run the official MCP conformance suite directly and through the gateway
+conformance: $(READY) ## run the official MCP conformance suite directly, through the gateway, and against the gateway as a client
 	@$(BIN)/python -m conformance
 
 deploy-check: $(READY) ## build the images, start the stack, validate chart, rules and units, and print what held (root, Debian)
@@ -100,7 +116,7 @@ deploy-check: $(READY) ## build the images, start the stack, validate chart, rul
 	@$(BIN)/python -m deploy.check $(if $(ONLY),--only '$(ONLY)') $(if $(RECORD),--record)
 
 deploy-install: ## install what deploy-check uses from Debian's packages (root)
-	apt-get install --yes --no-install-recommends buildah podman runc netavark aardvark-dns debootstrap nginx-light prometheus systemd
+	apt-get install --yes --no-install-recommends buildah podman runc iptables netavark aardvark-dns debootstrap nginx-light prometheus systemd
 
 exchanges: $(READY) ## play recorded calls to public MCP servers directly and through the gateway
 	@$(BIN)/python -m tests.exchanges

@@ -6,6 +6,7 @@ Turns samples into medians with their spread and writes one JSON file a benchmar
 import json
 import os
 import platform
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -46,8 +47,16 @@ def write(name: str, packages: Sequence[str], results: Mapping[str, Any]) -> Pat
         "versions": {package: version(package) for package in packages},
     }
     RESULTS.mkdir(exist_ok=True)
-    path.write_text(json.dumps({**head, **results}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(on_lines({**head, **results}), encoding="utf-8")
     return path
+
+
+def on_lines(results: Mapping[str, Any]) -> str:
+    """Give JSON in which each innermost table or list takes one line: a diff then shows a row of results as a row."""
+    text = json.dumps(results, indent=1, ensure_ascii=False)
+    for innermost in (r"\[[^][{}]*\]", r"\{[^{}]*\}"):
+        text = re.sub(innermost, lambda found: " ".join(line.strip() for line in found[0].splitlines()), text)
+    return text + "\n"
 
 
 def _cpu() -> str:

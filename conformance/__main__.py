@@ -2,14 +2,14 @@
 
 Starts the reference server over HTTP, the gateway before it, and the gateway before the same server over standard input
 and output; runs every leg against each, prints the tables side by side, and ends with 1 if anything failed or is worse
-than directly. `suite.py` and `report.py` stand below.
+than directly. Before that the suite is the server and the gateway its client. `suite.py` and `report.py` stand below.
 """
 
 import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -17,8 +17,8 @@ from typing import Final
 
 from bench.processes import free_port, running, serving_gateway, wait_for_port
 from bench.toolchain import python_sdk
-from conformance.report import Outcomes, problems, table
-from conformance.suite import LEGS, run
+from conformance.report import Outcomes, client_problems, problems, table
+from conformance.suite import CLIENT_LEGS, LEGS, run, run_client
 
 TARGETS: Final = ("direct", "gateway", "stdio")
 SETTINGS: Final = """
@@ -70,7 +70,7 @@ def main() -> int:
     """Run what the command line asks for; give the exit code."""
     chosen = _arguments()
     targets = chosen.target or list(TARGETS)
-    bad: list[str] = []
+    bad = [] if chosen.target else list(_client_problems(chosen))
     for leg in LEGS:
         if chosen.leg and leg.name not in chosen.leg:
             continue
@@ -90,10 +90,23 @@ def main() -> int:
     return 1 if bad else 0
 
 
+def _client_problems(chosen: argparse.Namespace) -> Iterator[str]:
+    """Run the legs in which the suite is the server and the gateway its client."""
+    for leg in CLIENT_LEGS:
+        if not chosen.leg or leg.name in chosen.leg:
+            outcomes = run_client(leg, [sys.executable, "-m", "conformance.client"], scenario=chosen.only)
+            print(*table(leg, {"gateway": outcomes}), "", sep="\n", flush=True)
+            yield from client_problems(leg, outcomes, whole=chosen.only is None)
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m conformance", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--target", action="append", choices=TARGETS, help="may be repeated; default: all")
-    parser.add_argument("--leg", action="append", choices=[leg.name for leg in LEGS], help="may be repeated")
+    parser.add_argument(
+        "--target", action="append", choices=TARGETS, help="may be repeated; default: all, and as a client"
+    )
+    parser.add_argument(
+        "--leg", action="append", choices=[leg.name for leg in (*CLIENT_LEGS, *LEGS)], help="may be repeated"
+    )
     parser.add_argument("--only", metavar="SCENARIO", help="one scenario of every leg")
     return parser.parse_args()
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from conformance.suite import Leg, Outcome
+from conformance.suite import ClientLeg, Leg, Outcome
 
 Outcomes = Mapping[str, Outcome]
 _BAD: Final = "FAILURE"
@@ -15,7 +15,7 @@ _POOR: Final = frozenset({_BAD, "WARNING"})
 _LONGEST: Final = 700
 
 
-def table(leg: Leg, targets: Mapping[str, Outcomes]) -> Iterator[str]:
+def table(leg: Leg | ClientLeg, targets: Mapping[str, Outcomes]) -> Iterator[str]:
     """Give one line a scenario: passed/failed at each target; `<` marks what is worse than at the first."""
     scenarios = sorted({name for outcomes in targets.values() for name in outcomes})
     width = max([len(name) for name in scenarios] + [len(leg.name)])
@@ -51,6 +51,16 @@ def problems(
         passed, expected = (_counted(each, reasons) for each in (outcomes, first))
         if whole and passed < expected + leg.checks - total(first, "SUCCESS"):
             yield f"{leg.name} {target}: {passed} checks passed, expected at least {expected}"
+
+
+def client_problems(leg: ClientLeg, outcomes: Outcomes, *, whole: bool) -> Iterator[str]:
+    """Give a line for each check of the gateway as a client that failed or warned, and one for a short run."""
+    for name, outcome in outcomes.items():
+        for check in outcome.checks:
+            if check["status"] in _POOR:
+                yield f"{leg.name} {name}: {check['id']} ended in {check['status']}: {_why(check)}"
+    if whole and total(outcomes, "SUCCESS") < leg.checks:
+        yield f"{leg.name}: {total(outcomes, 'SUCCESS')} checks passed, expected at least {leg.checks}"
 
 
 def _counted(outcomes: Outcomes, reasons: Mapping[str, str]) -> int:

@@ -1,16 +1,18 @@
-"""One run of the official suite: a leg and an address in, the outcome of every check out.
+"""One run of the official suite: a leg and an address or a client in, the outcome of every check out.
 
-A leg is a version of the suite with the protocol version that it is asked to test. Reads the `checks.json` that the
-suite writes for each scenario; what it prints is not parsed. It knows no gateway and no reference server:
-`__main__.py`, above, says who is tested.
+A leg is a version of the suite with the protocol version that it is asked to test. In its server mode the suite is the
+client; in its client mode it starts a server for each scenario, and the command that it is given is its client. Reads
+the `checks.json` that the suite writes for each scenario; what it prints is not parsed. It knows no gateway and no
+reference server: `__main__.py`, above, says who is tested.
 """
 
 import json
 import re
+import shlex
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +43,38 @@ LEGS: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class ClientLeg:
+    """A version of the suite in its client mode, and the scenarios that are for a client which signs in by itself.
+
+    Those of `auth/` are about a person who signs in, and about secrets that a server's own metadata may send anywhere.
+    """
+
+    name: str
+    suite: str
+    flags: tuple[str, ...]
+    scenarios: tuple[str, ...]
+    checks: int
+    """How many checks a client passes that does all that is offered."""
+
+
+_BOTH_ERAS: Final = ("tools_call", "json-schema-2020-12-preservation")
+_HANDSHAKE: Final = ("initialize", "elicitation-sep1034-client-defaults", "sse-retry")
+_MODERN: Final = (
+    "http-custom-headers",
+    "http-invalid-tool-headers",
+    "http-standard-headers",
+    "json-schema-ref-no-deref",
+    "request-metadata",
+    "sep-2322-client-request-state",
+)
+CLIENT_LEGS: Final = (
+    ClientLeg("client 0.1.16", "0.1.16", (), ("tools_call", *_HANDSHAKE), 10),
+    ClientLeg("client 2025-11-25", "0.2.0-alpha.12", ("--spec-version", "2025-11-25"), (*_BOTH_ERAS, *_HANDSHAKE), 20),
+    ClientLeg("client 2026-07-28", "0.2.0-alpha.12", ("--spec-version", "2026-07-28"), (*_BOTH_ERAS, *_MODERN), 62),
+)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What one scenario said: every check with its status, as the suite wrote it."""
@@ -68,18 +102,37 @@ def run(leg: Leg, url: str, *, scenario: str | None = None) -> dict[str, Outcome
     Raises:
         SystemExit: the suite could not run at all.
     """
-    modules = npm_packages(f"conformance-{leg.suite}", [f"{_PACKAGE}@{leg.suite}"])
-    program = [str(node()), str(modules / _PACKAGE / "dist" / "index.js"), "server", "--url", url]
+    chosen = ["--scenario", scenario, *leg.flags[2:]] if scenario else leg.flags
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
-        chosen = ["--scenario", scenario, *leg.flags[2:]] if scenario else leg.flags
-        command = [*program, *chosen, "--output-dir", folder]
-        said = subprocess.run(
-            command, env=node_environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIME, check=False
-        )
+        said = _run(leg.suite, ["server", "--url", url, *chosen, "--output-dir", folder])
         outcomes = dict(sorted(_read(Path(folder)).items()))
     if not outcomes and not scenario:
-        raise SystemExit(f"{leg.name}: the suite left no checks:\n{(said.stderr or said.stdout).decode()[-3000:]}")
+        raise SystemExit(f"{leg.name}: the suite left no checks:\n{said[-3000:]}")
     return outcomes
+
+
+def run_client(leg: ClientLeg, command: Sequence[str], *, scenario: str | None = None) -> dict[str, Outcome]:
+    """Run a client leg, or one scenario of it, with this command as the client; give scenario to outcome."""
+    outcomes: dict[str, Outcome] = {}
+    for name in leg.scenarios if scenario is None else {scenario} & {*leg.scenarios}:
+        with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
+            flags = ["--scenario", name, *leg.flags, "--output-dir", folder]
+            said = _run(leg.suite, ["client", "--command", shlex.join(command), *flags])
+            written = list(Path(folder).glob("*/checks.json"))
+            if not written:
+                raise SystemExit(f"{leg.name}: the suite left no checks of {name!r}:\n{said[-3000:]}")
+            outcomes[name] = Outcome(json.loads(written[0].read_text(encoding="utf-8")))
+    return dict(sorted(outcomes.items()))
+
+
+def _run(suite: str, words: Iterable[str]) -> str:
+    """Run the suite; give what it said."""
+    modules = npm_packages(f"conformance-{suite}", [f"{_PACKAGE}@{suite}"])
+    command = [str(node()), str(modules / _PACKAGE / "dist" / "index.js"), *words]
+    said = subprocess.run(
+        command, env=node_environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIME, check=False
+    )
+    return (said.stderr or said.stdout).decode(errors="replace")
 
 
 def _read(folder: Path) -> dict[str, Outcome]:

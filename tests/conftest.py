@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,13 +12,22 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gateway.engine.embedded import packaged_model
+from gateway.engine.packaged import packaged_model
 from leaf_sdk.fetch import map_bytes
+from leaf_sdk.testing.gguf import gguf_model
 from leaf_sdk.vocab import TokenMap, load_map
+from leaf_sdk.vocab.byte_level import ALPHABET
+
+CHAT_TEMPLATES = Path(__file__).parent / "third_party" / "chat_templates"
+MARKER = re.compile(
+    r"<[|｜][^<>|｜\s'\"{}]+[|｜]>|\[/?[A-Z_]{3,}\]|<[|]?[a-z_:]+>|</[a-z_:]+>|<[a-z_]+[|]>|<\|\"\|>|〈\|[A-Z]+\|〉"
+)
 
 # How long an example takes, to try or to think up, says how busy the machine is, not whether the code is right.
-settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("no clock")
+settings.register_profile("fuzz", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples each time: a suite that fails, fails because of a change. `make fuzz` looks for others.
+settings.register_profile("suite", settings.get_profile("fuzz"), derandomize=True)
+settings.load_profile("fuzz" if "CODEC_FUZZ" in os.environ else "suite")
 
 
 @pytest.fixture
@@ -73,6 +83,53 @@ def engine_url() -> Iterator[str]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
         yield child.stdout.readline().decode().strip()
+        child.kill()
+
+
+@pytest.fixture(scope="session")
+def markers_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that is a vocabulary alone: every byte, and as control tokens all markers of the chat templates."""
+    # Tags named as JSON Schema's words are would be no markers of any model.
+    texts = "\n".join(path.read_text() for path in sorted(CHAT_TEMPLATES.glob("*.jinja")))
+    plain = re.compile("</?(?:type|enum|required|description|items|name|parameters|any|key|item)>")
+    markers = sorted({m for m in MARKER.findall(texts) if not plain.fullmatch(m)} | {"<no_bos>", "<no_eos>"})
+    tokens = [*ALPHABET, "he", *markers]
+    pairs = {
+        "llama.context_length": 8192,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [1] * (len(tokens) - len(markers)) + [3] * len(markers),
+        "tokenizer.ggml.merges": ["h e"],
+        "tokenizer.ggml.bos_token_id": tokens.index("<no_bos>"),
+        "tokenizer.ggml.eos_token_id": tokens.index("<no_eos>"),
+        "tokenizer.ggml.add_bos_token": False,
+    }
+    path = tmp_path_factory.mktemp("markers") / "markers.gguf"
+    path.write_bytes(gguf_model(pairs))
+    return path
+
+
+@pytest.fixture(scope="session")
+def markers_map(markers_model: Path) -> TokenMap:
+    return load_map(map_bytes(markers_model))
+
+
+@pytest.fixture(scope="session")
+def serve_template(markers_model: Path) -> Iterator[Callable[[str], str]]:
+    """The address of a real llama.cpp server with a chat template of `third_party`; it ends with the next one asked."""
+    command = [sys.executable, str(Path(__file__).parent / "template_server.py"), str(markers_model)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        stdin, stdout = child.stdin, child.stdout
+        assert stdin is not None
+        assert stdout is not None
+
+        def serve(name: str) -> str:
+            stdin.write(f"{CHAT_TEMPLATES / name}.jinja\n".encode())
+            stdin.flush()
+            return stdout.readline().decode().strip()
+
+        yield serve
         child.kill()
 
 

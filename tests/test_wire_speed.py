@@ -13,7 +13,7 @@ from bench.wire.replay import POLICIES, Variant, replay
 from bench.wire.rows import scenarios, variants
 from bench.wire.streams import RECORDED, SYNTHETIC, stream
 from bench.wire.table import MARKS, fill_readme, page
-from gateway.engine.embedded import packaged_model
+from gateway.engine.packaged import packaged_model
 from leaf_sdk import TokenMap, open_map
 
 ROOT = Path(__file__).parents[1]
@@ -42,7 +42,7 @@ def test_every_variant_of_every_scenario_is_in_the_results_and_the_picture(resul
     assert list(results["rows"]) == [scenario.name for scenario in scenarios()]
     for rows in results["rows"].values():
         assert list(rows) == [variant.name for variant in variants()]
-    assert draw(results).count("<circle") == 2 * len(variants()) + 4
+    assert draw(results).count("<circle") == 2 * len(variants()) + 5
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from bench.path import crowd, real, scenes, single
 from bench.path.stand import gateway_over, reading, real_engine, stub_engine
 from bench.path.ways import ENGINE
 from bench.record import write
-from bench.wire.__main__ import on_lines, publish
-from gateway.engine.embedded import packaged_model
+from bench.wire.__main__ import publish
+from gateway.engine.packaged import packaged_model
 from leaf_sdk import open_map
 
 _PARTS: Final = ("single", "crowd", "handoff", "real", "loop")
@@ -100,8 +100,7 @@ def main(arguments: list[str]) -> None:
     if short or only:
         print(json.dumps(results, indent=1))
         return
-    path = write("path", _PACKAGES, results)
-    path.write_text(on_lines(path.read_text(encoding="utf-8")), encoding="utf-8")
+    write("path", _PACKAGES, results)
     publish()
 
 

@@ -4,7 +4,6 @@
 """
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +11,7 @@ from typing import Any, Final
 from bench.record import RESULTS, write
 from bench.wire import cost, memory, picture, table
 from bench.wire.rows import Scenario, measure, scenarios
-from gateway.engine.embedded import packaged_model
+from gateway.engine.packaged import packaged_model
 from leaf_sdk import open_map
 
 ROUNDS: Final = 3
@@ -31,18 +30,8 @@ def main(*, short: bool) -> None:
         return
     results |= {"frame_us_per_token": cost.frames(), "handoff": cost.handoff(token_map)}
     results |= {"stream_kib": memory.measure()}
-    path = write("wire", _PACKAGES, results)
-    path.write_text(on_lines(path.read_text(encoding="utf-8")), encoding="utf-8")
+    write("wire", _PACKAGES, results)
     publish()
-
-
-def on_lines(text: str) -> str:
-    """Put a row of results on a line: there are some thousand of them."""
-    return re.sub(r"\{[^{}]*\}", _on_one_line, text)
-
-
-def _on_one_line(found: re.Match[str]) -> str:
-    return re.sub(r"\s+", " ", found[0])
 
 
 def publish() -> None:

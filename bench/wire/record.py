@@ -15,7 +15,8 @@ import httpx2
 
 from bench.wire.streams import FOLDER
 from gateway.config import EngineConfig
-from gateway.engine.embedded import embedded_server, packaged_model
+from gateway.engine.embedded import embedded_server
+from gateway.engine.packaged import packaged_model
 from leaf_sdk import TokenMap, open_map
 from leaf_sdk.wire import Format, Frame, FrameWriter, train
 
@@ -128,7 +129,7 @@ def _body(form: Format, ids: Sequence[int]) -> bytes:
 
 async def _record() -> None:
     token_map = open_map(packaged_model())
-    async with embedded_server(EngineConfig(context=8192, slots=1, threads=1)) as server:
+    async with embedded_server(EngineConfig(context=8192, slots=1, threads=1, cache_mib=0)) as server:
         headers = {"Authorization": f"Bearer {server.key}"}
         async with httpx2.AsyncClient(timeout=1200, headers=headers) as client:
             engine = _Engine(server.url, client)

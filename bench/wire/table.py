@@ -19,7 +19,7 @@ what both sides pay; and at the end the whole path, with a client, the gateway a
 from `bench/results/wire.json` and `path.json` by `make bench-wire`; a test compares them. `bench/README.md` says how it
 was measured.
 
-![Bytes a token against the delay of a token, every variant](wire-speed.svg)
+![Bytes a token for every form, coding and flush policy](wire-speed.svg)
 """
 _BASELINE: Final = "json-sse | identity | at once"
 _MAIN: Final = ("greedy | 1024 | 100", "prose | 1024 | 100")

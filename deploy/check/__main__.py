@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from deploy.check import activation, alone, chart, files, images, page, rolling, stack_checks
-from deploy.check.outcome import Failed, Skipped
+from deploy.check.outcome import PACKAGES, Failed, Skipped, missing
 
 Step = tuple[str, Callable[[], str]]
 _MARKS = {"passed": "+", "failed": "!", "skipped": "-"}
@@ -75,6 +75,12 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="write the numbers into bench/results and docs/deploy.md")
     arguments = parser.parse_args()
     only: str = arguments.only
+    if lacking := missing():
+        packages = " ".join(sorted({PACKAGES[program] for program in lacking}))
+        sys.stdout.write(
+            f"not installed here: {', '.join(lacking)}; steps that need them are skipped. "
+            f"`make deploy-install` brings them ({packages})\n"
+        )
     rows: list[Row] = []
     try:
         for name, step in steps():

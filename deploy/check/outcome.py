@@ -33,13 +33,43 @@ class Skipped(Exception):
     """A step can't run here; its words say what is missing."""
 
 
+PACKAGES = {
+    "buildah": "buildah",
+    "podman": "podman",
+    "runc": "runc",
+    "iptables": "iptables",
+    "netavark": "netavark",
+    "aardvark-dns": "aardvark-dns",
+    "debootstrap": "debootstrap",
+    "nginx": "nginx-light",
+    "promtool": "prometheus",
+    "systemd-analyze": "systemd",
+}
+"""Programs that steps use to Debian's packages, which `make deploy-install` brings."""
+_SYSTEM = ("/usr/sbin", "/usr/lib/podman")
+"""Folders that need not be on PATH."""
+_BESIDE = {"podman": ("runc", "iptables", "netavark", "aardvark-dns")}
+"""What a program can't do its work here without: netavark fails at the start of a container where iptables is not."""
+
+
+def missing() -> list[str]:
+    """The programs that are not installed here, in the order of `PACKAGES`."""
+    return [program for program in PACKAGES if _find(program) is None]
+
+
 def need(program: str, package: str) -> str:
     """The path of a program, from our own tools or the system. Raises `Skipped` naming Debian's package."""
-    path = os.pathsep.join([str(TOOLS / "bin"), str(ROOT / ".tools" / "bin"), os.environ.get("PATH", "")])
-    found = shutil.which(program, path=f"{path}{os.pathsep}/usr/sbin")
+    for each in _BESIDE.get(program, ()):
+        need(each, PACKAGES[each])
+    found = _find(program)
     if found is None:
         raise Skipped(f"{program} is not installed here ({package})")
     return found
+
+
+def _find(program: str) -> str | None:
+    own = [str(TOOLS / "bin"), str(ROOT / ".tools" / "bin"), os.environ.get("PATH", "")]
+    return shutil.which(program, path=os.pathsep.join([*own, *_SYSTEM]))
 
 
 def run(

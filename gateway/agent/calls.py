@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 import anyio
@@ -22,10 +22,11 @@ from gateway.agent.ledger import Ledger
 from gateway.config import LimitsConfig
 from gateway.errors import GatewayError, UnknownTool
 from gateway.observe.audit import Audit
-from gateway.proxy import IdPiece, Proxy, ResultTokens
+from gateway.proxy import IdPiece, Proxy, ResultTokens, ToolEntry, finder
 from gateway.proxy.blocks import OtherPart, UnreadText, read_parts
 from gateway.proxy.bolt_on import ARGUMENT_IDS_KEY
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
+from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.results import outcome_of
 from gateway.rpc.eras import MAP_KEY
 from gateway.toolcalls import CallClosed, ToolSpec, validate_call
@@ -53,22 +54,42 @@ class CallOutcome:
 class CallRunner:
     """Runs tool calls for the agent."""
 
-    def __init__(self, proxy: Proxy, tokens: ResultTokens, limits: LimitsConfig, audit: Audit | None = None) -> None:
+    def __init__(
+        self,
+        proxy: Proxy,
+        tokens: ResultTokens,
+        limits: LimitsConfig,
+        audit: Audit | None = None,
+        costs: DefinitionCosts | None = None,
+    ) -> None:
+        """`costs`: of the tools' definitions; estimated when unset."""
         self._proxy = proxy
+        self._costs = costs or DefinitionCosts(lambda: None)
         self._tokens = tokens
         self._limits = limits
         self.ledger = Ledger(proxy, audit)
 
     def specs(self, principal: Principal = ANYBODY) -> tuple[ToolSpec, ...]:
         """The tools that can be called now on somebody's behalf, as the parser and the grammar take them."""
-        return tuple(
-            ToolSpec(
-                name=tool.name,
-                description=str(tool.definition.get("description") or ""),
-                parameters=tool.definition.get("inputSchema") or {"type": "object"},
-            )
-            for tool in self._proxy.tools(principal)
-        )
+        return tuple(_spec(tool.definition) for tool in self._proxy.tools(principal))
+
+    def offered(self, principal: Principal, context: int, named: str | None = None) -> tuple[ToolSpec, ...]:
+        """The tools that a conversation is told of: all, or the search and the call in their place (`tool_search`).
+
+        Args:
+            context: ids that the engine's context holds.
+            named: a tool that the request names; it is told of in any case.
+        """
+        entries = self._proxy.tools(principal)
+        if not self._are_searched(entries, context):
+            return self.specs(principal)
+        return (*_FINDERS, *(_spec(tool.definition) for tool in entries if tool.name == named))
+
+    def _are_searched(self, entries: Sequence[ToolEntry], context: int) -> bool:
+        search = self._proxy.tool_search
+        if search == "auto":
+            return is_heavy(sum(self._costs.of(entry).tokens for entry in entries), context)
+        return search is True and len(entries) > 0
 
     @asynccontextmanager
     async def running(
@@ -106,6 +127,11 @@ class CallRunner:
             if tool is None:
                 raise UnknownTool(f"there is no tool {call.name!r}; the tools are {', '.join(offered) or 'none'}")
             arguments = _arguments(call.arguments, tool)
+            if call.name == finder.SEARCH:
+                found = finder.search(self._proxy.tools(principal), arguments)
+                return Answered(call, found, time.perf_counter() - started)
+            if call.name == finder.CALL:
+                call, arguments = self._found(call, arguments, principal)
             caller = Nobody(modern=False, principal=principal)
             result = await self._proxy.call(
                 call.name,
@@ -117,6 +143,17 @@ class CallRunner:
         except (GatewayError, ValueError) as error:
             return Answered(call, f"error: {error}", time.perf_counter() - started)
         return Answered(call, result, time.perf_counter() - started)
+
+    def _found(
+        self, call: CallClosed, asked: Mapping[str, Any], principal: Principal
+    ) -> tuple[CallClosed, dict[str, Any]]:
+        """The call of a tool that a search found, as if the model had written its name. Raises as `call` catches."""
+        name = str(asked.get("name"))
+        tool = next((_spec(each.definition) for each in self._proxy.tools(principal) if each.name == name), None)
+        if tool is None:
+            raise UnknownTool(f"there is no tool {name!r}; {finder.SEARCH} finds those that there are")
+        inner = json.dumps(asked.get("arguments") or {}, ensure_ascii=False)
+        return replace(call, name=name, arguments=inner), _arguments(inner, tool)
 
     def _meta(self, call: CallClosed, arguments: Mapping[str, Any], map_id: str) -> dict[str, Any]:
         """What a tool is told of ids: the engine's map, and (a bolt-on) those in which the model wrote the call."""
@@ -214,6 +251,22 @@ class RunningCalls:
 
     async def _run(self, n: int, call: CallClosed) -> None:
         self._answered[n] = await self._runner.call(call, self._offered, self._principal, self._map_id)
+
+
+def is_heavy(tokens: int, context: int) -> bool:
+    """Whether definitions take more than a quarter of the context."""
+    return tokens * 4 > context
+
+
+def _spec(definition: Mapping[str, Any]) -> ToolSpec:
+    return ToolSpec(
+        name=definition["name"],
+        description=str(definition.get("description") or ""),
+        parameters=definition.get("inputSchema") or {"type": "object"},
+    )
+
+
+_FINDERS: Final = tuple(map(_spec, finder.DEFINITIONS))
 
 
 def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """tool_choice: whether a request may have it, and the grammar that holds one generation to it.
 
-A required or named call is held from the first id. A model that decides for itself is held, where the configuration
-wants that, from the token with which a call begins; before it and without it, it writes freely. Knows nothing of
-engines or streams. Below: `toolcalls`; above: `generation.py` and `turn.py`.
+A required or named call is held from the first id; where the format has reasoning, that may come first. A model that
+decides for itself is held, where the configuration wants that, from the token with which a call begins; before it and
+without it, it writes freely. Knows nothing of engines or streams. Below: `toolcalls`. Above: `generation`, `turn`.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,10 @@ from gateway.errors import RequestInvalid
 from gateway.toolcalls import CallTrigger, ToolSpec, call_grammar, call_triggers
 
 ToolChoice = Literal["auto", "none", "required"] | tuple[Literal["named"], str]
+
+
+_PROMPT_TAIL = 64
+"""Ids of the prompt's end: enough to tell whether the template opened a reasoning block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,11 @@ def check_choice(choice: ToolChoice, tools: Sequence[ToolSpec]) -> None:
         )
 
 
+def prompt_tail(conversation: Conversation) -> str:
+    """Give the end of the prompt as text: it says whether the model's turn begins inside reasoning."""
+    return conversation.ready.token_map.decode(conversation.ids[-_PROMPT_TAIL:])
+
+
 def hold_for(conversation: Conversation, choice: ToolChoice, *, parallel: bool | None, always: bool) -> Hold | None:
     """Give what holds the next generation, None where it is free.
 
@@ -46,7 +55,8 @@ def hold_for(conversation: Conversation, choice: ToolChoice, *, parallel: bool |
         return None
     if choice != "auto":
         named = choice[1] if isinstance(choice, tuple) else "required"
-        return Hold(call_grammar(fmt, tools, choice=named, parallel=parallel is True))
+        tail = prompt_tail(conversation)
+        return Hold(call_grammar(fmt, tools, choice=named, parallel=parallel is True, prompt_tail=tail))
     token_map = conversation.ready.token_map
     triggers = call_triggers(fmt, token_map) if always else ()
     if not triggers:

@@ -13,10 +13,11 @@ from gateway.agent.end_hold import EndHold
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsGenerated
 from gateway.agent.stop import StopFilter
 from gateway.config import LimitsConfig
-from gateway.engine.protocol import GenerateRequest, GenerationEnd, GenerationEvent, Sampling
+from gateway.engine.protocol import GenerateRequest, GenerationEnd, GenerationEvent, Sampling, Timings
 from gateway.engine.route import EngineRoute, ReadyEngine
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.observe.metrics import Metrics
+from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import Content
 from leaf_sdk.vocab import Detokenizer
 
@@ -28,6 +29,8 @@ class Prompt:
     ready: ReadyEngine
     ids: list[int]
     """A list, since slots hold lists, and a tuple is never equal to one."""
+    principal: Principal = ANYBODY
+    """Who asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Completer:
         self._limits = limits
         self._metrics = metrics
 
-    def open(self, prompt: str | Sequence[int]) -> Prompt:
+    def open(self, prompt: str | Sequence[int], principal: Principal = ANYBODY) -> Prompt:
         """Give the prompt's ids, with what the engine itself puts before a text.
 
         Raises `EngineUnavailable`, `MapDiffers`, and `RequestInvalid` when it is empty, too long or has unknown ids.
@@ -67,7 +70,7 @@ class Completer:
             raise RequestInvalid(
                 f"the prompt has {len(ids)} tokens; the engine's context holds {ready.facts.context}", param="prompt"
             )
-        return Prompt(ready, ids)
+        return Prompt(ready, ids, principal)
 
     async def answer(self, prompt: Prompt, options: CompletionOptions, emit: Emit) -> Finished:
         """Generate until the model ends, a stop string comes or a limit is reached; `Finished` is emitted last.
@@ -124,18 +127,27 @@ class _Completion:
 
     async def run(self) -> Finished:
         prompt, options = self._prompt, self._options
-        async with prompt.ready.slots.take(prompt.ids) as slot:
-            # Where a stop string may end it, no id must be read before the one ahead of it has been judged.
-            gather = not options.stops
-            request = GenerateRequest(prompt.ids, slot.number, self._most, options.sampling, gather=gather)
+        principal = prompt.principal
+        async with prompt.ready.slots.take(prompt.ids, principal.name, alone=principal.alone) as place:
+            request = GenerateRequest(
+                prompt.ids,
+                place.pinned,
+                self._most,
+                options.sampling,
+                reuse=place.reuse,
+                # Where a stop string may end it, no id must be read before the one ahead of it has been judged.
+                gather=not options.stops,
+            )
             try:
                 async with prompt.ready.engine.generate(request) as events:
                     self.end = await self._follow(events)
             finally:
-                slot.ids = [*prompt.ids, *self._ids]
+                told = self.end is not None and self.end.told
+                answered = self.end is not None or self.ttft > 0
+                place.slot.holds([*prompt.ids, *self._ids], at_rest=told, answered=answered)
         self.seconds = time.perf_counter() - self._started
-        await self._emit(self._stats())
-        timings = self.end.timings if self.end is not None else None
+        timings = place.shown(self.end.timings) if self.end is not None else None
+        await self._emit(self._stats(timings))
         reason: FinishReason = "stop" if self.end is None or self.end.reason == "stop" else "length"
         finished = Finished(reason, len(prompt.ids), timings.cache_n if timings else 0, len(self._ids))
         await self._emit(finished)
@@ -168,7 +180,7 @@ class _Completion:
         if text and self._options.text:
             await self._emit(Content(text))
 
-    def _stats(self) -> GenerationFinished:
+    def _stats(self, timings: Timings | None) -> GenerationFinished:
         return GenerationFinished(
             prompt=len(self._prompt.ids),
             generated=len(self._ids),
@@ -176,7 +188,7 @@ class _Completion:
             reinjected_shim=0,
             scaffold=0,
             held=0,
-            timings=self.end.timings if self.end is not None else None,
+            timings=timings,
             ttft=self.ttft,
             guessed=self._guessed,
         )

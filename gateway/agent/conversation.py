@@ -1,17 +1,19 @@
 """One conversation as ids, and nothing but ids.
 
 `ids` is everything that the model was given or wrote, in order. It only ever grows at its end: that is what keeps the
-engine's KV cache alive. Contents are spliced in between the template's own pieces (`engine/template.py`). It does not
-generate and does not run tools. Above: `turn.py`.
+engine's KV cache alive. Contents are spliced in between the template's own pieces (`engine/template.py`), those that it
+writes behind a turn such as the model's last one was. It does not generate and does not run tools. Above: `turn.py`.
 """
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gateway.engine.protocol import Message
 from gateway.engine.route import ReadyEngine
+from gateway.engine.scaffold import WRITTEN, Scaffold, TurnEnd, TurnShape
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.toolcalls import Format, ToolSpec
+from gateway.toolcalls import CallClosed, Format, ToolSpec
 
 
 @dataclass(slots=True)
@@ -23,6 +25,17 @@ class Spliced:
     scaffold: int = 0
     seconds: float = 0.0
     """Time it took to make ids of contents and to splice them: part of the time to the next token."""
+
+
+@dataclass(frozen=True, slots=True)
+class LivedTurn:
+    """The model's last turn, besides its ids."""
+
+    calls: tuple[CallClosed, ...] = ()
+    content: bool = True
+    reasoning: bool = False
+    ended_by: int | None = None
+    """The end-of-turn id that it ended with."""
 
 
 @dataclass(slots=True)
@@ -37,6 +50,9 @@ class Conversation:
     """Names of tools that the client runs itself."""
     principal: Principal = ANYBODY
     """On whose behalf the gateway's tools are called."""
+    earlier: tuple[int, ...] = ()
+    """Calls of each turn that has some, the last turn left out."""
+    turn: LivedTurn = LivedTurn()
     held: int = 0
     """Ids of the last generation's prompt and output; 0 before the first."""
     guessed: bool = False
@@ -50,20 +66,50 @@ class Conversation:
 
     async def ask(self, question: str) -> None:
         """Append the next user turn to a conversation whose last turn is the model's."""
-        await self.splice("user", [self.ready.token_map.encode(question)])
+        shape, end = self.last_turn()
+        scaffold = await self.ready.template.scaffold(shape, end, "user")
+        self.splice(scaffold, [scaffold.fitted(0, self.ready.token_map.encode(question), self.ready.token_map)])
 
-    async def splice(self, role: str, contents: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-        """Append turns of `role`, one per content, and open the model's next turn; give the ids around the contents."""
+    async def around_results(self) -> Scaffold:
+        """Give what stands around the results of the last turn's calls."""
         started = time.perf_counter()
-        pieces = await self.ready.template.scaffold([role] * len(contents))
-        self.ids += pieces[0]
-        for content, after in zip(contents, pieces[1:], strict=True):
+        shape, end = self.last_turn()
+        scaffold = await self.ready.template.scaffold(shape, end, "tool", len(self.turn.calls))
+        self.spliced.seconds += time.perf_counter() - started
+        return scaffold
+
+    def splice(self, scaffold: Scaffold, contents: Sequence[Sequence[int]]) -> None:
+        """Append contents with what stands around them, and so open the model's next turn."""
+        started = time.perf_counter()
+        self.ids += scaffold.pieces[0]
+        for content, after in zip(contents, scaffold.pieces[1:], strict=True):
             self.ids += content
             self.ids += after
-        self.spliced.scaffold += sum(map(len, pieces))
+        if self.turn.calls:
+            self.earlier += (len(self.turn.calls),)
+        self.spliced.scaffold += scaffold.size
         self.spliced.seconds += time.perf_counter() - started
-        return pieces
 
-    async def scaffold_size(self, role: str, count: int) -> int:
-        """Ids that `splice` adds besides the contents."""
-        return sum(map(len, await self.ready.template.scaffold([role] * count)))
+    def last_turn(self) -> tuple[TurnShape, TurnEnd]:
+        """Give the model's last turn as a template takes it: where it is taught by a preamble, calls are words."""
+        turn, token_map, taught = self.turn, self.ready.token_map, self.ready.tool_format.preamble
+        calls = () if taught else turn.calls
+        ended_by = turn.ended_by
+        token = b"" if ended_by is None or not token_map.has_id(ended_by) else token_map.token_bytes(ended_by)
+        shape = TurnShape(
+            calls=tuple(call.name for call in calls),
+            content=turn.content or (taught and bool(turn.calls)),
+            reasoning=turn.reasoning,
+            tools=bool(self.tools) and not taught,
+            earlier=self.earlier,
+        )
+        tail = self.ids[-WRITTEN:]
+        end = TurnEnd(
+            lambda: token_map.decode(tail), token.decode("utf-8", "replace"), tuple(call.id for call in turn.calls)
+        )
+        return shape, end
+
+
+def calls_of_turns(messages: Sequence[Message]) -> tuple[int, ...]:
+    """Count the calls of each turn of a history that has some."""
+    return tuple(len(message["tool_calls"]) for message in messages if message.get("tool_calls"))

@@ -9,19 +9,19 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from gateway.agent.choice import Hold
-from gateway.agent.conversation import Conversation, Spliced
+from gateway.agent.choice import Hold, prompt_tail
+from gateway.agent.conversation import Conversation, LivedTurn, Spliced
 from gateway.agent.end_hold import EndHold
 from gateway.agent.events import Emit, GenerationFinished, IdsGenerated
 from gateway.agent.stop import StopFilter
 from gateway.engine.protocol import GenerateRequest, GenerationEnd, GenerationEvent, Sampling
-from gateway.engine.slots import Slot
+from gateway.engine.slots import Place
 from gateway.errors import EngineUnavailable
+from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
-from gateway.toolcalls import CallClosed, CallStarted, Content, Event, Policy, Reasoning, parser_for
+from gateway.toolcalls import CallClosed, CallStarted, Content, Diagnostic, Event, Policy, Reasoning, parser_for
 
-_PROMPT_TAIL = 64
-"""Ids of the prompt's end that the parser sees: enough to tell whether the template opened a reasoning block."""
+log = get_logger("agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,11 @@ class Generation:
         self._metrics = metrics
         ready = conversation.ready
         forced = options.hold is not None and not options.hold.triggers
-        tail = ready.token_map.decode(conversation.ids[-_PROMPT_TAIL:])
         self._parser = parser_for(
             conversation.format,
             ready.token_map,
             conversation.tools,
-            # A grammar that holds from the first id begins with the call, wherever the prompt has left the model.
-            prompt_tail="" if forced else tail,
+            prompt_tail=prompt_tail(conversation),
             # It takes any tokens that spell a marker, since not every server's grammars know tokens.
             by_text=forced,
             # Without tools nothing is a call, whatever the model writes.
@@ -84,6 +82,8 @@ class Generation:
         self._calls: list[CallClosed] = []
         self._started = 0
         self._guessed = False
+        self._said = False
+        self._reasoned = False
         self._ttft = 0.0
 
     async def run(self) -> GenerationResult:
@@ -94,21 +94,24 @@ class Generation:
         conversation = self._conversation
         started = time.perf_counter()
         hold = self._options.hold
-        async with conversation.ready.slots.take(conversation.ids) as slot:
+        principal = conversation.principal
+        async with conversation.ready.slots.take(conversation.ids, principal.name, alone=principal.alone) as place:
             request = GenerateRequest(
                 prompt=conversation.ids,
-                slot=slot.number,
+                slot=place.pinned,
+                reuse=place.reuse,
                 max_tokens=self._options.max_tokens,
                 sampling=self._options.sampling,
                 grammar=hold.grammar if hold else None,
                 triggers=hold.triggers if hold else (),
             )
+            end: GenerationEnd | None = None
             try:
                 async with conversation.ready.engine.generate(request) as events:
                     end = await self._follow(events, started)
             finally:
-                self._remember(slot)
-        return self._finish(end, time.perf_counter() - started)
+                self._remember(place, end)
+        return self._finish(end, place, time.perf_counter() - started)
 
     async def _follow(self, events: AsyncIterator[GenerationEvent], started: float) -> GenerationEnd | None:
         """Feed the parser until the end; None when a stop string or the one call that may be cut it short."""
@@ -142,6 +145,8 @@ class Generation:
         for event in events:
             if self._called_enough:
                 break
+            self._said |= isinstance(event, Content)
+            self._reasoned |= isinstance(event, Reasoning)
             if isinstance(event, Content):
                 await self._show(self._stop.feed(event.text))
             elif not self._stop.hit:
@@ -154,6 +159,9 @@ class Generation:
             await self._emit_event(Content(text))
 
     def _indexed(self, event: Event) -> Event:
+        if isinstance(event, Diagnostic) and event.cause is not None:
+            name = self._conversation.format.name
+            log.error("the parser of a tool-call format failed", tool_format=name, exc_info=event.cause)
         if isinstance(event, Content | Reasoning) or event.index is None:
             return event
         moved = replace(event, index=event.index + self._options.first_index)
@@ -163,12 +171,13 @@ class Generation:
         self._started += isinstance(moved, CallStarted)
         return moved
 
-    def _remember(self, slot: Slot) -> None:
+    def _remember(self, place: Place, end: GenerationEnd | None) -> None:
         """Whatever happened, the slot holds the prompt and what was generated after it."""
         self._conversation.ids += self._ids
-        slot.ids = list(self._conversation.ids)
+        told = end is not None and end.told
+        place.slot.holds(list(self._conversation.ids), at_rest=told, answered=end is not None or self._ttft > 0)
 
-    def _finish(self, end: GenerationEnd | None, seconds: float) -> GenerationResult:
+    def _finish(self, end: GenerationEnd | None, place: Place, seconds: float) -> GenerationResult:
         conversation = self._conversation
         stats = GenerationFinished(
             prompt=self._prompt,
@@ -177,7 +186,7 @@ class Generation:
             reinjected_shim=conversation.spliced.shim,
             scaffold=conversation.spliced.scaffold,
             held=conversation.held,
-            timings=end.timings if end is not None else None,
+            timings=place.shown(end.timings) if end is not None else None,
             ttft=self._ttft + conversation.spliced.seconds,
             guessed=self._guessed,
         )
@@ -186,6 +195,8 @@ class Generation:
         conversation.held = len(conversation.ids) - (end is not None and end.reason == "length")
         conversation.spliced = Spliced()
         conversation.guessed = self._guessed
+        ended_by = end.ended_by if end is not None else None
+        conversation.turn = LivedTurn(tuple(self._calls), self._said, self._reasoned, ended_by)
         stopped = end is None or end.reason == "stop"
         return GenerationResult(stopped, tuple(self._calls), self._started, stats)
 

@@ -7,13 +7,18 @@ Below: `gateway.toolcalls` for the preamble; above: `turn.py`.
 
 import json
 from collections.abc import Mapping, Sequence
+from math import isinf
 from typing import Any, cast
 
 from gateway.engine.protocol import Message
 from gateway.errors import RequestInvalid
+from gateway.observe.escape import cut_text
 from gateway.toolcalls import Format, ToolSpec, call_text, system_preamble
 
 _CHARACTERS_PER_ID = 64
+_SHOWN = 100
+_DEEPEST = 200
+"""Levels of the arguments of a call, as in JSON that comes by itself."""
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
@@ -53,13 +58,20 @@ def _checked(message: object, where: str) -> dict[str, Any]:
     fields = dict(cast(Mapping[str, Any], message))
     role = fields.get("role")
     if role not in ROLES:
-        raise RequestInvalid(f"{where}.role is {role!r}; expected one of {', '.join(ROLES)}", param=f"{where}.role")
+        raise RequestInvalid(
+            f"{where}.role is {_shown(role)}; expected one of {', '.join(ROLES)}", param=f"{where}.role"
+        )
     fields["role"] = "system" if role == "developer" else role
     fields["content"] = _text(fields.get("content"), f"{where}.content")
+    for key in ("tool_call_id", "name"):
+        if not isinstance(fields.get(key, ""), str | None):
+            raise RequestInvalid(f"{where}.{key} must be a string", param=f"{where}.{key}")
     if role == "user" and not fields["content"]:
         raise RequestInvalid(f"{where}.content is empty", param=f"{where}.content")
     calls: object = fields.get("tool_calls") or []
-    for call in cast(list[object], calls) if isinstance(calls, list) else [calls]:
+    if not isinstance(calls, list):
+        raise RequestInvalid(f"{where}.tool_calls must be a list", param=f"{where}.tool_calls")
+    for call in cast(list[object], calls):
         _check_call(call, f"{where}.tool_calls")
     return fields
 
@@ -74,9 +86,18 @@ def _text(content: object, where: str) -> str:
     for part in parts:
         kind = cast(Mapping[str, Any], part).get("type") if isinstance(part, Mapping) else None
         if kind != "text":
-            raise RequestInvalid(f"{where} holds a part of type {kind!r}; this model reads text only", param=where)
-        texts.append(str(cast(Mapping[str, Any], part).get("text", "")))
-    return "".join(texts)
+            words = f"{where} holds a part of type {_shown(kind)}; this model reads text only"
+            raise RequestInvalid(words, param=where)
+        text: object = cast(Mapping[str, Any], part).get("text")
+        if not isinstance(text, str):
+            raise RequestInvalid(f"{where} holds a text part whose text is no string", param=where)
+        texts.append(text)
+    # As llama.cpp joins them.
+    return "\n".join(texts)
+
+
+def _shown(value: object) -> str:
+    return cut_text(repr(value), _SHOWN)
 
 
 def _check_call(call: object, where: str) -> None:
@@ -86,10 +107,42 @@ def _check_call(call: object, where: str) -> None:
         raise RequestInvalid(
             f"{where} must hold objects with 'function': {{'name': string, 'arguments': JSON text}}", param=where
         )
+    call_id: object = cast(Mapping[str, Any], call).get("id")
+    if call_id is not None and not isinstance(call_id, str):
+        raise RequestInvalid(f"{where}.id must be a string", param=where)
     try:
-        json.loads(fields.get("arguments") or "{}")
-    except ValueError as error:
+        value: object = json.loads(fields.get("arguments") or "{}", parse_constant=_no_number, parse_float=_number)
+    except (ValueError, RecursionError) as error:
         raise RequestInvalid(f"{where}.function.arguments is not JSON text: {error}", param=where) from error
+    if _is_deep(value):
+        raise RequestInvalid(f"{where}.function.arguments is nested deeper than {_DEEPEST} levels", param=where)
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name:.40} is no number in JSON")
+
+
+def _number(written: str) -> float:
+    value = float(written)
+    if isinf(value):
+        _no_number(written)
+    return value
+
+
+def _is_deep(value: object) -> bool:
+    """Whether what reads it later, deeper in the stack, could fail on it."""
+    level: list[object] = [value]
+    for _ in range(_DEEPEST + 1):
+        below: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                below += cast(dict[str, object], each).values()
+            elif isinstance(each, list):
+                below += cast(list[object], each)
+        level = below
+        if not level:
+            return False
+    return True
 
 
 def _call_as_text(message: Message, fmt: Format) -> Message:

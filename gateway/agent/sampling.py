@@ -13,6 +13,7 @@ from gateway.agent.turn import Agent, AnswerOptions
 from gateway.engine.protocol import Sampling
 from gateway.engine.route import EngineRoute
 from gateway.errors import GatewayError, RpcError
+from gateway.proxy.caller import ANYBODY, Principal
 from gateway.rpc.messages import INTERNAL_ERROR, INVALID_PARAMS
 from gateway.toolcalls import Content
 
@@ -24,7 +25,9 @@ class EngineSampler:
         self._agent = agent
         self._route = route
 
-    async def sample(self, params: Mapping[str, Any], most: int) -> tuple[dict[str, Any], int]:
+    async def sample(
+        self, params: Mapping[str, Any], most: int, payer: Principal = ANYBODY
+    ) -> tuple[dict[str, Any], int]:
         """The CreateMessageResult, and the tokens that were generated.
 
         Raises:
@@ -37,7 +40,7 @@ class EngineSampler:
                 parts.append(event.text)
 
         try:
-            conversation = await self._agent.open(engine_messages(params), choice="none")
+            conversation = await self._agent.open(engine_messages(params), choice="none", principal=payer)
             options = AnswerOptions(choice="none", max_tokens=most, sampling=_sampling(params), stops=_stops(params))
             finished = await self._agent.answer(conversation, options, take)
             model = self._route.ready().facts.model

@@ -5,24 +5,25 @@ gateway's tools, splices their ids and generates again, until the model is done,
 to the client. It speaks in events and knows no HTTP. Below: `engine`, `toolcalls`, `proxy`; above: `gateway.serve`.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.agent.calls import CallOutcome, CallRunner, RunningCalls
+from gateway.agent.calls import CallOutcome, CallRunner, RunningCalls, is_heavy
 from gateway.agent.choice import Hold, ToolChoice, check_choice, hold_for
-from gateway.agent.conversation import Conversation
+from gateway.agent.conversation import Conversation, calls_of_turns
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
 from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
 from gateway.agent.history import check_size, tool_definitions, with_preamble
 from gateway.agent.results import ResultMemory
-from gateway.agent.splices import parts_of
+from gateway.agent.splices import fitted, parts_of
 from gateway.config import LimitsConfig
 from gateway.engine.protocol import Message, Sampling
 from gateway.engine.route import EngineRoute
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.toolcalls import CallClosed, ToolSpec, format_for_template, format_named
+from gateway.toolcalls import CallClosed, ToolSpec
 
 _ANSWER_ROOM = 64
 """Ids of context that results leave to the model's answer."""
@@ -77,21 +78,21 @@ class Agent:
         Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, and `RequestInvalid` when it does not fit.
         """
         ready = self._route.ready()
-        tools = () if choice == "none" else _merged(self._calls.specs(principal), client_tools)
+        named = choice[1] if isinstance(choice, tuple) else None
+        ours = () if choice == "none" else self._calls.offered(principal, ready.facts.context, named)
+        tools = () if choice == "none" else _merged(ours, client_tools)
         check_choice(choice, tools)
-        fmt = format_named(format_for_template(ready.facts.chat_template))
+        fmt = ready.tool_format.format
         messages = self._results.filled(messages)
         check_size(messages, ready.facts.context)
-        if ready.facts.supports_tools:
-            ids = await ready.template.prompt(messages, tool_definitions(tools))
-        else:
+        if ready.tool_format.preamble:
             ids = await ready.template.prompt(with_preamble(messages, fmt, tools))
-        conversation = Conversation(ready, fmt, tools, ids, frozenset(tool.name for tool in client_tools), principal)
+        else:
+            ids = await ready.template.prompt(messages, tool_definitions(tools))
+        named, earlier = frozenset(tool.name for tool in client_tools), calls_of_turns(messages)
+        conversation = Conversation(ready, fmt, tools, ids, named, principal, earlier)
         if conversation.room <= 0:
-            raise RequestInvalid(
-                f"the conversation has {len(ids)} tokens; the engine's context holds {ready.facts.context}",
-                param="messages",
-            )
+            raise RequestInvalid(_too_long(conversation), param="messages")
         return conversation
 
     async def answer(self, conversation: Conversation, options: AnswerOptions, emit: Emit) -> Finished:
@@ -157,7 +158,7 @@ class _Answer:
                 await self._tell(calls.outcomes(self._conversation.ready.token_map, 0))
                 reason = "stop" if result.stopped else "length"
                 break
-            if last or not await self._splice(calls, len(result.calls)) or self._left() <= 0:
+            if last or not await self._splice(calls) or self._left() <= 0:
                 break
         finished = self._finished(reason)
         await self._emit(finished)
@@ -207,15 +208,18 @@ class _Answer:
         choice = options.choice if first or options.choice == "none" else "auto"
         return hold_for(self._conversation, choice, parallel=options.parallel, always=self._hold_calls)
 
-    async def _splice(self, calls: RunningCalls, count: int) -> bool:
+    async def _splice(self, calls: RunningCalls) -> bool:
         """Tell the results of all calls and splice them in the calls' order; False when there is no room for them."""
         conversation = self._conversation
-        room = conversation.room - await conversation.scaffold_size("tool", count) - _ANSWER_ROOM
+        scaffold = await conversation.around_results()
+        room = conversation.room - scaffold.size - _ANSWER_ROOM
         outcomes = calls.outcomes(conversation.ready.token_map, max(room, 0))
+        if room > 0:
+            scaffold, outcomes = await fitted(conversation, scaffold, outcomes, self._runner.share(room, len(outcomes)))
         await self._tell(outcomes)
         if room <= 0:
             return False
-        scaffold = await conversation.splice("tool", [outcome.ids for outcome in outcomes])
+        conversation.splice(scaffold, [outcome.ids for outcome in outcomes])
         if self._options.ids:
             await self._emit(IdsSpliced(parts_of(scaffold, outcomes)))
         for outcome in outcomes:
@@ -244,6 +248,19 @@ class _Answer:
             cached_ids=sum(t.cache_n for t in timings),
             completion_ids=sum(g.generated for g in self._generations),
         )
+
+
+def _too_long(conversation: Conversation) -> str:
+    context, tools = conversation.ready.facts.context, conversation.tools
+    written = json.dumps(tool_definitions(tools), ensure_ascii=False).encode("utf-8", "replace").decode()
+    taken = len(conversation.ready.token_map.encode(written)) if tools else 0
+    words = f"the conversation has {len(conversation.ids)} tokens; the engine's context holds {context}"
+    if not is_heavy(taken, context):
+        return words
+    return (
+        f"{words}. The definitions of {len(tools)} tools take about {taken} of them: send fewer, offer fewer "
+        '(`include`, `exclude`), or let the model look for those of the gateway (`tool_search = "auto"`)'
+    )
 
 
 def _merged(ours: Sequence[ToolSpec], theirs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:

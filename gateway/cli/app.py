@@ -15,6 +15,7 @@ import typer
 
 from gateway import __version__
 from gateway.cli import exit_codes
+from gateway.cli.inherited import keep_inherited_to_ourselves
 from gateway.errors import ConfigError, EngineError, GatewayError, UpstreamError
 from gateway.observe.escape import escape_text
 
@@ -29,6 +30,7 @@ _COMMANDS: Final = (
     "parse",
     "token",
     "engine",
+    "model",
     "health",
 )
 _GROUPS: Final = ("keys", "pins")
@@ -62,6 +64,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     try:
         app = build_app(given[0] if given else None)
+        gc.freeze()  # what is loaded by now stays, so no look for garbage need pass through it
         gc.enable()  # see `__main__.py`
         app(given, standalone_mode=True)
     except SystemExit as leaving:
@@ -113,4 +116,5 @@ def _report(error: GatewayError) -> int:
 
 def main() -> None:
     """Run the command line of this process, and end it."""
+    keep_inherited_to_ourselves()
     sys.exit(run())

@@ -57,7 +57,7 @@ def call(
 
     Exit code 0: it answered; 1: it answered with an error; 4: its server can't be reached.
 
-    Example: codec-gateway call time__get_time city=Tokyo --config servers.json
+    Example: codec-gateway call get_time city=Tokyo --config servers.json
     """
     arguments = read_arguments(words or [])
     settings = remote_config(url, token) if url is not None else load_config(config)

@@ -12,6 +12,7 @@ from typing import Annotated
 import anyio
 import typer
 
+from gateway.cli.model import need_model
 from gateway.config import EngineConfig
 from gateway.config.address import is_loopback
 from gateway.config.load import load_config
@@ -42,6 +43,7 @@ def engine(
     if model is not None:
         flags["engine.model"] = model
     settings = load_config(config, flags).engine
+    need_model(settings)
     key = os.environ.get(KEY_VARIABLE) or None
     configure_logging(level=log_level, secrets=[key] if key else [])
     if key is None and not is_loopback(host):

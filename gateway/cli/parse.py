@@ -15,7 +15,7 @@ import typer
 
 from gateway.errors import ConfigError
 from gateway.observe.escape import escape_text
-from gateway.toolcalls import Diagnostic, ToolSpec, call_grammar, format_for_template, format_named, read_tools
+from gateway.toolcalls import AUTO, Diagnostic, Format, ToolSpec, call_grammar, choose_format, read_tools
 from gateway.toolcalls.deltas import event_delta
 from gateway.toolcalls.message import join_events, read_events
 
@@ -29,7 +29,7 @@ _PIECE = 4
 def parse(
     format: Annotated[  # noqa: A002 - the option's name
         str, typer.Option("--format", "-f", help="A format's name (docs/tool-formats.md), or auto: by --template.")
-    ] = "auto",
+    ] = AUTO,
     tools: Annotated[
         Path | None,
         typer.Option(
@@ -51,12 +51,12 @@ def parse(
 
     Example: codec-gateway parse --format hermes --tools tools.json < output.txt
     """
-    name = _format_name(format, template)
+    fmt = _format(format, template)
     known = _read_tools(tools)
     if grammar:
-        typer.echo(call_grammar(format_named(name), known, choice="required"), nl=False)
+        typer.echo(call_grammar(fmt, known, choice="required"), nl=False)
         return
-    events = list(_events(name, known, prompt_tail, stream=stream))
+    events = list(_events(fmt, known, prompt_tail, stream=stream))
     if not stream:
         typer.echo(json.dumps(join_events(events).to_openai(), indent=2))
     for event in events:
@@ -64,25 +64,23 @@ def parse(
             typer.echo(f"codec-gateway: {event.kind}: {escape_text(event.message)}", err=True)
 
 
-def _events(name: str, tools: tuple[ToolSpec, ...], prompt_tail: str, *, stream: bool) -> Iterator[Any]:
+def _events(fmt: Format, tools: tuple[ToolSpec, ...], prompt_tail: str, *, stream: bool) -> Iterator[Any]:
     text = sys.stdin.buffer.read(_LONGEST + 1)
     if len(text) > _LONGEST:
         raise ConfigError(f"the output is longer than {_LONGEST} bytes; parse a part of it")
     pieces = (text[at : at + _PIECE] for at in range(0, len(text), _PIECE)) if stream else (text,)
-    for event in read_events(name, pieces, tools, prompt_tail):
+    for event in read_events(fmt, pieces, tools, prompt_tail):
         delta = event_delta(event) if stream else None
         if delta is not None:
             typer.echo(json.dumps(delta))
         yield event
 
 
-def _format_name(name: str, template: Path | None) -> str:
-    if name != "auto":
-        return format_named(name).name
-    if template is None:
+def _format(name: str, template: Path | None) -> Format:
+    if name == AUTO and template is None:
         typer.echo("codec-gateway: without --template, auto is 'generic'; name a format with --format", err=True)
-        return "generic"
-    return format_for_template(_text_of(template, "--template"))
+    text = _text_of(template, "--template") if template is not None and name == AUTO else ""
+    return choose_format(text, supports_tools=True, wanted=name).format
 
 
 def _read_tools(path: Path | None) -> tuple[ToolSpec, ...]:

@@ -8,6 +8,7 @@ from typing import Annotated
 import anyio
 import typer
 
+from gateway.cli.model import need_model
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
 from gateway.config.nesting import refuse_nesting
@@ -64,6 +65,7 @@ def serve(
         return settings
 
     settings = read()
+    need_model(settings.engine)
     configure_logging(level=log_level, secrets=secrets_of(settings))
     for warning in settings.warnings:
         log.warning(warning)

@@ -146,8 +146,15 @@ def _complaints(report: dict[str, Any]) -> list[str]:
         f"{each['server']}: the definition of {each['tool']!r} is not the pinned one: codec-gateway pins show"
         for each in report["pins"]["broken"]
     ]
+    invalid = [
+        f"{server['name']}: {each['tool']!r} is not offered: {each['reason']}"
+        for server in report["servers"]
+        for each in server["invalid_tools"]
+    ]
     problems = [report[part]["problem"] for part in ("pins", "keys") if report[part]["problem"]]
-    return servers + pins + problems
+    # A gateway from before it was told is asked too.
+    advice = [report["definition_advice"]] if report.get("definition_advice") else []
+    return servers + pins + invalid + problems + advice
 
 
 def _engine(engine: dict[str, Any]) -> str:
@@ -155,7 +162,9 @@ def _engine(engine: dict[str, Any]) -> str:
         return "none"
     if not engine["up"]:
         return f"{engine['kind']}, away: {engine['reason']}"
-    return f"{engine['kind']}, {engine['model']}, {engine['slots']} slots of {engine['context']} ids"
+    what = f"{engine['kind']}, {engine['model']}, {engine['slots']} slots of {engine['context']} ids"
+    # A gateway from before it was told is asked too.
+    return f"{what}, calls as {engine['tool_format']}" if engine.get("tool_format") else what
 
 
 def _maps(maps: dict[str, Any]) -> str:
@@ -173,7 +182,7 @@ def _sum(report: dict[str, Any]) -> str:
     shim = report["shim"]
     estimated = any(server["definition_tokens_estimated"] for server in report["servers"])
     cost = _tokens(report["definition_tokens"], estimated=estimated)
-    how = ", read on demand (tool_search)" if report["tool_search"] else ""
+    how = ", read on demand (tool_search)" if report["tool_search"] is True else ""
     ids = f"{shim['leaf_bypasses']} results came with ids, {shim['tokenize_calls']} were tokenized here"
     return f"tool definitions: {cost} tokens{how}; {ids}"
 

@@ -19,6 +19,7 @@ _TOKEN_VARIABLE = f"{PREFIX}TOKEN"
 _LISTS = {
     ("tokens", "maps"),
     ("serve", "allowed_hosts"),
+    ("serve", "trusted_proxies"),
     ("serve", "oauth", "algorithms"),
     ("serve", "oauth", "scopes"),
 }

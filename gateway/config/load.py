@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from gateway.config.access import build_audit, build_oauth, build_telemetry
 from gateway.config.address import is_http_url, is_loopback
+from gateway.config.connections import ConnectionsConfig, read_networks
 from gateway.config.env_file import parse_env_file
 from gateway.config.expand import Expander
 from gateway.config.foreign import read_foreign
@@ -154,6 +155,13 @@ def _build_engine(values: Layer) -> EngineConfig:
         )
     if engine.url is not None and not is_http_url(engine.url):
         raise ConfigError(f"engine: expected 'embedded', 'none' or http://HOST:PORT, got {mask_text(engine.url)!r}")
+    if engine.isolate and engine.kind == "url":
+        raise ConfigError(
+            "engine.isolate can't be held for a server at engine.url: who else uses it, and whether it keeps prompts "
+            "in a cache of its own, can't be seen from here; use the embedded engine, or set it to false"
+        )
+    if engine.isolate and engine.cache_mib:
+        raise ConfigError(f"engine.isolate needs the host cache off, but engine.cache_mib is {engine.cache_mib}")
     if engine.model is not None:
         _must_be_file(engine.model, "engine.model", "a GGUF file")
     return replace(engine, url=engine.url.rstrip("/")) if engine.url else engine
@@ -175,6 +183,8 @@ def _build_serve(values: Layer, folder: Path) -> ServeConfig:
         "allowed_hosts": tuple(values.get("allowed_hosts", ())),
         "keys": _maybe_path(values.get("keys")) or folder / KEYS_FILE,
         "oauth": build_oauth(values.get("oauth", {})),
+        "connections": replace(ConnectionsConfig(), **values.get("connections", {})),
+        "trusted_proxies": read_networks(values.get("trusted_proxies", ()), "serve.trusted_proxies"),
     }
     serve = replace(ServeConfig(), **{**values, **built})
     if serve.port and (serve.host, serve.port) == (serve.admin_host, serve.admin_port):

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig
+from gateway.config.connections import ConnectionsConfig
 from gateway.config.wire import WireConfig
 
 VerifyLevel = Literal["verify", "trust"]
@@ -76,8 +77,7 @@ class UpstreamConfig:
     protocol: EraChoice = "auto"
     """Which era to speak; `auto`: the modern one where it is offered."""
     sessions: SessionPolicy = "auto"
-    """Whether clients of the handshake era share one session; `auto`: unless the server may push or the client be
-    asked."""
+    """Whether clients of the handshake era share one session; `auto`: unless the client may be asked."""
     timeout: float | None = None
     """Seconds that one call may take; None: `limits.tool_timeout`."""
     concurrency: int = 64
@@ -104,6 +104,16 @@ class UpstreamConfig:
     """What calls for who reads ids say of those that are wanted: nothing, the map, or also that they may be packed."""
     sampling_tokens: int = 0
     """Tokens that the own engine may generate for its sampling requests in one gateway's life; 0: none."""
+    client_sessions: int | None = None
+    """Sessions besides the main one, for clients that may be asked or have state there; None: 64 where each is a
+    process, else 1,000."""
+
+    @property
+    def most_client_sessions(self) -> int:
+        """The bound of `client_sessions`, whoever set it."""
+        if self.client_sessions is not None:
+            return self.client_sessions
+        return 64 if self.command is not None else 1000
 
     @property
     def transport(self) -> Transport:
@@ -131,9 +141,17 @@ class EngineConfig:
     start_timeout: float = 60.0
     idle_timeout: float = 60.0
     """Longest silence of a stream before the engine counts as away."""
+    exclusive: bool = False
+    """Whether nobody but one gateway generates with the server at `url`: then it may choose the server's slots."""
+    cache_mib: int | None = None
+    """Mebibytes in which the embedded engine keeps what its slots held; 0: none, None: by the machine's memory."""
+    isolate: bool = False
+    """Whether no principal's prompt is ever computed faster because another's stood there: embedded engine only."""
     hold_calls: bool = False
     """Whether a grammar holds also the calls that a model decides on itself, from the token with which they begin: for
     models with such a token, and servers whose grammars know tokens (llama.cpp since December 2025)."""
+    tool_format: str = "auto"
+    """The form in which the model's calls are read (docs/tool-formats.md); `auto`: what its chat template tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +181,7 @@ class LimitsConfig:
     """Largest answer of an upstream, as it comes over the wire."""
     completion_tokens: int = 1024
     """Generated ids per request when the client names no limit."""
-    start_timeout: float = 20.0
+    start_timeout: float = 60.0
     """Time for an upstream to start and list its tools."""
     restart_backoff: float = 0.5
     """First pause before a dead upstream is started again; doubles up to `restart_backoff_max`, with jitter."""
@@ -171,6 +189,9 @@ class LimitsConfig:
     drain: float = 10.0
     """Time that running requests get when the gateway is asked to stop."""
     body_bytes: int = 4 * 1024 * 1024
+    principal_share: float = 0.25
+    """Part of each bound on sessions, calls and generations that wait, subscriptions, processes and sampling that one
+    key or subject may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +210,9 @@ class ServeConfig:
     """File of the API keys; it need not exist. None: keys are not looked for."""
     oauth: OAuthConfig | None = None
     """Whose access tokens are accepted; None: nobody's."""
+    connections: ConnectionsConfig = field(default_factory=ConnectionsConfig)
+    trusted_proxies: tuple[str, ...] = ()
+    """Networks of those who may say in `X-Forwarded-For` for whom they ask."""
     max_sessions: int = 1000
     """Sessions of handshake-era MCP clients over HTTP that may be open at a time."""
     session_idle: float = 1800.0
@@ -213,7 +237,7 @@ class GatewayConfig:
     """Between server and tool in a public tool name."""
     prefix: PrefixPolicy = "auto"
     """Whether public names carry their server; `auto`: not where there is only one."""
-    tool_search: bool = False
+    tool_search: bool | Literal["auto"] = "auto"
     """Whether MCP clients list two tools that find and call all others, in place of these."""
     files: tuple[Path, ...] = ()
     """What was read, and is to be read again when it changes."""

@@ -14,10 +14,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection
+from gateway.config.serve_section import ConnectionsSection, ServeSection
 from gateway.config.settings import (
     EngineSection,
     LimitsSection,
-    ServeSection,
     Settings,
     TokensSection,
     UpstreamSection,
@@ -122,6 +122,7 @@ def render_page() -> str:
         ("limits", LimitsSection),
         ("serve", ServeSection),
         ("serve.oauth", OAuthSection),
+        ("serve.connections", ConnectionsSection),
         ("wire", WireSection),
         ("registry", RegistrySection),
         ("audit", AuditSection),
@@ -169,7 +170,7 @@ def _kind(annotation: Any) -> str:
     if origin is Literal:
         return ", ".join(f"`{word}`" for word in args)
     if origin in (Union, types.UnionType):
-        return _kind(next(arg for arg in args if arg is not type(None)))
+        return " or ".join(_kind(arg) for arg in args if arg is not type(None))
     names: dict[Any, str] = {list: "list of text", dict: "table of text", str: "text", int: "integer", float: "number"}
     return names.get(origin or annotation, "true or false")
 

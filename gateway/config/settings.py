@@ -13,23 +13,23 @@ from typing import Annotated, Any, Final, Literal, cast
 from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection
+from gateway.config.access_sections import AuditSection, TelemetrySection
 from gateway.config.masking import MASK, sounds_secret
 from gateway.config.model import (
     EngineConfig,
     GatewayConfig,
     LimitsConfig,
     PrefixPolicy,
-    ServeConfig,
     TokensConfig,
     VerifyLevel,
 )
-from gateway.config.section import Count, CountOrZero, Port, Seconds, Section
+from gateway.config.section import Count, CountOrZero, Seconds, Section
+from gateway.config.serve_section import ServeSection
 from gateway.config.upstream_section import RegistrySection, UpstreamSection
 from gateway.config.wire import WireSection
 from gateway.errors import ConfigError
 
-_ENGINE, _TOKENS, _LIMITS, _SERVE = EngineConfig(), TokensConfig(), LimitsConfig(), ServeConfig()
+_ENGINE, _TOKENS, _LIMITS = EngineConfig(), TokensConfig(), LimitsConfig()
 
 MAP_DEFAULT: Final = "auto"
 
@@ -64,10 +64,30 @@ class EngineSection(Section):
         default=_ENGINE.idle_timeout,
         description="Longest silence of a stream, in seconds, before the engine counts as away.",
     )
+    exclusive: bool = Field(
+        default=_ENGINE.exclusive,
+        description="Nobody but one gateway generates with the server at `url`, or with that of `codec-gateway "
+        "engine`: that gateway may choose its slots.",
+    )
+    cache_mib: CountOrZero | None = Field(
+        default=_ENGINE.cache_mib,
+        description="Mebibytes in which the embedded engine keeps what its slots held; 0: none; unset: a quarter of "
+        "the memory that is free, 8192 at most.",
+    )
+    isolate: bool = Field(
+        default=_ENGINE.isolate,
+        description="Reuse nothing of one principal's prompts for another; of the embedded engine only, whose host "
+        "cache is off then.",
+    )
     hold_calls: bool = Field(
         default=_ENGINE.hold_calls,
         description="Hold the calls that a model decides on itself to their schemas, where it begins them with a "
         "special token; needs a llama.cpp of December 2025 or later.",
+    )
+    tool_format: str = Field(
+        default=_ENGINE.tool_format,
+        description="Form in which the model's calls are read, by its name in docs/tool-formats.md; `auto`: by the "
+        "model's chat template.",
     )
 
 
@@ -107,7 +127,8 @@ class LimitsSection(Section):
         default=_LIMITS.completion_tokens, description="Generated ids per request when the client names no limit."
     )
     start_timeout: Seconds = Field(
-        default=_LIMITS.start_timeout, description="Seconds an MCP server may take to start and list its tools."
+        default=_LIMITS.start_timeout,
+        description="Seconds an MCP server may take to start and list its tools; a first start may download it.",
     )
     restart_backoff: Seconds = Field(
         default=_LIMITS.restart_backoff,
@@ -120,48 +141,12 @@ class LimitsSection(Section):
         default=_LIMITS.drain, description="Seconds that running requests get when the gateway is asked to stop."
     )
     body_bytes: Count = Field(default=_LIMITS.body_bytes, description="Largest request body in bytes.")
-
-
-class ServeSection(Section):
-    """`[serve]`."""
-
-    host: str = Field(
-        default=_SERVE.host, description="Address of `/mcp` and `/v1`. Beyond loopback a token is required."
-    )
-    port: Port = Field(default=_SERVE.port, description="Port of `/mcp` and `/v1`; 0: any free one.")
-    admin_host: str = Field(
-        default=_SERVE.admin_host, description="Address of `/metrics` and `/healthz`, which ask no key."
-    )
-    admin_port: Port = Field(
-        default=_SERVE.admin_port, description="Port of `/metrics` and `/healthz`; 0: any free one."
-    )
-    token: str | None = Field(
-        default=_SERVE.token,
-        min_length=8,
-        description="Bearer token asked of every client. Best set as CODEC_GATEWAY_TOKEN.",
-    )
-    allowed_hosts: list[str] = Field(
-        default=[],
-        description="Host names that clients may call us by, besides the loopback ones: `name` or `name:port`.",
-    )
-    keys: str | None = Field(
-        default=None, description="File of the API keys; unset: `keys.toml` beside the configuration."
-    )
-    oauth: OAuthSection = Field(
-        default=OAuthSection(), description="The authorization server whose access tokens are accepted."
-    )
-    max_sessions: Count = Field(
-        default=_SERVE.max_sessions,
-        description="Sessions that MCP clients of the handshake era may have open over HTTP; more are told to wait.",
-    )
-    session_idle: Seconds = Field(
-        default=_SERVE.session_idle, description="Seconds after which a session that nobody uses ends."
-    )
-    sse_close_after: Seconds | None = Field(
-        default=_SERVE.sse_close_after,
-        description="Seconds after which the event stream of a request is closed, for its client to come back for the "
-        "rest (clients of 2025-11-25, which know how). Set it below the time for which a proxy in front of the gateway "
-        "keeps a connection open.",
+    principal_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=_LIMITS.principal_share,
+        description="Part of each bound that one API key or OAuth subject may take: of sessions, calls that wait for "
+        "their client or for a server, generations that wait for a slot, subscriptions, processes for clients and "
+        "sampling tokens. Who comes without a credential, where "
+        "none is asked for, and the operator have the whole.",
     )
 
 
@@ -179,10 +164,11 @@ class Settings(Section):
         description="Whether public names begin with their server: `always`, `never`, or `auto`: not where there is "
         "only one server.",
     )
-    tool_search: bool = Field(
+    tool_search: bool | Literal["auto"] = Field(
         default=GatewayConfig().tool_search,
-        description="`true`: MCP clients list two tools, `codec_search_tools` and `codec_call_tool`, in place of all; "
-        "a model finds the others by what they do.",
+        description="Two tools in place of all, `codec_search_tools` and `codec_call_tool`: a model finds the others "
+        "by what they do. `true`: for MCP clients and `/v1`. `auto`: for a conversation on `/v1` when the definitions "
+        "of all would take more than a quarter of the engine's context; that of MCP clients nobody knows.",
     )
     engine: EngineSection = EngineSection()
     tokens: TokensSection = TokensSection()

@@ -71,9 +71,9 @@ class UpstreamSection(Section):
     )
     sessions: SessionPolicy = Field(
         default=_UPSTREAM.sessions,
-        description="Whether clients share one session with it. `auto`: a client of the handshake era has its own "
-        "where the server may push something or may ask the client; `shared`: one for all; `per_client`: always its "
-        "own.",
+        description="Whether clients share one session with it. `auto`: a client of the handshake era that can be "
+        "asked (roots, sampling, elicitation) has its own from its first tool call on; `shared`: one for all; "
+        "`per_client`: each has its own, and what it left there, until its session ends. Lists alone open none.",
     )
     timeout: Seconds | None = Field(
         default=_UPSTREAM.timeout, description="Seconds that one call may take; unset: `limits.tool_timeout`."
@@ -113,6 +113,12 @@ class UpstreamSection(Section):
         description="What calls for a reader of ids tell the tool: `any`: nothing; `map`: whose map, so that a leaf of "
         "several models sends ids of this one alone; `packed`: that too, and that ids may be packed, for less bytes on "
         "an uncompressed line and more CPU. For leaves: another gateway refuses a map that it does not hold.",
+    )
+    client_sessions: Count | None = Field(
+        default=_UPSTREAM.client_sessions,
+        description="Sessions with it besides the shared one that may be open at a time, for clients that may be asked "
+        "or that have their own (`sessions`); one principal may have `limits.principal_share` of them. Unset: 64 where "
+        "each is a process, else 1,000.",
     )
     sampling_tokens: CountOrZero = Field(
         default=_UPSTREAM.sampling_tokens,

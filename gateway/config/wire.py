@@ -26,6 +26,8 @@ class WireConfig:
     dictionary_protobuf: Path | None = None
     minimum_version: str | None = None
     """Clients that ask for frames and speak an older Codec are answered with 426; None: all are served."""
+    maps_origin: str | None = None
+    """Where the operator publishes maps; None: streams name theirs by its hash alone."""
 
 
 _WIRE = WireConfig()
@@ -46,6 +48,12 @@ class WireSection(Section):
         default=None,
         pattern=r"^[0-9]{1,3}\.[0-9]{1,3}$",
         description="Clients that ask for frames and speak an older version of Codec get 426; unset: all are served.",
+    )
+    maps_origin: str | None = Field(
+        default=None,
+        pattern=r"^(https://[!-~]+|http://(localhost|127\.0\.0\.1)([:/][!-~]*)?)$",
+        description="Address under which you publish the maps (`codec-leaf map publish`): `Codec-Tokenizer-Map` of "
+        "streams is then the map's URL there, with its hash in `Codec-Tokenizer-Map-Hash`; unset: the hash alone.",
     )
 
 

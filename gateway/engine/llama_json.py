@@ -13,6 +13,11 @@ from gateway.engine.protocol import EngineFacts, GenerateRequest, GenerationEnd,
 from gateway.engine.repair import IdRepair, Repaired
 from gateway.errors import EngineRefused, EngineUnavailable
 
+_SLOTS: Final = 4096
+"""Slots of one engine: more are no number that one has."""
+_CONTEXT: Final = 2**31
+_SAID: Final = 1000
+"""Characters of an engine's own words that are passed on."""
 _TOKEN_TRIGGER = 0
 """llama.cpp's number for a trigger that is one token (`common_grammar_trigger_type`); its server dies of an unknown
 number."""
@@ -27,17 +32,32 @@ def read_facts(props: dict[str, Any], models: dict[str, Any], bos: dict[str, Any
     caps: dict[str, Any] = props.get("chat_template_caps") or {}
     return EngineFacts(
         model=_model_name(str(model.get("id") or props.get("model_alias") or "model")),
-        model_path=props.get("model_path"),
+        model_path=_text(props.get("model_path")),
         chat_template=str(props.get("chat_template") or ""),
         supports_tools=bool(caps.get("supports_tools")),
-        vocabulary=meta.get("n_vocab"),
-        context=int(settings.get("n_ctx") or meta.get("n_ctx") or 0),
-        slots=int(props.get("total_slots") or 1),
-        bos=tuple(bos["tokens"]),
+        vocabulary=None if (size := meta.get("n_vocab")) is None else _count(size, 0, _CONTEXT),
+        context=_count(settings.get("n_ctx") or meta.get("n_ctx") or 0, 0, _CONTEXT),
+        slots=_count(props.get("total_slots") or 1, 1, _SLOTS),
+        bos=tuple(_count(token, 0, _CONTEXT) for token in bos["tokens"]),
+        # For placeholders of images; drawn anew at each start, to which alone it matters here.
+        start_marker=props.get("media_marker"),
     )
 
 
-MISREAD: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+def _count(value: object, least: int, most: int) -> int:
+    """A number as an engine says it of itself. What it allocates or compares must be one."""
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{value!r:.40} is no number from {least} to {most}")
+    return value
+
+
+def _text(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    return value
+
+
+MISREAD: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 """What reading an answer of another shape raises."""
 
 
@@ -53,7 +73,7 @@ def expecting(url: str) -> Generator[None]:
 def misread(url: str, error: Exception) -> EngineRefused:
     """The error for an answer of another shape."""
     return EngineRefused(
-        f"{url!r} answered something else than llama.cpp does ({error!r}); is a llama.cpp server listening there?",
+        f"{url!r} answered something else than llama.cpp does ({error!r:.200}); is a llama.cpp server listening there?",
         status=502,
     )
 
@@ -63,12 +83,13 @@ def completion_body(request: GenerateRequest) -> dict[str, Any]:
     body: dict[str, Any] = {
         "prompt": list(request.prompt),
         "n_predict": request.max_tokens,
-        "id_slot": request.slot,
         "stream": True,
         "return_tokens": True,
-        "cache_prompt": True,
+        "cache_prompt": request.reuse,
         **_sampling(request.sampling),
     }
+    if request.slot is not None:
+        body["id_slot"] = request.slot
     if request.grammar is not None:
         body["grammar"] = request.grammar
     if request.triggers:
@@ -116,6 +137,7 @@ def read_end(message: dict[str, Any], last: int | None, counts: list[int]) -> Ge
             prompt_seconds=float(timings.get("prompt_ms") or 0) / 1000,
             generate_seconds=float(timings.get("predicted_ms") or 0) / 1000,
         ),
+        slot=message.get("id_slot"),
         repaired=counts[0],
         ambiguous=counts[1],
         missed=counts[2],
@@ -126,7 +148,7 @@ def refusal(status: int, body: bytes) -> EngineRefused | EngineUnavailable:
     """The error that an HTTP status other than 200 stands for; 503: the model is still loading."""
     try:
         error: Any = json.loads(body).get("error", {})
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         error = body[:200].decode("utf-8", "replace")
     if status == 503:
         return EngineUnavailable(f"the engine is not ready: {said(error)}")
@@ -136,7 +158,7 @@ def refusal(status: int, body: bytes) -> EngineRefused | EngineUnavailable:
 def said(error: object) -> str:
     """The words in an error object of llama.cpp's."""
     words = cast(dict[str, object], error).get("message") if isinstance(error, dict) else None
-    return str(words or cast(object, error))
+    return str(words or cast(object, error))[:_SAID]
 
 
 def _model_name(name: str) -> str:

@@ -28,6 +28,8 @@ class MapSet:
     from, by which published tools may name it."""
     files: dict[str, Path] = field(default_factory=dict[str, Path])
     """By map id, the file that a map was read or built from."""
+    left_out: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """By map id, control tokens of the engine that the map's bytes do not list as such."""
 
     def add(self, token_map: TokenMap, hashes: Iterable[str] = ()) -> None:
         """Accept a map; the first one becomes the session map. `hashes`: of the files that it was built from."""
@@ -35,6 +37,14 @@ class MapSet:
         self.session = self.session or token_map
         for known in (token_map.map_id, *hashes):
             self.by_hash[known.removeprefix("sha256:")] = token_map
+
+    def correct(self, token_map: TokenMap) -> None:
+        """Take a map in place of the accepted one of the same bytes: the engine knew more of it."""
+        before = self.accepted[token_map.map_id]
+        self.left_out[token_map.map_id] = sorted(token_map.special_tokens.keys() - before.special_tokens.keys())
+        self.accepted[token_map.map_id] = token_map
+        self.by_hash |= {known: token_map for known, each in self.by_hash.items() if each is before}
+        self.session = token_map if self.session is before else self.session
 
     def add_all(self, other: "MapSet") -> None:
         """Accept what another set accepts."""

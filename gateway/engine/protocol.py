@@ -7,7 +7,7 @@ hands out the same client. Above: `gateway.agent` and `gateway.serve`.
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from gateway.toolcalls import CallTrigger
@@ -33,6 +33,8 @@ class EngineFacts:
     slots: int
     bos: tuple[int, ...]
     """Ids that the engine itself puts before a text prompt; empty when it adds none."""
+    start_marker: str | None = None
+    """What the running process drew at random at its start, where it tells: another one is another process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,16 @@ class GenerateRequest:
     """One generation. `prompt` is the whole context as ids; the engine reuses what its slot already holds."""
 
     prompt: Sequence[int]
-    slot: int
+    slot: int | None
+    """The slot that it must have: one of an engine that is ours alone, and known to be at rest. None: any."""
     max_tokens: int
     sampling: Sampling = Sampling()
     grammar: str | None = None
     """GBNF that the output must match."""
     triggers: Sequence[CallTrigger] = ()
     """With some, the output is free until one of these tokens comes; the grammar holds from there, token included."""
+    reuse: bool = True
+    """Whether what the slot already holds may be reused."""
     gather: bool = False
     """Whether ids that came together may be told together, for who only passes them on and never stops in between."""
 
@@ -73,6 +78,10 @@ class Timings:
     generated_n: int
     prompt_seconds: float
     generate_seconds: float
+
+    def counting(self, processed: int) -> "Timings":
+        """The same, with so many of the reused ids counted as processed."""
+        return replace(self, prompt_n=self.prompt_n + processed, cache_n=self.cache_n - processed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +101,10 @@ class GenerationEnd:
     ended_by: int | None
     """The end-of-generation id that closed the turn. It is the last of `Generated`, and not in the KV cache."""
     timings: Timings
+    slot: int | None = None
+    """The slot that it ran in, as the engine says."""
+    told: bool = True
+    """Whether the engine itself ended it; False: it went on past `max_tokens`, and was left."""
     repaired: int = 0
     """Ids that the stream had lost and that were found again from the bytes."""
     ambiguous: int = 0

@@ -8,24 +8,24 @@ generate. Above: `gateway.agent` asks for the ready engine once per request; `ga
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from gateway.config import GatewayConfig
-from gateway.engine.check import check_map
+from gateway.engine.check import check_map, with_all_specials
 from gateway.engine.embedded import EmbeddedServer, embedded_server
+from gateway.engine.llama_cpp import LlamaCpp, Proven
 from gateway.engine.maps import MapSet, needs_engine, resolve_maps
 from gateway.engine.protocol import Engine, EngineFacts
+from gateway.engine.questions import Questions
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
 from gateway.errors import ConfigError, EngineError, EngineUnavailable, MapDiffers
 from gateway.observe.logs import get_logger
+from gateway.toolcalls import AUTO, ChosenFormat, choose_format, format_named
 from leaf_sdk.vocab import TokenMap
-
-if TYPE_CHECKING:
-    from gateway.engine.llama_cpp import LlamaCpp
 
 _POLL = 2.0
 """Seconds between looks at an engine that somebody else runs."""
@@ -53,12 +53,17 @@ class ReadyEngine:
     token_map: TokenMap
     template: ChatTemplate
     slots: SlotTable
+    tool_format: ChosenFormat
+    """How this model's calls are read, and who teaches it to write them."""
 
 
 class EngineRoute:
     """The engine of one gateway, through its ups and downs."""
 
     def __init__(self, config: GatewayConfig, watch: EngineWatch) -> None:
+        """Raises `ConfigError` for a tool format that there is not, and for a map that can't be opened."""
+        if config.engine.tool_format != AUTO:
+            format_named(config.engine.tool_format)
         self._config = config
         self._watch = watch
         self._ready: ReadyEngine | None = None
@@ -105,9 +110,11 @@ class EngineRoute:
     async def _keep_up(self, tasks: TaskGroup, *, task_status: TaskStatus[None]) -> None:
         pause = _RETRY
         while True:
+            exchanged = False
             try:
                 async with self._engine(tasks) as engine:
                     failure = await self._use(engine, task_status)
+                    exchanged = engine.is_exchanged
             except ConfigError as error:
                 self._misconfigured = error
                 failure = EngineUnavailable(error.message)
@@ -116,7 +123,8 @@ class EngineRoute:
             pause = _RETRY if self._ready is not None else min(pause * 2, _RETRY_MAX)
             self._close(failure)
             self._announce(task_status)
-            await anyio.sleep(pause)
+            # Another engine that answers is proven at once.
+            await anyio.sleep(0 if exchanged else pause)
 
     def _announce(self, task_status: TaskStatus[None]) -> None:
         """The first attempt is over, well or badly."""
@@ -125,10 +133,7 @@ class EngineRoute:
             task_status.started()
 
     @asynccontextmanager
-    async def _engine(self, tasks: TaskGroup) -> AsyncGenerator["LlamaCpp"]:
-        # It brings an HTTP client, which a gateway without an engine never needs.
-        from gateway.engine.llama_cpp import LlamaCpp
-
+    async def _engine(self, tasks: TaskGroup) -> AsyncGenerator[LlamaCpp]:
         settings = self._config.engine
         async with AsyncExitStack() as stack:
             url, key = settings.url or "", settings.api_key
@@ -136,7 +141,7 @@ class EngineRoute:
                 server = await stack.enter_async_context(embedded_server(settings))
                 url, key, self.child_pid = server.url, server.key, server.pid
                 tasks.start_soon(self._watch_child, server)
-            engine = LlamaCpp(url, api_key=key, idle_timeout=settings.idle_timeout)
+            engine = LlamaCpp(url, api_key=key, idle_timeout=settings.idle_timeout, on_loss=self.report_loss)
             stack.push_async_callback(engine.aclose)
             yield engine
 
@@ -144,7 +149,7 @@ class EngineRoute:
         await server.wait()
         self._lost.set()
 
-    async def _use(self, engine: "LlamaCpp", task_status: TaskStatus[None]) -> EngineError:
+    async def _use(self, engine: LlamaCpp, task_status: TaskStatus[None]) -> EngineError:
         """Open the route and return why it must be closed again. Catches here, inside the engine's task group."""
         try:
             await self._open(engine)
@@ -157,24 +162,59 @@ class EngineRoute:
         await self._until_lost(engine)
         return EngineUnavailable("the engine went away; it is being started or awaited again")
 
-    async def _open(self, engine: "LlamaCpp") -> None:
+    async def _open(self, engine: LlamaCpp) -> None:
         self._lost = anyio.Event()
-        facts = await engine.facts()
+        proven = await engine.prove(self._proof)
+        facts, token_map = proven.facts, proven.token_map
+        template = ChatTemplate(engine, facts, token_map)
+        slots = SlotTable(
+            facts.slots,
+            at_rest=engine.is_at_rest if await self._may_choose(engine) else None,
+            isolate=self._config.engine.isolate,
+            share=self._config.limits.principal_share,
+        )
+        wanted = self._config.engine.tool_format
+        tool_format = choose_format(facts.chat_template, supports_tools=facts.supports_tools, wanted=wanted)
+        self._ready = ReadyEngine(engine, facts, token_map, template, slots, tool_format)
+        self._watch.engine_up(True, "")
+        log.info(
+            "engine ready",
+            model=facts.model,
+            url=engine.url,
+            context=facts.context,
+            slots=facts.slots,
+            tool_format=tool_format.format.name,
+            pid=self.child_pid,
+        )
+
+    async def _may_choose(self, engine: LlamaCpp) -> bool:
+        """Whether slots are ours to choose: nobody else uses the engine, and it says which of them are at rest."""
+        settings = self._config.engine
+        if settings.kind != "embedded" and not settings.exclusive:
+            return False
+        shown = await engine.shows_slots()
+        if not shown:
+            log.warning("the engine does not show its slots, so it chooses them itself: start it with --slots")
+        return shown
+
+    async def _proof(self, questions: Questions) -> Proven:
+        """Hold every accepted map against the engine that answers these questions."""
+        facts = await questions.facts()
         if self.maps.session is None:
             self.maps.add_all(resolve_maps(self._config, engine_model=facts.model_path))
-        token_map = self.maps.session
-        if token_map is None:
-            raise EngineUnavailable("the engine needs a token map; start with --map auto or --map PATH")
         for candidate in list(self.maps.accepted.values()):
-            await check_map(engine, facts, candidate)
-        engine.token_map = token_map
-        template = ChatTemplate(engine, facts, token_map)
-        self._ready = ReadyEngine(engine, facts, token_map, template, SlotTable(facts.slots))
-        self._watch.engine_up(True, "")
-        context, slots = facts.context, facts.slots
-        log.info("engine ready", model=facts.model, url=engine.url, context=context, slots=slots, pid=self.child_pid)
+            await check_map(questions, facts, candidate)
+            whole = await with_all_specials(questions, candidate)
+            if whole is not candidate:
+                self.maps.correct(whole)
+                log.warning(
+                    "the map leaves control tokens out", map=whole.map_id, tokens=self.maps.left_out[whole.map_id]
+                )
+        if self.maps.session is None:
+            raise EngineUnavailable("the engine needs a token map; start with --map auto or --map PATH")
+        return Proven(facts, self.maps.session)
 
-    async def _until_lost(self, engine: "LlamaCpp") -> None:
+    async def _until_lost(self, engine: LlamaCpp) -> None:
         """Return when the engine is gone: its process ended, a request said so and it is true, or a poll failed."""
         while True:
             with anyio.move_on_after(_POLL):
@@ -183,11 +223,13 @@ class EngineRoute:
                 return
             self._lost = anyio.Event()
 
-    async def _still_there(self, engine: "LlamaCpp") -> bool:
+    async def _still_there(self, engine: LlamaCpp) -> bool:
         """Ask a few times: an engine that is only busy is not lost."""
         for _ in range(_ATTEMPTS):
             if await engine.healthy():
                 return True
+            if engine.is_exchanged:
+                return False
             await anyio.sleep(_POLL / 10)
         return False
 

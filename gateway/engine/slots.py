@@ -1,82 +1,183 @@
-"""Which of the engine's slots a generation gets.
+"""Which of the engine's slots a generation gets, and what its principal may be told of the cache.
 
-A llama.cpp server keeps one KV cache a slot. This table remembers which ids each slot holds. A prompt that continues
-what a free slot holds gets that slot; any other gets the one that has rested longest. All conversations begin with the
-same preamble, so the longest common prefix alone would let a new one take the cache of one that waits for a tool. It
-does not know the engine. Above: `gateway.agent`.
+A llama.cpp server keeps one KV cache a slot. This table remembers which ids each slot holds and whose they are. Where
+the engine is ours alone, a prompt that continues what a free slot holds *for the same principal* gets that slot; any
+other gets the one that has rested longest. Such a choice is made only of slots that are known to be at rest: a request
+for a busy one, on a server with a host cache, goes on with another conversation's text
+(docs/adr/0017). Elsewhere the server chooses. All conversations begin with the same preamble, so the longest common
+prefix alone would let a new one take the cache of one that waits for a tool. Above: `gateway.agent`.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 import anyio
 
+from gateway.engine.left_behind import LeftBehind, shared_prefix
+from gateway.engine.protocol import Timings
 from gateway.errors import EngineUnavailable
 
-_QUEUE = 64
+_QUEUE: Final = 64
 """Generations that may wait for a slot; one more is refused."""
+_REST_TIME: Final = 60.0
+"""Seconds that a slot may work on after it has been told to stop: a batch of the prompt is always done to its end."""
+_LOOK: Final = 0.01
+"""The first pause between looks at a slot that works; doubles."""
+_LOOK_MAX: Final = 0.2
+
+AtRest = Callable[[int], Awaitable[bool]]
+"""Asks the engine whether a slot does nothing."""
 
 
 @dataclass(slots=True)
 class Slot:
-    """One slot while a generation has it. The generation writes what the slot holds afterwards into `ids`."""
+    """One slot while a generation has it. The generation says afterwards what it holds (`holds`)."""
 
     number: int
     ids: list[int] = field(default_factory=list[int])
+    owner: str | None = None
+    """The principal whose ids it holds."""
     used: int = 0
     """When it was used last, as a count of hand-outs."""
+    at_rest: bool = False
+    """Whether the engine has told the end of the last generation in it."""
+    answered: bool = False
+    """Whether the engine has answered the last generation: only then has it processed the prompt."""
+    mixed: bool = False
+    """Whether it may still hold what another principal than its owner has left."""
+
+    def holds(self, ids: list[int], *, at_rest: bool, answered: bool) -> None:
+        """Note what a generation has left in it.
+
+        Args:
+            at_rest: the engine told its end itself.
+            answered: it has answered. Of a prompt that was given up before, or refused, nobody knows what it processed.
+        """
+        self.ids = ids
+        self.at_rest = at_rest
+        self.answered = answered
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What one generation has been given."""
+
+    slot: Slot
+    pinned: int | None
+    """The slot to name in the request; None: the server chooses."""
+    reuse: bool
+    """Whether what the slot holds may be reused."""
+    own: int
+    """Ids at the prompt's beginning that its principal's own requests have left behind."""
+
+    def shown(self, timings: Timings) -> Timings:
+        """The engine's account as the principal may see it: of what others have left behind nothing is told."""
+        hidden = max(timings.cache_n - self.own, 0)
+        return timings.counting(hidden) if hidden else timings
 
 
 class SlotTable:
     """The slots of one engine."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, at_rest: AtRest | None = None, isolate: bool = False, share: float = 1.0) -> None:
+        """All are free, and none is known to be at rest.
+
+        Args:
+            count: how many there are.
+            at_rest: how that is asked, where the engine is ours alone; None: the server chooses slots.
+            isolate: whether a principal never reuses what another has left in a slot.
+            share: part of the queue that one principal may fill.
+        """
         self._free = [Slot(number) for number in range(count)]
+        self._at_rest = at_rest
+        self._isolate = isolate
+        self._left = LeftBehind()
         self._clock = 0
         # A free slot is taken at once, without a turn of the loop in between.
         self._available = anyio.Semaphore(count, fast_acquire=True)
-        self._waiting = 0
+        self._waiting: Counter[str] = Counter()
+        """Generations that wait, by principal."""
+        self._share = max(1, int(_QUEUE * share))
 
     @asynccontextmanager
-    async def take(self, prompt: Sequence[int]) -> AsyncGenerator[Slot]:
+    async def take(self, prompt: list[int], owner: str, *, alone: bool = False) -> AsyncGenerator[Place]:
         """A slot for `prompt`, for as long as the context lasts. Waits while all are taken.
 
-        Raises `EngineUnavailable` when too many wait already.
+        Args:
+            prompt: the whole context as ids.
+            owner: the principal on whose behalf the generation runs.
+            alone: whether the whole queue is theirs, and not a share of it.
+
+        Raises `EngineUnavailable` when too many wait already, or the slot does not come to rest.
         """
-        await self._turn()
-        slot = self._choose(prompt)
+        await self._turn(owner, alone=alone)
+        slot = self._choose(prompt, owner)
         self._free.remove(slot)
         self._clock += 1
         slot.used = self._clock
         try:
-            yield slot
+            pinned = await self._rested(slot)
+            slot.mixed = slot.mixed or slot.owner not in (None, owner)
+            reuse = not (self._isolate and slot.mixed)
+            slot.holds([], at_rest=False, answered=False)
+            slot.owner = owner
+            try:
+                yield Place(slot, pinned, reuse, self._left.own(owner, prompt))
+            finally:
+                if slot.answered:
+                    slot.mixed = False
+                    self._left.note(owner, slot.ids)
         finally:
             self._free.append(slot)
             self._available.release()
-
-    def _choose(self, prompt: Sequence[int]) -> Slot:
-        # Most slots of a big engine begin with other ids: to look at no more than the first costs a tenth.
-        first = prompt[0] if prompt else None
-        continued = [slot for slot in self._free if slot.ids and slot.ids[0] == first]
-        best = max(continued, key=lambda slot: _worth(slot, prompt), default=None)
-        if best is not None and _worth(best, prompt)[0]:
-            return best
-        return min(self._free, key=lambda slot: slot.used)
-
-    async def _turn(self) -> None:
-        if self._waiting >= _QUEUE:
-            raise EngineUnavailable(f"every slot of the engine is taken, and {_QUEUE} requests wait; ask again later")
-        self._waiting += 1
-        try:
-            await self._available.acquire()
-        finally:
-            self._waiting -= 1
 
     def reserve(self) -> int:
         """Take a free slot out of the table for good, for somebody who must have one alone; returns its number."""
         self._available.acquire_nowait()
         return self._free.pop().number
+
+    async def _rested(self, slot: Slot) -> int | None:
+        """The slot's number once it is known to do nothing; None where the server chooses."""
+        if self._at_rest is None:
+            return None
+        pause = _LOOK
+        with anyio.move_on_after(_REST_TIME):
+            while not slot.at_rest:
+                slot.at_rest = await self._at_rest(slot.number)
+                if not slot.at_rest:
+                    await anyio.sleep(pause)
+                    pause = min(pause * 2, _LOOK_MAX)
+        if not slot.at_rest:
+            raise EngineUnavailable(f"slot {slot.number} of the engine still works on what was given up; ask again")
+        return slot.number
+
+    def _choose(self, prompt: Sequence[int], owner: str) -> Slot:
+        # Most slots of a big engine begin with other ids: to look at no more than the first costs a tenth.
+        first = prompt[0] if prompt else None
+        continued = [slot for slot in self._free if slot.owner == owner and slot.ids and slot.ids[0] == first]
+        best = max(continued, key=lambda slot: _worth(slot, prompt), default=None)
+        if best is not None and _worth(best, prompt)[0]:
+            return best
+        return min(self._free, key=lambda slot: slot.used)
+
+    async def _turn(self, owner: str, *, alone: bool) -> None:
+        if self._waiting.total() >= _QUEUE:
+            raise EngineUnavailable(f"every slot of the engine is taken, and {_QUEUE} requests wait; ask again later")
+        if not alone and self._waiting[owner] >= self._share:
+            raise EngineUnavailable(
+                f"every slot of the engine is taken, and {owner!r} has {self._waiting[owner]} of the {_QUEUE} requests "
+                f"that may wait; its share is {self._share} (limits.principal_share): ask again later"
+            )
+        self._waiting[owner] += 1
+        try:
+            await self._available.acquire()
+        finally:
+            self._waiting[owner] -= 1
+            if not self._waiting[owner]:
+                del self._waiting[owner]
 
 
 def _worth(slot: Slot, prompt: Sequence[int]) -> tuple[int, int]:
@@ -87,15 +188,3 @@ def _worth(slot: Slot, prompt: Sequence[int]) -> tuple[int, int]:
     shared = shared_prefix(slot.ids, prompt)
     continues = shared > 0 and shared * 10 >= len(slot.ids) * 9
     return (shared if continues else 0, -slot.used)
-
-
-def shared_prefix(held: Sequence[int], prompt: Sequence[int]) -> int:
-    """Length of the common prefix, in ids. Compares in halves, since slices compare at C speed."""
-    low, high = 0, min(len(held), len(prompt))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if held[low:middle] == prompt[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

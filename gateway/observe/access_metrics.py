@@ -9,7 +9,7 @@ from typing import Final
 
 from prometheus_client import Counter
 
-from gateway.observe.labels import OTHER, one_of
+from gateway.observe.labels import BOUND_KINDS, OTHER, one_of
 
 AUTH_FAILURES: Final = (
     "missing",
@@ -25,7 +25,8 @@ AUTH_FAILURES: Final = (
     "scope",
     OTHER,
 )
-LIMITS: Final = ("rate", "concurrency", "tries")
+LIMITS: Final = ("rate", "concurrency", "tries", "signatures")
+BOUNDS: Final = ("share", "bound")
 
 
 class AccessMetrics:
@@ -38,6 +39,15 @@ class AccessMetrics:
             "codec_requests_limited", "Requests refused because one caller asked too much.", "limit"
         )
         self._lost = counter("codec_audit_lines_dropped", "Lines of the audit log that could not be written.")
+        self._bounds = counter(
+            "codec_bound_refusals",
+            "What was refused because all, or one caller's share, was taken.",
+            "kind",
+            "limit",
+        )
+        for kind in BOUND_KINDS[:-1]:
+            for bound in BOUNDS:
+                self._bounds.labels(kind, bound)
         for reason in AUTH_FAILURES:
             self._failures.labels(reason)
         for limit in LIMITS:
@@ -50,6 +60,10 @@ class AccessMetrics:
     def limited(self, limit: str) -> None:
         """A request was one too many; `limit` is one of LIMITS."""
         self._limited.labels(one_of(LIMITS, limit)).inc()
+
+    def bound_refused(self, kind: str, limit: str) -> None:
+        """One more of a bounded thing was not given; `kind` is one of BOUND_KINDS, `limit` one of BOUNDS."""
+        self._bounds.labels(one_of(BOUND_KINDS, kind), one_of(BOUNDS, limit)).inc()
 
     def audit_dropped(self, lines: int) -> None:
         """So many lines of the audit log are lost."""

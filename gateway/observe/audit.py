@@ -1,12 +1,11 @@
 """The audit log: who called what, one JSON line a call.
 
 Turns what a face says of a call into a line of a file. The event loop only puts it into a bounded queue; a thread makes
-the text, masks what is secret, and writes, a batch at a time. What does not fit, or can't be written, is counted and
-noted in the file itself. The file is opened anew when its name leads to another one (logrotate), so no signal is
-needed. It knows no face and no server. `audit_line.py` below; `serve` and `agent` above.
+the text, masks what is secret, and writes, a batch at a time. What does not fit, or can't be written, is counted, and
+noted in the file itself as soon as that can be written. It knows no face and no server. `audit_line.py` and
+`line_file.py` below; `serve` and `agent` above.
 """
 
-import os
 import threading
 from collections import deque
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ from typing import Final, Self
 from gateway.errors import ConfigError
 from gateway.observe.access_metrics import AccessMetrics
 from gateway.observe.audit_line import AuditLine, LineWriter
+from gateway.observe.line_file import LineFile
 from gateway.observe.logs import get_logger
 
 QUEUE_BOUND: Final = 10_000
@@ -26,6 +26,8 @@ ARGUMENTS_BOUND: Final = 64 * 1024 * 1024
 """Bytes of requests whose arguments may wait with them."""
 BATCH_SECONDS: Final = 0.05
 _STOP_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 1.0
+"""Between two tries to note in the file what it lacks, while no call comes."""
 
 log = get_logger("observe")
 
@@ -48,8 +50,10 @@ class Audit:
         self._awake = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
-        self._file = -1
-        self._torn = False
+        self._file: LineFile
+        self._lost: dict[str, int] = {}
+        """Lines of which the file does not say yet that they are not in it, by the reason."""
+        self._failing = False
 
     def __enter__(self) -> Self:
         """Open the file and start the thread.
@@ -58,7 +62,7 @@ class Audit:
             ConfigError: the file can't be written.
         """
         try:
-            self._file = _open(self._path)
+            self._file = LineFile(self._path)
         except OSError as error:
             raise ConfigError(f"audit.path: {str(self._path)!r} can't be written ({error.strerror})") from None
         self._thread.start()
@@ -73,7 +77,7 @@ class Audit:
         # A disk that hangs must not keep the gateway from ending.
         self._thread.join(_STOP_SECONDS)
         if not self._thread.is_alive():
-            os.close(self._file)
+            self._file.close()
 
     def record(self, line: AuditLine) -> None:
         """Note one call. Never blocks and never raises; about 2 µs."""
@@ -88,7 +92,7 @@ class Audit:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._awake.wait()
+            self._awake.wait(_RETRY_SECONDS if self._lost else None)
             # A moment for others to join: a thread that is woken for every line costs the loop more than the line does.
             self._stop.wait(BATCH_SECONDS)
             self._awake.clear()
@@ -105,40 +109,31 @@ class Audit:
             lines.append(self._lines.render(when, line))
             self._weight_out += self._weight(line)
         dropped = self._dropped - self._dropped_told
-        if dropped:
-            self._dropped_told += dropped
-            self._metrics.audit_dropped(dropped)
-            lines.append(self._lines.note(datetime.now(UTC), dropped=dropped, reason="the calls came too fast"))
-        if lines:
+        self._dropped_told += dropped
+        self._lose(dropped, "the calls came too fast")
+        if lines or self._lost:
             self._write(lines)
 
     def _write(self, lines: list[str]) -> None:
-        text = "\n".join(lines) + "\n"
-        try:
-            self._follow()
-            # After a write that broke off, the next line must not begin in the middle of an old one.
-            rest = memoryview((f"\n{text}" if self._torn else text).encode("ascii"))
-            self._torn = True
-            while rest:
-                rest = rest[os.write(self._file, rest) :]
-            self._torn = False
-        except OSError as error:
-            self._metrics.audit_dropped(len(lines))
-            log.error("the audit log can't be written", path=str(self._path), reason=str(error), lines=len(lines))
+        """Write the lines behind notes of those that were lost before."""
+        now = datetime.now(UTC)
+        notes = [self._lines.note(now, dropped=count, reason=reason) for reason, count in self._lost.items()]
+        written, error = self._file.append([*notes, *lines])
+        for reason in list(self._lost)[:written]:
+            del self._lost[reason]
+        if error is None:
+            if self._failing:
+                log.info("the audit log is written again", path=str(self._path))
+            self._failing = False
+            return
+        missing = len(lines) - max(0, written - len(notes))
+        self._lose(missing, f"the file could not be written: {error.strerror}")
+        # Once, and not for every batch: the log may stand on the same disk.
+        if not self._failing:
+            log.error("the audit log can't be written", path=str(self._path), reason=str(error), lines=missing)
+        self._failing = True
 
-    def _follow(self) -> None:
-        """Open the file anew if another stands there now, or none: the old one was moved away."""
-        held = os.fstat(self._file)
-        try:
-            there = self._path.stat()
-        except FileNotFoundError:
-            there = None
-        if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino):
-            fresh = _open(self._path)
-            os.close(self._file)
-            self._file = fresh
-            self._torn = False
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    def _lose(self, count: int, reason: str) -> None:
+        if count:
+            self._metrics.audit_dropped(count)
+            self._lost[reason] = self._lost.get(reason, 0) + count

@@ -33,6 +33,17 @@ ERROR_KINDS: Final = {
 """Codes of JSON-RPC and of MCP's revisions, as words."""
 BOLT_ON_FORMS: Final = ("raw", "encoded", "text", "refused", OTHER)
 """How the arguments of a call to a bolt-on went out: as the model's own ids, as ids made here, as text, not at all."""
+BOUND_KINDS: Final = (
+    "session",
+    "parked_call",
+    "subscription",
+    "watched_resource",
+    "client_session",
+    "sampling_tokens",
+    "queued_call",
+    OTHER,
+)
+"""Bounded things of which each principal has a share."""
 CHAT_OUTCOMES: Final = ("ok", "client_error", "engine_error", "cancelled", OTHER)
 SOURCES: Final = ("leaf", "shim", "scaffold", OTHER)
 

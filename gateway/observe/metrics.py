@@ -3,9 +3,9 @@
 Turns what the rooms report ("the shim tokenized 40 ids for this map") into Prometheus series under the prefix
 `codec_`, in base units (seconds, ids). It owns its registry, so two gateways in one process do not share numbers. A
 label carries only a map id, the name of a configured server or a word of a fixed list (`labels.py`, below). It knows
-nothing of tools, requests or HTTP. Those about callers, the state of servers and streams of frames stand in
-`access_metrics.py`, `server_metrics.py` and `wire_metrics.py`, below; `serve/health.py` shows what it renders,
-`reference.py` documents it.
+nothing of tools, requests or HTTP. Those about callers, connections, the state of servers and streams of frames stand
+in `access_metrics.py`, `connection_metrics.py`, `server_metrics.py` and `wire_metrics.py`, below; `serve/health.py`
+shows what it renders, `reference.py` documents it.
 """
 
 from datetime import UTC, datetime
@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from gateway.observe.access_metrics import AccessMetrics
+from gateway.observe.connection_metrics import ConnectionMetrics
 from gateway.observe.exposition import Described, WithoutCreated, count_tasks, read_counter
 from gateway.observe.labels import (
     CHAT_OUTCOMES,
@@ -56,6 +57,7 @@ class Metrics:
         self._build_upstreams()
         self._build_engine()
         self.access = AccessMetrics(self._counter)
+        self.connections = ConnectionMetrics(self._counter, self._gauge)
         self.wire = WireMetrics(self._counter)
         makers = Makers(self.registry, self.described, self._counter, self._gauge, self._histogram)
         self.servers = ServerMetrics(makers, self._servers)

@@ -7,6 +7,7 @@ takes from the same constants. A test compares the page with this output, so tha
 import sys
 
 from gateway.observe.access_metrics import AUTH_FAILURES, LIMITS
+from gateway.observe.connection_metrics import END_REASONS
 from gateway.observe.exposition import Described
 from gateway.observe.labels import (
     CHAT_OUTCOMES,
@@ -49,7 +50,12 @@ Every label is bounded; a value that is strange, or one too many, is counted as 
 - `outcome` of a chat request: {", ".join(f"`{w}`" for w in CHAT_OUTCOMES)}
 - `reason` of `codec_auth_failures_total`: {", ".join(f"`{w}`" for w in AUTH_FAILURES)}. `missing`: none came, as when
   a client asks where to get one; `key`, `signature` and the like: what is wrong with an access token
-- `limit`: {", ".join(f"`{w}`" for w in LIMITS)}: requests a minute, requests at a time, bad credentials of one address
+- `limit`: {", ".join(f"`{w}`" for w in LIMITS)}: requests a minute, requests at a time, guesses of one
+  address, access tokens to be checked
+- `reason` of `codec_connections_ended_total`: {", ".join(f"`{w}`" for w in END_REASONS)}.
+  The first three were refused: too many in all, of one address, or too few open files left. Then heads too large or too
+  slow, too many requests ahead of their answers, what is no HTTP, silence in a body, between requests (`idle`, which is
+  as it should be), and answers that nobody read
 - `source`: {", ".join(f"`{w}`" for w in SOURCES)}
 - `format`, `coding`, `reason` of `codec_wire_*`: the frames' form, how they were compressed, and why so
 - `result`: `repaired` (one split fits), `ambiguous` (several do; one was guessed), `missed` (none does)

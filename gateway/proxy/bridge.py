@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 
 from gateway.errors import GatewayError, RpcError, UpstreamUnavailable
 from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstreams.door import SessionGone
 from gateway.proxy.upstreams.session import PROGRESS, cannot_ask, refusal
 from gateway.proxy.upstreams.upstream import Upstream
@@ -118,9 +119,10 @@ class Parked:
 class Bridge:
     """The parked calls of one proxy."""
 
-    def __init__(self, tasks: TaskGroup) -> None:
-        """`tasks` run the parked calls."""
+    def __init__(self, tasks: TaskGroup, rule: ShareRule) -> None:
+        """`tasks` run the parked calls; `rule`: how many of them may be one principal's."""
         self._tasks = tasks
+        self._shares = rule.shares("parked_call", _MOST, "calls that wait for their clients' answers")
         self._parked: dict[str, Parked] = {}
 
     def resumes(self, params: Mapping[str, Any]) -> bool:
@@ -134,10 +136,8 @@ class Bridge:
         Raises:
             GatewayError: as `Upstream.request`.
         """
-        if len(self._parked) >= _MOST:
-            raise UpstreamUnavailable(
-                f"{_MOST} calls wait for their clients' answers already; call again later", server=upstream.config.name
-            )
+        if (over := self._shares.take(caller.principal)) is not None:
+            raise UpstreamUnavailable(over.message, server=upstream.config.name)
         parked = Parked(caller, upstream.config.name, method, params)
         self._parked[parked.token] = parked
         self._tasks.start_soon(self._run, parked, upstream, params)
@@ -173,8 +173,12 @@ class Bridge:
         return answer
 
     def _end(self, parked: Parked) -> None:
-        self._parked.pop(parked.token, None)
+        self._forget(parked)
         parked.scope.cancel()
+
+    def _forget(self, parked: Parked) -> None:
+        if self._parked.pop(parked.token, None) is not None:
+            self._shares.give_back(parked.principal)
 
     async def _run(self, parked: Parked, upstream: Upstream, params: dict[str, Any]) -> None:
         with parked.scope:
@@ -186,7 +190,7 @@ class Bridge:
                 parked.end(refusal(INTERNAL_ERROR, f"the call broke off: {type(error).__name__}"))
             # A server need not wait for what it asks: the client, who was told to come back, finds the outcome here.
             await anyio.sleep(_PATIENCE)
-        self._parked.pop(parked.token, None)
+        self._forget(parked)
 
 
 async def _ask_alone(upstream: Upstream, parked: Parked, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ stands here.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Final, Protocol
@@ -25,6 +25,9 @@ class Principal:
     """Names of the servers they may use; None: all."""
     tools: tuple[str, ...] | None = None
     """Patterns (`fnmatch`, case-sensitive) of the public tool names they may use; None: all."""
+    alone: bool = field(default=False, compare=False)
+    """Whether all bounds are whole theirs, and not a share of them: no other can be told from them, or it is the
+    operator."""
 
     def sees(self, server: str) -> bool:
         """Whether the server exists for them at all."""
@@ -35,7 +38,7 @@ class Principal:
         return self.sees(server) and (self.tools is None or any(fnmatchcase(tool, each) for each in self.tools))
 
 
-ANYBODY: Final = Principal("anonymous")
+ANYBODY: Final = Principal("anonymous", alone=True)
 
 
 class Exchange(Protocol):
@@ -56,6 +59,16 @@ class Exchange(Protocol):
 
 class ClientSession(Exchange, Protocol):
     """A client of the handshake era, from its `initialize` to its end. Compared and hashed by identity."""
+
+    @property
+    def times_heard(self) -> int:
+        """How often it has sent something."""
+        ...
+
+    @property
+    def idle_since(self) -> float | None:
+        """The loop's time since when it was not heard; None: it waits for an answer, or listens."""
+        ...
 
     @property
     def capabilities(self) -> Mapping[str, Any]:

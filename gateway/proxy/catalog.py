@@ -1,29 +1,30 @@
 """What all servers offer together: the merged tools, and who owns a name or a resource.
 
 Turns the servers' lists as last seen into entries under public names, and a public name or a URI into its owner. Two
-that come to the same public name or URI are a `Clash`, which ends a start with both named; one that appears later is
-hidden and logged. It asks no server: it reads what the sessions have listed. `proxy.py` stands above.
+that come to the same public name or URI are a `Clash`: the first keeps it, the other's is hidden and logged; names that
+clash at the start end it. It asks no server: it reads what the sessions have listed. `proxy.py` stands above, `uris.py`
+below.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from gateway.observe.logs import get_logger
-from gateway.proxy.caller import Principal
 from gateway.proxy.naming import Naming, ToolEntry
 from gateway.proxy.upstreams.listing import Listed
+from gateway.proxy.uris import UriClaims
 
-_VARIABLE: Final = re.compile(r"\{[^{}]*\}")
 _WORD: Final = 120
+_NAMED: Final = 100
+"""Clashes that are logged one by one: servers can make up new ones for ever."""
 
 
 _WAYS_OUT: Final = {
     "tool": 'rename one of the servers or of the tools (`rename`), or set `prefix = "always"`',
     "prompt": 'rename one of the servers, set `prefix = "always"`, or leave one of them out (`exclude`)',
-    "resource": "leave one of them out (`exclude`)",
+    "resource": "the first keeps it, and the other's is hidden; leave one of them out (`exclude`)",
+    "resource template": "the first keeps it, and the other's is hidden; leave one of them out (`exclude`)",
 }
 
 
@@ -37,6 +38,11 @@ class Clash:
     """The server whose thing it is now."""
     hidden: str
     """The other's; the same server where its tools were renamed so."""
+
+    @property
+    def ends_start(self) -> bool:
+        """Whether the operator has to choose first: a name is theirs to give, a URI is the servers'."""
+        return self.what in ("tool", "prompt")
 
     def __str__(self) -> str:
         who = f"server {self.kept!r} and by server {self.hidden!r}"
@@ -55,8 +61,7 @@ class Catalog:
         self._warned: set[Clash] = set()
         self.tools: dict[str, ToolEntry] = {}
         """Public name to tool, in the configuration's order; those of servers that are away too."""
-        self._resources: dict[str, str] = {}
-        self._templates: list[tuple[str, str]] = []
+        self.uris = UriClaims()
         self.clashes: tuple[Clash, ...] = ()
 
     def name_by(self, naming: Naming) -> None:
@@ -68,23 +73,21 @@ class Catalog:
         clashes: list[Clash] = []
         prompts: dict[str, str] = {}
         self.tools = {}
-        self._resources = {}
-        self._templates = []
         for server, listed in lists.items():
             self._add_tools(server, listed.get("tools"), clashes)
             self._add_prompts(server, listed.get("prompts"), prompts, clashes)
-            self._add_resources(server, listed.get("resources"), clashes)
-            for template in _items(listed.get("templates")):
-                uri = template["uriTemplate"]
-                if self.naming.shows(server, uri):
-                    self._templates.append((uri, server))
-        # The one that says most itself comes first.
-        self._templates.sort(key=lambda pair: -sum(map(len, literals_of(pair[0]))))
+        self.uris.take(self._uris_of(lists))
+        for claim, kept in self.uris.hidden():
+            clashes.append(Clash("resource template" if claim.by else "resource", claim.pattern, kept, claim.server))
         self.clashes = tuple(clashes)
         for clash in clashes:
+            if len(self._warned) >= _NAMED:
+                break
             if clash not in self._warned:
                 self._warned.add(clash)
                 self._log.warning(str(clash))
+                if len(self._warned) == _NAMED:
+                    self._log.warning("more clashes are not logged; `codec-gateway doctor` lists those that there are")
 
     def _add_tools(self, server: str, listed: Listed | None, clashes: list[Clash]) -> None:
         for entry in self.naming.entries(server, _items(listed)):
@@ -99,53 +102,15 @@ class Catalog:
             if name is not None and (kept := prompts.setdefault(name, server)) != server:
                 clashes.append(Clash("prompt", name, kept, server))
 
-    def _add_resources(self, server: str, listed: Listed | None, clashes: list[Clash]) -> None:
-        for resource in _items(listed):
-            uri = resource["uri"]
-            if not self.naming.shows(server, uri):
-                continue
-            kept = self._resources.setdefault(uri, server)
-            if kept != server:
-                clashes.append(Clash("resource", uri, kept, server))
-
-    def resource_owners(self, uri: str, principal: Principal) -> list[str]:
-        """The servers that a URI (or a URI template itself) may be of: who lists it, else whose template it fits."""
-        listed = self._resources.get(uri)
-        if listed is not None and principal.sees(listed):
-            return [listed]
-        fitting = [
-            server
-            for template, server in self._templates
-            if principal.sees(server) and (template == uri or fits(template, uri))
-        ]
-        return list(dict.fromkeys(fitting))
+    def _uris_of(self, lists: Mapping[str, Mapping[str, Listed | None]]) -> Iterator[tuple[str, str, Literal[0, 1]]]:
+        for server, listed in lists.items():
+            for resource in _items(listed.get("resources")):
+                if self.naming.shows(server, resource["uri"]):
+                    yield server, resource["uri"], 0
+            for template in _items(listed.get("templates")):
+                if self.naming.shows(server, template["uriTemplate"]):
+                    yield server, template["uriTemplate"], 1
 
 
 def _items(listed: Listed | None) -> Sequence[dict[str, Any]]:
     return () if listed is None else listed.items
-
-
-@lru_cache(maxsize=4096)
-def literals_of(template: str) -> tuple[str, ...]:
-    """What stands around a URI template's variables (RFC 6570), in order; one text more than there are variables."""
-    return tuple(_VARIABLE.split(template))
-
-
-def fits(template: str, uri: str) -> bool:
-    """Whether the template can have made the URI, whatever its variables hold.
-
-    Both are strangers' words: each literal is looked for once, so the time is linear, which a pattern's would not be.
-    """
-    first, *middle = literals_of(template)
-    if not middle:
-        return uri == template
-    last = middle.pop()
-    if len(uri) < len(first) + len(last) or not (uri.startswith(first) and uri.endswith(last)):
-        return False
-    at, end = len(first), len(uri) - len(last)
-    for literal in middle:
-        found = uri.find(literal, at, end)
-        if found < 0:
-            return False
-        at = found + len(literal)
-    return True

@@ -7,6 +7,7 @@ one for whom all may stand. `proxy.py` stands above, `upstreams/` and `wires/dia
 
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Final
 
 import anyio
@@ -15,6 +16,7 @@ from anyio.abc import TaskGroup
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ClientSession
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstreams.helping import Sampler
 from gateway.proxy.upstreams.upstream import Listener, Upstream
 from gateway.proxy.wires.dialling import Dialler
@@ -32,14 +34,17 @@ class Fleet:
         dialler: Dialler,
         upstreams: dict[str, Upstream],
         listener: Listener,
+        share_rule: ShareRule,
     ) -> None:
         """Nothing starts before `running`.
 
         Args:
             upstreams: filled with what is there, by name and in the configuration's order.
             listener: hears what the servers report.
+            share_rule: how much of a server's bounds may be one principal's.
         """
         self._limits = config.limits
+        self._share_rule = share_rule
         self._metrics = metrics
         self._dialler = dialler
         self._upstreams = upstreams
@@ -90,9 +95,9 @@ class Fleet:
             self._tasks.start_soon(self._retire, upstream, config.limits.drain)
         return list(made)
 
-    async def ready(self) -> None:
-        """Wait until every upstream that starts by itself is up or has failed once."""
-        await self._settled(self._upstreams.values())
+    async def ready(self, patience: float) -> None:
+        """Wait until every upstream that starts by itself is up or has failed once, or for so many seconds."""
+        await self._settled(self._upstreams.values(), patience)
 
     def stop(self) -> None:
         """Begin to end every upstream: calls that are running get an error result, and nothing is started again."""
@@ -112,16 +117,16 @@ class Fleet:
             upstream.supervisor.adopt(session)
 
     def _make(self, config: UpstreamConfig) -> Upstream:
-        made = Upstream(config, self._limits, self._metrics, self._dialler.dial(config), self._listener)
+        dial = self._dialler.dial(config)
+        made = Upstream(config, self._limits, self._metrics, dial, self._listener, self._share_rule)
         made.allowance.sampler = self._sampler
         if self._adopted is not None:
             made.supervisor.adopt(self._adopted)
         return made
 
-    async def _settled(self, upstreams: Iterable[Upstream]) -> None:
-        """Wait until every one that starts by itself is up or has failed once."""
-        with anyio.move_on_after(self._limits.start_timeout + 1.0):
-            for upstream in upstreams:
+    async def _settled(self, upstreams: Iterable[Upstream], patience: float = inf) -> None:
+        with anyio.move_on_after(min(self._limits.start_timeout + 1.0, patience)):
+            for upstream in list(upstreams):
                 await upstream.supervisor.settled.wait()
 
     async def _retire(self, upstream: Upstream, grace: float) -> None:

@@ -21,7 +21,7 @@ from gateway.proxy.upstreams.upstream import Upstream
 
 _KEPT: Final = 64
 Answer = tuple[Upstream, Listed, Member]
-_Key = tuple[Kind, Principal, Naming]
+_Key = tuple[Kind, Principal, Naming, int]
 
 
 class Lists:
@@ -62,7 +62,8 @@ class Lists:
 
     def _items(self, kind: Kind, answers: Sequence[Answer], principal: Principal) -> list[dict[str, Any]]:
         lists = tuple(listed for _, listed, _ in answers)
-        key = (kind, principal, self._catalog.naming)
+        # Whose a URI is may change with what another server lists.
+        key = (kind, principal, self._catalog.naming, self._catalog.uris.version)
         kept = self._kept.get(key)
         if kept is not None and len(kept[0]) == len(lists) and all(a is b for a, b in zip(kept[0], lists, strict=True)):
             return kept[1]
@@ -86,4 +87,7 @@ class Lists:
             named = [(self._catalog.naming.prompt(server, item["name"]), item) for item in listed.items]
             return [(name, {**item, "name": name}) for name, item in named if name is not None]
         key = "uri" if kind == "resources" else "uriTemplate"
-        return [(item[key], item) for item in listed.items if self._catalog.naming.shows(server, item[key])]
+        shown = [(item[key], item) for item in listed.items if self._catalog.naming.shows(server, item[key])]
+        owner = self._catalog.uris.owner if kind == "resources" else self._catalog.uris.lister
+        # What only this client's own session listed is nobody's yet.
+        return [pair for pair in shown if owner(pair[0], principal) in (server, None)]

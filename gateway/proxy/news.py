@@ -7,13 +7,15 @@ and into calls of those who asked to be told, each list of each server by itself
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from gateway.proxy.caller import ClientSession
+from gateway.proxy.caller import ClientSession, Principal
 from gateway.proxy.catalog import Catalog
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstreams.listing import KINDS, Kind
-from gateway.proxy.upstreams.session import ListKind
+from gateway.proxy.upstreams.session import ListKind, refusal
 from gateway.proxy.upstreams.upstream import Upstream
+from gateway.rpc.messages import INTERNAL_ERROR
 
 if TYPE_CHECKING:
     from gateway.proxy.naming import ToolEntry
@@ -29,6 +31,8 @@ class ListChange:
     """Set where only this client's view changed."""
 
 
+_MOST: Final = 10_000
+"""Resources that are watched at a time."""
 _Shown = dict[tuple[str, ListKind], object]
 """Server and list to what clients can see of it."""
 
@@ -36,8 +40,9 @@ _Shown = dict[tuple[str, ListKind], object]
 class News:
     """Who is told of what (`upstream.Listener`)."""
 
-    def __init__(self, upstreams: Mapping[str, Upstream], catalog: Catalog) -> None:
-        """`upstreams` may change later; `merge` is to be called then."""
+    def __init__(self, upstreams: Mapping[str, Upstream], catalog: Catalog, rule: ShareRule) -> None:
+        """`upstreams` may change later; `merge` is to be called then. `rule`: how much one principal may watch."""
+        self._shares = rule.shares("watched_resource", _MOST, "watched resources")
         self.offered: tuple[ToolEntry, ...] = ()
         """The tools of all servers that are there."""
         self._upstreams = upstreams
@@ -57,16 +62,22 @@ class News:
         self._callbacks[key] = callback
         return lambda: self._callbacks.pop(key, None) and None
 
-    async def watch(self, owned: Sequence[tuple[str, str]], updated: Callable[[str], None]) -> Callable[[], None]:
+    async def watch(
+        self, owned: Sequence[tuple[str, str]], principal: Principal, updated: Callable[[str], None]
+    ) -> Callable[[], None]:
         """As `Proxy.watch`; `owned`: the server of each URI, and the URI."""
+        if (over := self._shares.take(principal, len(owned))) is not None:
+            raise refusal(INTERNAL_ERROR, over.message)
         key = object()
-        watched = [(server, uri) for server, uri in owned if self._upstreams[server].follower.want(uri)]
-        for pair in watched:
-            self._watchers.setdefault(pair, {})[key] = updated
+        watched = list(owned)
+        for server, uri in owned:
+            self._upstreams[server].follower.want(uri)
+            self._watchers.setdefault((server, uri), {})[key] = updated
 
         def stop() -> None:
             while watched:
                 server, uri = watched.pop()
+                self._shares.give_back(principal)
                 self._watchers[server, uri].pop(key, None)
                 if not self._watchers[server, uri]:
                     del self._watchers[server, uri]

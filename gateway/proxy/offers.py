@@ -8,23 +8,34 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from gateway.proxy.upstreams.listing import FIELDS, METHODS, Kind, Listed
+from gateway.proxy.upstreams.task_owners import without_extension
 from gateway.rpc.eras import result_to_handshake, result_to_modern
 
 _LISTS: Final = ("tools", "prompts", "resources")
 _WORDS: Final = 16_384
+RELAYED: Final[Mapping[str, Any]] = {
+    "tools": {},
+    "prompts": {},
+    "resources": {"subscribe": True},
+    "logging": {},
+    "completions": {},
+}
+"""What a server may yet offer that was never up: clients ask only for what was announced at the greeting."""
 
 
-def merge_capabilities(offers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_capabilities(offers: Sequence[Mapping[str, Any]], *, modern: bool = False) -> dict[str, Any]:
     """The union. Changes of lists are always told: a server that comes or goes changes them as well.
 
-    The methods of tasks name no tool, so with several servers nobody could say whose task is meant.
+    Tasks are offered for a single server only, whose ids are the only ones then, and in the way of the client's era.
     """
     merged: dict[str, Any] = {}
     for offer in offers:
         for name, value in offer.items():
             merged[name] = _union(merged.get(name), value)
-    if len(offers) > 1:
+    if len(offers) > 1 or modern:
         merged.pop("tasks", None)
+    if len(offers) > 1 or not modern:
+        merged = without_extension(merged)
     for kind in _LISTS:
         if isinstance(merged.get(kind), dict):
             merged[kind]["listChanged"] = True

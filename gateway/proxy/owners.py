@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.errors import UnknownTool
 from gateway.observe.escape import escape_text
-from gateway.proxy.caller import Caller, Principal
+from gateway.proxy.caller import NOBODY, Caller, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.upstreams.session import refusal
 from gateway.proxy.upstreams.upstream import Upstream
@@ -17,6 +17,7 @@ from gateway.rpc.messages import INVALID_PARAMS
 
 NAME_LENGTH: Final = 128
 """Characters of a name that an error shows."""
+_REASON: Final = 300
 
 
 class Owners:
@@ -27,12 +28,19 @@ class Owners:
         self._upstreams = upstreams
         self._catalog = catalog
 
-    def uri_owners(self, uri: str, principal: Principal) -> list[str]:
-        """The servers that may own a URI, best first; where nobody claims it, all that have resources."""
-        owners = self._catalog.resource_owners(uri, principal)
-        if owners:
-            return owners
-        return [each.config.name for each in self.visible(principal) if isinstance(each.offers.get("resources"), dict)]
+    def uri_owner(self, uri: str, principal: Principal, caller: Caller = NOBODY) -> str | None:
+        """The server that owns a URI; None: nobody is known to.
+
+        Where nobody listed it to all, it is of who listed it to this client, and else of the only server that has
+        resources: no server is shown what was meant for another.
+        """
+        owner = self._catalog.uris.owner(uri, principal)
+        if owner is not None:
+            return owner
+        having = [each for each in self.visible(principal) if isinstance(each.offers.get("resources"), dict)]
+        told = [each for each in having if each.lists_uri(uri, caller)]
+        found = told[:1] or (having if len(having) == 1 else [])
+        return found[0].config.name if found else None
 
     def tool(self, name: str, caller: Caller) -> tuple[Upstream, str]:
         """The server that owns a tool, and its own name there. Raises `UnknownTool`."""
@@ -47,21 +55,28 @@ class Owners:
         )
 
     def _may_have(self, server: str, own: str, caller: Caller) -> bool:
-        """Whether a server may know a tool that it did not list: it is away, or shows some tools to some clients only.
-
-        Without a prefix the server's own words say best what is wrong with a name.
+        """Whether a server may know a tool that stands in no merged list: it showed it to this client only, or its list
+        is known to be incomplete. Any other name is ours to refuse: no server is to see it.
         """
         if own in self._upstreams[server].pins.blocked:
             raise UnknownTool(
                 f"tool {escape_text(own, NAME_LENGTH)!r} of server {server!r} is blocked: its definition is not the "
                 f"pinned one; the operator accepts it with `codec-gateway pins accept {server}`"
             )
-        return (
-            not self._upstreams[server].up
-            or not self._catalog.naming.prefix(server)
-            or caller.session is not None
-            or bool(caller.capabilities)
-        )
+        if (why := self._upstreams[server].tool_headers.invalid.get(own)) is not None:
+            raise UnknownTool(
+                f"tool {escape_text(own, NAME_LENGTH)!r} of server {server!r} is not offered, because the headers that "
+                f"it asks for are not valid: {escape_text(why, _REASON)}; its author has to correct its inputSchema"
+            )
+        return self._upstreams[server].may_have_tool(own, caller)
+
+    def server_of(self, name: str) -> str | None:
+        """The server that owns a tool, or the only one that could; None: nobody is known to."""
+        entry = self._catalog.tools.get(name)
+        if entry is not None:
+            return entry.server
+        owners = self._catalog.naming.tool_owners(name)
+        return owners[0][0] if len(owners) == 1 else None
 
     def prompt(self, name: str, principal: Principal) -> tuple[Upstream, str]:
         """The same of a prompt. Raises `RpcError`."""

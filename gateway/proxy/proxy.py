@@ -9,7 +9,7 @@ ids (`tokens.py`), no faces and no engine. `agent` and `serve` stand above, `fle
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 
@@ -23,8 +23,9 @@ from gateway.proxy.catalog import Catalog
 from gateway.proxy.fleet import Fleet
 from gateway.proxy.naming import Naming, ToolEntry
 from gateway.proxy.news import ListChange, News
-from gateway.proxy.offers import merge_capabilities, merge_instructions
+from gateway.proxy.offers import RELAYED, merge_capabilities, merge_instructions
 from gateway.proxy.routes import Routes
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.statuses import UpstreamStatus, status_of
 from gateway.proxy.upstreams.helping import Sampler
 from gateway.proxy.wires.dialling import Dialler
@@ -34,33 +35,49 @@ if TYPE_CHECKING:
     from gateway.proxy.upstreams.session import ListKind
     from gateway.proxy.upstreams.upstream import Upstream
 
+PATIENCE: Final = 20.0
+"""Seconds that the start of a gateway waits for its slowest server."""
+
 
 class Proxy:
     """All upstreams of one gateway. Enter it once; a task that enters it must leave it."""
 
-    def __init__(self, config: GatewayConfig, metrics: Metrics, tracing: "Tracing | None" = None) -> None:
-        """Nothing is started before the context is entered. `tracing`: None: requests to servers are no spans."""
+    def __init__(
+        self, config: GatewayConfig, metrics: Metrics, tracing: "Tracing | None" = None, *, patience: float = PATIENCE
+    ) -> None:
+        """Nothing is started before the context is entered.
+
+        Args:
+            tracing: None: requests to servers are no spans.
+            patience: seconds that all wait for the slowest server; one that takes longer joins them when it is up.
+        """
+        self._patience = patience
         self._dialler = Dialler(config.limits, metrics, tracing)
+        self._share_rule = ShareRule(config.limits.principal_share, metrics.access.bound_refused)
         self._reloading = anyio.Lock()
         self._upstreams: dict[str, Upstream] = {}
         self._catalog = Catalog(Naming(config))
-        self._news = News(self._upstreams, self._catalog)
-        self._fleet = Fleet(config, metrics, self._dialler, self._upstreams, self._news)
-        self._routes = Routes(self._upstreams, self._catalog, metrics, self.watch)
-        self._routes.searching = config.tool_search
+        self._news = News(self._upstreams, self._catalog, self._share_rule)
+        self._fleet = Fleet(config, metrics, self._dialler, self._upstreams, self._news, self._share_rule)
+        self._routes = Routes(self._upstreams, self._catalog, metrics, self.watch, self.ready)
+        self.tool_search = config.tool_search
+        """As `GatewayConfig.tool_search`."""
+        self._routes.searching = config.tool_search is True
         self._supervision: AbstractAsyncContextManager[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Start every upstream, and wait until each is up or has failed once; a bad one raises nothing.
+        """Start every upstream, and wait as `ready` does; a bad one raises nothing.
 
         Raises:
-            ConfigError: two servers offer something under one public name.
+            ConfigError: two servers offer a tool or a prompt under one public name.
         """
         self._supervision = self._supervised()
         await self._supervision.__aenter__()
-        if self._catalog.clashes:
+        self._catalog.uris.settle()
+        clashes = [each for each in self._catalog.clashes if each.ends_start]
+        if clashes:
             await self._supervision.__aexit__(None, None, None)
-            raise ConfigError("; ".join(map(str, self._catalog.clashes[:5])))
+            raise ConfigError("; ".join(map(str, clashes[:5])))
         return self
 
     async def __aexit__(
@@ -75,13 +92,14 @@ class Proxy:
     async def _supervised(self) -> AsyncGenerator[None, None]:
         async with self._dialler, self._fleet.running() as tasks:
             # Requests may come while servers start.
-            self._routes.bridge = Bridge(tasks)
+            self._routes.bridge = Bridge(tasks, self._share_rule)
             await self.ready()
+            self._routes.started()
             yield
 
     async def ready(self) -> None:
-        """Wait until every upstream that starts by itself is up or has failed once."""
-        await self._fleet.ready()
+        """Wait until every upstream that starts by itself is up or has failed once, as long as patience lasts."""
+        await self._fleet.ready(self._patience)
 
     async def reload(self, config: GatewayConfig) -> None:
         """Serve this configuration from now on. Servers that it leaves as they are notice nothing.
@@ -92,9 +110,10 @@ class Proxy:
         async with self._reloading:
             taken = await self._fleet.exchange(config)
             told: list[tuple[str, ListKind]] = []
-            if config.tool_search != self._routes.searching:
+            if (config.tool_search is True) != self._routes.searching:
                 told = [(name, "tools") for name in self._upstreams]
-            self._routes.searching = config.tool_search
+            self.tool_search = config.tool_search
+            self._routes.searching = config.tool_search is True
             self._catalog.name_by(Naming(config))
             self._news.taken_over(taken)
             self._news.merge(told)
@@ -188,17 +207,19 @@ class Proxy:
         """Call `updated` with the URI whenever one of these resources changed. Gives what ends that.
 
         A URI that no server owns is watched in vain, as a subscription to a resource that does not exist would be.
+
+        Raises:
+            RpcError: too many resources are watched, by this principal or by all.
         """
-        owners = [(self._routes.owners.uri_owners(uri, principal), uri) for uri in uris]
-        return await self._news.watch([(servers[0], uri) for servers, uri in owners if servers], updated)
+        owners = [(self._routes.owners.uri_owner(uri, principal), uri) for uri in uris]
+        owned = [(server, uri) for server, uri in owners if server is not None]
+        return await self._news.watch(owned, principal, updated)
 
     def capabilities(self, principal: Principal = ANYBODY, *, modern: bool = False) -> dict[str, Any]:
-        """What to advertise to this client: only what is truly passed on."""
-        merged = merge_capabilities([each.offers for each in self._routes.owners.visible(principal)])
-        if modern:
-            # Tasks of the handshake era have no counterpart there.
-            merged.pop("tasks", None)
-        return merged
+        """What to advertise to this client: what is passed on, or will be from servers that were not up yet."""
+        visible = self._routes.owners.visible(principal)
+        offers = [each.offers if each.met else RELAYED for each in visible]
+        return merge_capabilities(offers, modern=modern)
 
     def instructions(self, principal: Principal = ANYBODY) -> str | None:
         """The servers' words on how to use them."""
@@ -218,8 +239,7 @@ class Proxy:
 
     def server_of(self, tool: str) -> str | None:
         """The server that owns a tool, by the tool's public name; None: nobody is known to."""
-        entry = self._catalog.tools.get(tool)
-        return None if entry is None else entry.server
+        return self._routes.owners.server_of(tool)
 
     def takes_ids(self, tool: str) -> bool:
         """Whether a tool, by its public name, may be called with the ids that a model wrote (`ARGUMENT_IDS_KEY`)."""

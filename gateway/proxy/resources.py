@@ -1,6 +1,6 @@
 """Requests that name a resource by its URI: which server they are for, and who watches for whom.
 
-Turns `resources/read`, `resources/subscribe` and `resources/unsubscribe` into requests to the servers that may own the
+Turns `resources/read`, `resources/subscribe` and `resources/unsubscribe` into requests to the server that owns the
 URI, or into this gateway's own watching for a client for whom its server holds no session. It knows no lists and no
 names. `routes.py` stands above, `owners.py` and `news.py` (by way of `watch`) below.
 """
@@ -8,7 +8,6 @@ names. `routes.py` stands above, `owners.py` and `news.py` (by way of `watch`) b
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
-from gateway.errors import RpcError, UpstreamError
 from gateway.observe.escape import escape_text
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.owners import NAME_LENGTH, Owners
@@ -32,28 +31,21 @@ class Resources:
         self._subscribed: dict[ClientSession, dict[str, Callable[[], None]]] = {}
 
     async def read(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """Put the request to the URI's owner; one that nobody lists is tried with each server that has resources."""
+        """Put the request to the URI's owner, and to no other server."""
         uri = params.get("uri")
         if not isinstance(uri, str):
             raise refusal(INVALID_PARAMS, f"{method} needs the resource's URI as a text in params.uri")
-        refused: RpcError | UpstreamError | None = None
-        for server in self._owners.uri_owners(uri, caller.principal):
-            try:
-                return await self._ask(self._upstreams[server], method, params, caller)
-            except UpstreamError as error:
-                # It may be the one that has it, which says more than the others' not knowing it.
-                refused = error
-            except RpcError as error:
-                refused = refused or error
-        raise refused or refusal(
-            INVALID_PARAMS, f"no server has the resource {escape_text(uri, NAME_LENGTH)!r}", uri=uri
-        )
+        owner = self._owners.uri_owner(uri, caller.principal, caller)
+        if owner is None:
+            known = f"no server has the resource {escape_text(uri, NAME_LENGTH)!r}: list them anew"
+            raise refusal(INVALID_PARAMS, known, uri=uri)
+        return await self._ask(self._upstreams[owner], method, params, caller)
 
     async def subscribe(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """On the client's own session, if the server holds one for it; else this gateway watches for it."""
         uri, session = params.get("uri"), caller.session
-        owners = self._owners.uri_owners(uri, caller.principal) if isinstance(uri, str) else []
-        if session is None or not owners or await self._upstreams[owners[0]].choice.has_own(caller):
+        owner = self._owners.uri_owner(uri, caller.principal, caller) if isinstance(uri, str) else None
+        if session is None or owner is None or self._upstreams[owner].choice.has_own(caller):
             return await self.read(method, params, caller)
         watched = self._subscribed.setdefault(session, {})
         if uri not in watched:
@@ -70,12 +62,16 @@ class Resources:
         return {}
 
     async def unsubscribe(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """End what `subscribe` began, wherever that is."""
+        """End what `subscribe` began, wherever that is: on a session that clients share it may be another client's."""
+        uri = params.get("uri")
         watched = self._subscribed.get(caller.session, {}) if caller.session is not None else {}
-        stop = watched.pop(str(params.get("uri")), None)
-        if stop is None:
+        stop = watched.pop(str(uri), None)
+        if stop is not None:
+            stop()
+            return {}
+        owner = self._owners.uri_owner(uri, caller.principal, caller) if isinstance(uri, str) else None
+        if owner is None or self._upstreams[owner].choice.has_own(caller):
             return await self.read(method, params, caller)
-        stop()
         return {}
 
     def forget(self, session: ClientSession) -> None:

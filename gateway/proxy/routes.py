@@ -25,6 +25,7 @@ from gateway.proxy.results import Failed, outcome_of
 from gateway.proxy.upstreams.helping import SAMPLING
 from gateway.proxy.upstreams.listing import Kind
 from gateway.proxy.upstreams.session import refusal
+from gateway.proxy.upstreams.task_owners import unknown_task
 from gateway.proxy.upstreams.upstream import Upstream
 from gateway.rpc.annotations import headers_for
 from gateway.rpc.eras import MULTI_ROUND, is_input_required
@@ -38,20 +39,30 @@ _LISTS: Final[Mapping[str, Kind]] = {
     "resources/list": "resources",
     "resources/templates/list": "templates",
 }
+_TASKS: Final = ("tasks/get", "tasks/result", "tasks/cancel", "tasks/update")
 Handler = Callable[[str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]
 
 
 class Routes:
     """The methods."""
 
-    def __init__(self, upstreams: Mapping[str, Upstream], catalog: Catalog, metrics: Metrics, watch: Watch) -> None:
-        """`bridge` is to be set before a request comes; `watch` as `Proxy.watch`."""
+    def __init__(
+        self,
+        upstreams: Mapping[str, Upstream],
+        catalog: Catalog,
+        metrics: Metrics,
+        watch: Watch,
+        ready: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`bridge` is to be set before a request comes; `watch` and `ready` as `Proxy`'s."""
         self.bridge: Bridge | None = None
         self.searching = False
         """Whether clients list the two tools of `finder.py` in place of all."""
         self._upstreams = upstreams
         self._catalog = catalog
         self._metrics = metrics
+        self._ready = ready
+        self._starting = True
         self._lists = Lists(catalog)
         self.owners = Owners(upstreams, catalog)
         self.resources = Resources(upstreams, self.owners, watch, self._ask)
@@ -63,6 +74,7 @@ class Routes:
             "resources/unsubscribe": self.resources.unsubscribe,
             "completion/complete": self._complete,
             "logging/setLevel": self._set_level,
+            **dict.fromkeys(_TASKS, self._of_task),
         }
 
     async def handle(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
@@ -73,6 +85,8 @@ class Routes:
             kind = _LISTS.get(method)
             if kind is not None:
                 return await self._list(kind, params, caller)
+            if self._starting and not self._is_clear(method, params):
+                await self._ready()
             return await self._handlers.get(method, self._pass_on)(method, params, caller)
         except UnknownTool as error:
             raise refusal(INVALID_PARAMS, error.message) from None
@@ -116,6 +130,17 @@ class Routes:
             if server:
                 self._metrics.tool_called(server, outcome, perf_counter() - began)
 
+    def started(self) -> None:
+        """Every server was waited for: no request waits for them all any more."""
+        self._starting = False
+
+    def _is_clear(self, method: str, params: Mapping[str, Any]) -> bool:
+        """Whether servers that still start have no part in the request."""
+        name: object = params.get("name")
+        if method == "tools/call":
+            return isinstance(name, str) and name in self._catalog.tools
+        return method == "logging/setLevel"
+
     async def _list(self, kind: Kind, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         if params.get("cursor") is not None:
             raise refusal(INVALID_PARAMS, "unknown cursor: the list has one page, ask for it without a cursor")
@@ -156,13 +181,17 @@ class Routes:
             upstream, own = self.owners.prompt(name, caller.principal)
             return await self._ask(upstream, method, {**params, "ref": {**ref, "name": own}}, caller)
         if isinstance(uri, str):
-            owners = self.owners.uri_owners(uri, caller.principal)
-            if owners:
-                return await self._ask(self._upstreams[owners[0]], method, params, caller)
+            owner = self.owners.uri_owner(uri, caller.principal, caller)
+            if owner is not None:
+                return await self._ask(self._upstreams[owner], method, params, caller)
         raise refusal(INVALID_PARAMS, "completion/complete needs params.ref to name a prompt or a resource that exists")
 
     async def _set_level(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        logging = [each for each in self.owners.visible(caller.principal) if "logging" in each.offers]
+        visible = self.owners.visible(caller.principal)
+        logging = [each for each in visible if "logging" in each.offers]
+        if not logging and not all(each.met for each in visible):
+            # It was announced because one of these may; a session tells its server when there is one.
+            return {}
         if not logging:
             raise refusal(METHOD_NOT_FOUND, "no server here writes log messages for clients", method=method)
         answers: list[dict[str, Any]] = []
@@ -171,8 +200,11 @@ class Routes:
         async def tell(upstream: Upstream) -> None:
             try:
                 # Each request says in the modern era which messages it wants, and ours do.
-                modern = await upstream.choice.is_modern(caller)
-                answers.append({} if modern else await self._ask(upstream, method, params, caller, _LEVEL_TIME))
+                if await upstream.choice.is_modern(caller):
+                    answers.append({})
+                    return
+                level = upstream.choice.level_for(caller, str(params.get("level")))
+                answers.append(await self._ask(upstream, method, {**params, "level": level}, caller, _LEVEL_TIME))
             except (RpcError, UpstreamError) as error:
                 refused.append(error)
 
@@ -182,6 +214,13 @@ class Routes:
         if answers:
             return answers[0]
         raise refused[0]
+
+    async def _of_task(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """A request about one task: to the server on which its caller made it."""
+        for upstream in self.owners.visible(caller.principal):
+            if upstream.has_task(params.get("taskId"), caller):
+                return await self._ask(upstream, method, params, caller)
+        raise unknown_task(params.get("taskId"))
 
     async def _pass_on(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """A method that we don't know: only where there is no doubt whom it is for."""
@@ -203,7 +242,7 @@ class Routes:
         if method in MULTI_ROUND and caller.modern and self.bridge is not None:
             if self.bridge.resumes(params):
                 return await self.bridge.resume(method, params, caller)
-            if await upstream.choice.bridges(caller):
+            if method == "tools/call" and await upstream.choice.bridges(caller):
                 return await self.bridge.begin(upstream, method, params, caller)
 
         async def put(sent: dict[str, Any]) -> dict[str, Any]:

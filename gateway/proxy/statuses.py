@@ -37,6 +37,8 @@ class UpstreamStatus:
     """Its capabilities, from the last time it was up."""
     bolt_ons: tuple[BoltOnStatus, ...] = ()
     """How each of its tools is called, where these are bolt-ons that are up."""
+    invalid_tools: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Its own names of tools that are not offered, and why."""
 
 
 def status_of(upstream: Upstream, now: float, bolt_ons: tuple[BoltOnStatus, ...]) -> UpstreamStatus:
@@ -58,4 +60,5 @@ def status_of(upstream: Upstream, now: float, bolt_ons: tuple[BoltOnStatus, ...]
         resources=upstream.count("resources"),
         offers=upstream.offers,
         bolt_ons=bolt_ons,
+        invalid_tools=upstream.tool_headers.invalid,
     )

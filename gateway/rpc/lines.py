@@ -1,14 +1,16 @@
 """Bytes of a pipe into lines, each of bounded length.
 
 Sans-IO: `feed(data)` gives the lines that ended, `close()` the rest. A line over the bound is not kept: of it remain
-its head and its tail, enough to see which request it would have answered. Linear in the bytes fed, however they are
-cut. `sse.py` and `proxy/wires/stdio.py` stand above.
+its head and its tail, enough to see which request it would have answered, and `over` shows it before it ends. Linear
+in the bytes fed, however they are cut. `sse.py` and `proxy/wires/stdio.py` stand above.
 """
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
-_EDGE = 256
+EDGE: Final = 256
+"""Bytes that remain of a long line at either end."""
 # The id of a response, only where it can belong to no nested object: first or second in the line, or last before its
 # final brace. Our ids are plain integers.
 _HEAD_ID = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
@@ -64,6 +66,13 @@ class LineSplitter:
         self._add(rest)
         return lines
 
+    @property
+    def over(self) -> LongLine | None:
+        """The line that has not ended and is over the bound already, once its head is whole."""
+        if self._length <= self._bound or len(self._head) < EDGE:
+            return None
+        return LongLine(self._head, self._tail, self._length)
+
     def close(self) -> list[Line | LongLine]:
         """The line that had no end, if there is one."""
         return [self._take()] if self._length else []
@@ -76,10 +85,10 @@ class LineSplitter:
         if self._parts:
             kept = b"".join(self._parts)
             self._parts.clear()
-            self._head, self._tail = kept[:_EDGE], kept[-_EDGE:]
-        if len(self._head) < _EDGE:
-            self._head += part[: _EDGE - len(self._head)]
-        self._tail = (self._tail + part[-_EDGE:])[-_EDGE:]
+            self._head, self._tail = kept[:EDGE], kept[-EDGE:]
+        if len(self._head) < EDGE:
+            self._head += part[: EDGE - len(self._head)]
+        self._tail = (self._tail + part[-EDGE:])[-EDGE:]
 
     def _take(self) -> Line | LongLine:
         if self._length <= self._bound:

@@ -2,8 +2,9 @@
 
 Turns such a line into JSON text without the two things that a tolerant writer lets through: half a surrogate pair
 (`"\\ud800"`, which JavaScript writes for a string cut in the middle of a character) and bytes that are no UTF-8. Both
-become U+FFFD, as they do wherever text is shown. It knows JSON-RPC only as far as the id of an answer. The wires of
-`proxy` stand above.
+become U+FFFD, as they do wherever text is shown. What is no JSON at all (cut short, nested without end) is an answer if
+its ends look like one, so that nobody waits for another. It knows JSON-RPC only as far as the id of an answer. The
+wires of `proxy` stand above.
 """
 
 import json
@@ -11,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from gateway.rpc.lines import EDGE, LongLine
 from gateway.rpc.messages import Malformed, Message, parse_message
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
@@ -41,13 +43,18 @@ def mend_message(data: bytes, refused: Malformed) -> Message | BrokenAnswer | Ma
     """
     mended = mend_line(data)
     if mended is None:
-        return refused
+        number = _seen_id(data)
+        return refused if number is None else BrokenAnswer(number, _broken(refused.detail))
     again = parse_message(mended.text.encode())
     if not isinstance(again, Malformed):
         return again
     if mended.answers is None:
         return again
-    return BrokenAnswer(mended.answers, f"its answer is no JSON-RPC response: {again.detail}")
+    return BrokenAnswer(mended.answers, _broken(again.detail))
+
+
+def _broken(detail: str) -> str:
+    return f"its answer is no JSON-RPC response: {detail}"
 
 
 def mend_line(data: bytes) -> Mended | None:
@@ -58,6 +65,12 @@ def mend_line(data: bytes) -> Mended | None:
     except (ValueError, RecursionError):
         return None
     return Mended(text, _answered_id(cast(dict[str, Any], value))) if isinstance(value, dict) else None
+
+
+def _seen_id(data: bytes) -> int | None:
+    """The id of the request that a line answers which is no JSON, where that shows at its ends."""
+    ends = LongLine(data[:EDGE], data[-EDGE:], len(data))
+    return ends.answered_id() if b'"jsonrpc"' in ends.head or b'"jsonrpc"' in ends.tail else None
 
 
 def _answered_id(message: dict[str, Any]) -> int | None:

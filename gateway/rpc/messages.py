@@ -2,8 +2,9 @@
 
 `parse_message` gives one of four frozen values, or `Malformed` with the error that its sender is owed; the `encode_*`
 functions give compact JSON without a line end. Params, results and errors stay the dicts that came: no field is added,
-dropped or converted, integers keep all their digits. Two things are refused because no answer could carry them back:
-half a surrogate pair, and nesting deeper than about 200 levels. It knows no method. `proxy` and `serve` stand above.
+dropped or converted, integers keep all their digits. Three things are refused because no answer could carry them back:
+half a surrogate pair, nesting deeper than about 200 levels, and numbers that JSON does not have (`NaN`, `Infinity`, or
+so large that they become that). It knows no method. `proxy` and `serve` stand above.
 """
 
 from collections.abc import Mapping
@@ -22,6 +23,9 @@ MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
 
 RequestId = int | str
+
+_NO_NUMBERS: Final = (b"NaN", b"Infinity")
+_NO_NUMBER: Final = ": NaN and Infinity are no numbers of JSON; send null or a text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +70,21 @@ class Malformed:
     id: RequestId | None = None
 
 
+class Unwritable(ValueError):
+    """A message that holds a number which JSON does not have."""
+
+
 Message = Request | Notification | Response | Failure
 
 
 def parse_message(data: bytes) -> Message | Malformed:
     """One message (JSON-RPC 2.0, sections 4 and 5; MCP: no batches, ids are texts or integers, params are objects)."""
     try:
-        value: object = from_json(data)
-    except ValueError:
-        return Malformed(PARSE_ERROR, "the message is no JSON")
+        value: object = from_json(data, allow_inf_nan=False)
+    except ValueError as error:
+        deep = "recursion limit" in str(error)
+        why = _NO_NUMBER if _has_no_number(data) else ""
+        return Malformed(PARSE_ERROR, "the message is nested too deep" if deep else f"the message is no JSON{why}")
     return read_message(value)
 
 
@@ -117,16 +127,38 @@ def _read_call(fields: dict[str, Any], known: RequestId | None) -> Request | Not
     return Request(known, method, named)
 
 
+def _has_no_number(data: bytes) -> bool:
+    """Whether `NaN` or `Infinity` is all that keeps it from being JSON."""
+    if not any(word in data for word in _NO_NUMBERS):
+        return False
+    try:
+        from_json(data)
+    except ValueError:
+        return False
+    return True
+
+
+def _written(message: dict[str, Any]) -> bytes:
+    data = to_json(message)
+    # What is written is searched, which costs next to nothing; only what may be at fault is read again.
+    if any(word in data for word in _NO_NUMBERS):
+        try:
+            from_json(data, allow_inf_nan=False)
+        except ValueError:
+            raise Unwritable(f"what is to be written is no JSON{_NO_NUMBER}") from None
+    return data
+
+
 def encode_request(request_id: RequestId, method: str, params: Mapping[str, Any] | None) -> bytes:
     """A request as JSON; no params: the field is left out.
 
     Raises:
-        ValueError: the params hold half a surrogate pair, or are nested too deep.
+        ValueError: the params hold half a surrogate pair or a number that JSON does not have, or are nested too deep.
     """
     body: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id, "method": method}
     if params:
         body["params"] = params
-    return to_json(body)
+    return _written(body)
 
 
 def encode_notification(method: str, params: Mapping[str, Any] | None) -> bytes:
@@ -134,14 +166,14 @@ def encode_notification(method: str, params: Mapping[str, Any] | None) -> bytes:
     body: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
     if params:
         body["params"] = params
-    return to_json(body)
+    return _written(body)
 
 
 def encode_response(request_id: RequestId, result: Mapping[str, Any]) -> bytes:
     """A result as JSON. Raises as `encode_request`."""
-    return to_json({"jsonrpc": "2.0", "id": request_id, "result": result})
+    return _written({"jsonrpc": "2.0", "id": request_id, "result": result})
 
 
 def encode_failure(request_id: RequestId | None, error: Mapping[str, Any]) -> bytes:
     """An error as JSON. Raises as `encode_request`."""
-    return to_json({"jsonrpc": "2.0", "id": request_id, "error": error})
+    return _written({"jsonrpc": "2.0", "id": request_id, "error": error})

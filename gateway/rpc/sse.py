@@ -2,17 +2,17 @@
 
 Sans-IO: `feed(data)` gives the events that ended in it, however the bytes are cut; what the stream says about itself
 (the last event's id, the pause before reconnecting) is kept beside. An event over the bound is not kept: of it remain
-its head and tail, as of a long line. Rule: WHATWG HTML, "Server-sent events", 9.2.5 and 9.2.6. It knows no JSON. Linear
-in the bytes fed. `proxy` (reads) and `serve` (writes) stand above, `lines.py` below.
+its head and tail, as of a long line, and `over` shows it before it ends. Rule: WHATWG HTML, "Server-sent events", 9.2.5
+and 9.2.6. It knows no JSON. Linear in the bytes fed. `proxy` (reads) and `serve` (writes) stand above, `lines.py`
+below.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.rpc.lines import LineSplitter, LongLine
+from gateway.rpc.lines import EDGE, LineSplitter, LongLine
 
 _BOM: Final = b"\xef\xbb\xbf"
-_EDGE: Final = 256
 _FIELD_ROOM: Final = 64
 """Bytes that a line may have over the bound of its data: the name of the field, the colon, the blank."""
 _ID_BOUND: Final = 1024
@@ -33,6 +33,8 @@ class LongEvent:
     """An event whose data is over the bound: both ends of it, and at least how many bytes there were."""
 
     data: LongLine
+    ended: bool = True
+    """Whether all of it was read."""
 
 
 class EventParser:
@@ -64,6 +66,15 @@ class EventParser:
             else:
                 self._dispatch(events)
         return events
+
+    @property
+    def over(self) -> LongLine | None:
+        """What has not ended and is over the bound already: an event's data, or a line of whatever kind."""
+        line = self._lines.over
+        if line is not None:
+            head = line.head.removeprefix(b"data:").removeprefix(b" ")
+            return LongLine(head, line.tail, self._length + line.length)
+        return self._long and LongLine(self._long.head, self._long.tail, self._length)
 
     def _unify(self, data: bytes) -> bytes:
         """The same bytes with `\\n` for each of the three line ends; a pair may come in two pieces."""
@@ -104,20 +115,23 @@ class EventParser:
             self.retry = int(value)
 
     def _take_long(self, line: LongLine) -> None:
-        if line.head.startswith(b"data:") and self._long is None:
+        if not line.head.startswith(b"data:"):
+            return
+        self._length += line.length
+        if self._long is None:
             self._data.clear()
             self._long = LongLine(line.head[len(b"data:") :].removeprefix(b" "), line.tail, line.length)
 
     def _add(self, value: bytes) -> None:
+        # One for the line feed, so that a line without a byte counts as well.
+        self._length += len(value) + 1
         if self._long is not None:
             return
         self._data.append(value)
-        # One for the line feed, so that a line without a byte counts as well.
-        self._length += len(value) + 1
         if self._length > self._bound + 1:
             data = b"\n".join(self._data)
             self._data.clear()
-            self._long = LongLine(data[:_EDGE], data[-_EDGE:], len(data))
+            self._long = LongLine(data[:EDGE], data[-EDGE:], len(data))
 
     def _set_id(self, value: bytes) -> None:
         # It is sent back in a header: what can't stand in one is no id. The standard only says so of NUL.

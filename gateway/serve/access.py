@@ -11,12 +11,13 @@ from gateway.observe.metrics import Metrics
 from gateway.serve.auth import HostGuard, own_hosts
 from gateway.serve.bearer import BearerAuth
 from gateway.serve.credentials import AccessTokens, Credentials
+from gateway.serve.home import Home
 from gateway.serve.key_file import KeyRing
 from gateway.serve.resource import ProtectedResource
 
 
 def guard_faces(app: ASGIApp, config: GatewayConfig, metrics: Metrics) -> ASGIApp:
-    """The application behind the credential check, and behind it the host check.
+    """The application behind the credential check, and behind it the host check; before both the page at `/`.
 
     Raises:
         ConfigError: the key file can't be used.
@@ -24,7 +25,8 @@ def guard_faces(app: ASGIApp, config: GatewayConfig, metrics: Metrics) -> ASGIAp
     serve = config.serve
     credentials = Credentials(serve.token, KeyRing(serve.keys) if serve.keys else None, _access_tokens(config))
     resource = None if serve.oauth is None else ProtectedResource(serve.oauth)
-    return BearerAuth(HostGuard(app, own_hosts(serve)), credentials, metrics.access, resource=resource)
+    guarded = BearerAuth(HostGuard(app, own_hosts(serve)), credentials, metrics.access, resource=resource)
+    return Home(guarded)
 
 
 def _access_tokens(config: GatewayConfig) -> AccessTokens | None:

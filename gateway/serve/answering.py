@@ -2,13 +2,15 @@
 
 Turns what uvicorn writes in one turn of the loop into one write of the socket. uvicorn writes the head of an answer and
 its body apart, and each write is a call of the kernel, which wakes the client, who finds half an answer
-(bench/README.md says what that costs). It knows no HTTP. `run.py` stands above.
+(bench/README.md says what that costs). It knows no HTTP. `http_protocol.py` stands above.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, cast
-
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import fcntl
+import sys
+import termios
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +29,8 @@ class GatheredWrites(asyncio.Transport):
         self._loop = loop
         self._held: list[bytes] = []
         self._size = 0
+        self.handed_over = 0
+        """Bytes that were written in all."""
 
     def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
         """As of any transport."""
@@ -34,6 +38,7 @@ class GatheredWrites(asyncio.Transport):
             self._loop.call_soon(self._flush)
         self._held.append(bytes(data))
         self._size += len(data)
+        self.handed_over += len(data)
         if self._size > _MOST:
             self._flush()
 
@@ -44,6 +49,8 @@ class GatheredWrites(asyncio.Transport):
     def _flush(self) -> None:
         if held := self._held:
             self._held, self._size = [], 0
+            if self._inner.is_closing():
+                return
             self._inner.write(held[0] if len(held) == 1 else b"".join(held))
 
     def close(self) -> None:
@@ -68,6 +75,14 @@ class GatheredWrites(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         """What is held here, and below."""
         return self._size + self._inner.get_write_buffer_size()
+
+    def unacknowledged(self) -> int:
+        """Bytes of those handed over that the other machine has not confirmed, wherever they are."""
+        waiting = bytes(4)
+        # A socket that is closing may be gone already.
+        with suppress(OSError):
+            waiting = fcntl.ioctl(self.get_extra_info("socket").fileno(), termios.TIOCOUTQ, waiting)
+        return self.get_write_buffer_size() + int.from_bytes(waiting, sys.byteorder)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """As of any transport."""
@@ -100,11 +115,3 @@ class GatheredWrites(asyncio.Transport):
     def get_protocol(self) -> asyncio.BaseProtocol:
         """As of any transport."""
         return self._inner.get_protocol()
-
-
-class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's side of one connection, over a transport that gathers."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A client came."""
-        super().connection_made(GatheredWrites(cast(asyncio.Transport, transport), self.loop))

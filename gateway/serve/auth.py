@@ -108,7 +108,7 @@ def guard_admin(app: ASGIApp, serve: ServeConfig) -> ASGIApp:
 
 
 class HostGuard:
-    """Refuses a Host that is not ours (421) and a browser page that is not ours (403).
+    """Refuses a Host that is not ours (421), a browser page that is not ours (403), and more than one of either (400).
 
     The MCP transport asks servers to check `Origin` (Streamable HTTP, "Security Warning"). A client that is no browser
     sends none and passes.
@@ -130,7 +130,10 @@ class HostGuard:
         named = [pair for pair in headers if pair[0] in _JUDGED]
         if (pairs := tuple(named)) in self._known:
             return None
-        first = {name: value.decode("latin-1") for name, value in reversed(named)}
+        first = {name: value.decode("latin-1") for name, value in named}
+        if len(first) < len(named):
+            # Whoever stands before us may have judged the other one (RFC 9112, 3.2).
+            return refusal(400, "more than one Host or Origin header came: send one", code="header_repeated")
         host, origin = first.get(b"host", ""), first.get(b"origin")
         if not self._is_ours(host):
             return refusal(

@@ -18,7 +18,7 @@ from gateway.proxy.caller import ANYBODY
 from gateway.rpc.eras import HANDSHAKE_VERSIONS
 from gateway.serve.credentials import Credentials
 from gateway.serve.errors import refusal
-from gateway.serve.identity import PRINCIPAL, CannotTell, CredentialRefused, Identity, ScopeMissing
+from gateway.serve.identity import PRINCIPAL, CannotTell, CredentialRefused, Identity, MustWait, ScopeMissing
 from gateway.serve.limits import FailedTries, Kind, Limiter, Refused
 from gateway.serve.resource import ProtectedResource
 
@@ -28,6 +28,7 @@ _TOO_MUCH: Final = {
     "rate": "too many requests a minute: ask again later",
     "concurrency": "too many requests at a time: wait until one of yours is over",
     "tries": "too many bad credentials from this address: ask again later",
+    "signatures": "too many access tokens are being checked: ask again later",
 }
 _HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
 
@@ -63,6 +64,9 @@ class BearerAuth:
             return
         try:
             identity = await self._identify(scope)
+        except MustWait as error:
+            await self._limited(Refused("signatures", error.wait))(scope, receive, send)
+            return
         except CredentialRefused as error:
             self._metrics.auth_failed(error.kind)
             await self._refuse(error)(scope, receive, send)
@@ -85,14 +89,14 @@ class BearerAuth:
         known = self._credentials.recognise(digest)
         if known is not None:
             return known
-        # What is left may be a guess, and each costs us a check: they are counted by the address that they come from.
+        # Nobody finds a signature by trying: whoever sends bad ones locks out nobody who shares the address.
+        if (signed := await self._credentials.verify(given.decode("latin-1"), digest)) is not None:
+            return signed
         address = _address_of(scope)
         if (refused := self._tries.refusal(address)) is not None:
             return refused
         try:
-            return await self._credentials.check(given.decode("latin-1"), digest)
-        except (ScopeMissing, CannotTell):
-            raise
+            return self._credentials.check_guess(digest)
         except CredentialRefused:
             self._tries.failed(address)
             raise

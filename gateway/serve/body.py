@@ -26,6 +26,22 @@ class BodyUnread(RequestInvalid):
     """The body is in a form that this endpoint does not read."""
 
 
+def media_type(content_type: str) -> str:
+    """What a `Content-Type` names, without its parameters, which say nothing about who may send it unasked."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def must_be_json(request: Request) -> None:
+    """Refuse a body that does not say it is JSON: what it may say else, a page of any origin sends without asking.
+
+    Raises:
+        BodyUnread: another content type, or none.
+    """
+    content_type = request.headers.get("content-type", "")
+    if media_type(content_type) != "application/json":
+        raise BodyUnread(f"Content-Type {content_type!r:.80} is not read here, expected application/json")
+
+
 async def read_body(request: Request, bound: int) -> bytes:
     """Read a body of at most `bound` bytes.
 

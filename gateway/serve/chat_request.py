@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.history import checked_messages
 from gateway.errors import RequestInvalid
-from gateway.serve.fields import ApiModel, GenerationFields, invalid
+from gateway.serve.fields import ApiModel, GenerationFields, invalid, must_hold_numbers
 from gateway.toolcalls import ToolSpec
 
 
@@ -50,6 +50,7 @@ class ChatRequest(GenerationFields):
     @classmethod
     def checked(cls, body: bytes) -> tuple["ChatRequest", list[dict[str, Any]]]:
         """The request of an HTTP body, and its messages. Raises `RequestInvalid` naming the first field at fault."""
+        must_hold_numbers(body)
         try:
             request = cls.model_validate_json(body)
         except ValidationError as error:

@@ -5,8 +5,9 @@ another hides nothing. A tool is called only where it says that it changes nothi
 nothing; `cli/doctor.py` stands above, `leaf_ids.py` (what a result says about ids) below.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from time import perf_counter
 from typing import Any, Final, cast
 
@@ -16,7 +17,7 @@ import anyio.to_thread
 from gateway.config.masking import mask_text
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
-from gateway.engine.maps import MapSet, has_no_model, resolve_maps
+from gateway.engine.maps import MapSet, has_no_model
 from gateway.engine.route import EngineRoute
 from gateway.errors import ConfigError, EngineError, GatewayError
 from gateway.observe.escape import escape_text
@@ -28,7 +29,7 @@ from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.naming import Naming
 from gateway.proxy.upstreams.listing import Listed
 from gateway.proxy.upstreams.pins import PinFile
-from gateway.serve.advice import advice_for
+from gateway.serve.advice import advice_for, advice_on_context
 from gateway.serve.leaf_ids import Judgement, can_be_tried, judge
 
 _AT_A_TIME: Final = 4
@@ -92,7 +93,7 @@ async def check_up(config: GatewayConfig, *, may_call: bool = True) -> Checkup:
     Args:
         may_call: whether tools may be called that say they change nothing.
     """
-    maps, engine, problems = await _check_engine(config)
+    maps, engine, problems, context = await _check_engine(config)
     checks: dict[str, ServerCheck] = {}
     lists: dict[str, Mapping[str, Listed | None]] = {}
     limiter = anyio.CapacityLimiter(_AT_A_TIME)
@@ -110,8 +111,14 @@ async def check_up(config: GatewayConfig, *, may_call: bool = True) -> Checkup:
         servers=tuple(checks[upstream.name] for upstream in config.upstreams),
         engine=engine,
         maps=tuple(maps.accepted),
-        problems=(*problems, *map(str, catalog.clashes)),
-        warnings=(*(mask_text(each, secrets_of(config)) for each in config.warnings), *_broken_pins(config)),
+        problems=(*problems, *(str(each) for each in catalog.clashes if each.ends_start)),
+        warnings=(
+            *(mask_text(each, secrets_of(config)) for each in config.warnings),
+            *_broken_pins(config),
+            *_left_out(maps),
+            *(str(each) for each in catalog.clashes if not each.ends_start),
+            *_heavy(checks.values(), context, config),
+        ),
     )
 
 
@@ -121,28 +128,39 @@ class _Nobody:
     def engine_up(self, up: bool, reason: str) -> None: ...
 
 
-async def _check_engine(config: GatewayConfig) -> tuple[MapSet, str, list[str]]:
-    """The maps, what is known of the engine, and what is wrong with either. A remote engine proves every map."""
+def _heavy(checks: Iterable[ServerCheck], context: int | None, config: GatewayConfig) -> list[str]:
+    tokens = sum(tool.tokens for check in checks for tool in check.tools)
+    advice = advice_on_context(tokens, context, config.tool_search)
+    return [] if advice is None else [advice]
+
+
+async def _check_engine(config: GatewayConfig) -> tuple[MapSet, str, list[str], int | None]:
+    """The maps, what is known of the engine, what is wrong with either, and the context that it has or will have.
+
+    A remote engine proves every map.
+    """
     if has_no_model(config):
-        return MapSet(), "none", []
+        return MapSet(), "none", [], None
     try:
-        if config.engine.kind != "url":
-            maps = resolve_maps(config)
-            return maps, "none" if config.engine.kind == "none" else "embedded (not started by this check)", []
         route = EngineRoute(config, _Nobody())
+        if config.engine.kind != "url":
+            if config.engine.kind == "none":
+                return route.maps, "none", [], None
+            return route.maps, "embedded (not started by this check)", [], config.engine.context
         async with route.running():
-            engine, problems = _ask(route)
-        return route.maps, engine, problems
+            engine, problems, context = _ask(route, exclusive=config.engine.exclusive)
+        return route.maps, engine, problems, context
     except ConfigError as error:
-        return MapSet(), config.engine.kind, [error.message]
+        return MapSet(), config.engine.kind, [error.message], None
 
 
-def _ask(route: EngineRoute) -> tuple[str, list[str]]:
+def _ask(route: EngineRoute, *, exclusive: bool) -> tuple[str, list[str], int | None]:
     try:
         facts = route.ready().facts
     except EngineError as error:
-        return "away", [error.message]
-    return f"{facts.model}, {facts.slots} slots of {facts.context} ids", []
+        return "away", [error.message], None
+    whose = "the gateway" if exclusive else "the engine (engine.exclusive is off)"
+    return f"{facts.model}, {facts.slots} slots of {facts.context} ids, chosen by {whose}", [], facts.context
 
 
 async def _check_server(
@@ -150,14 +168,14 @@ async def _check_server(
 ) -> tuple[ServerCheck, Mapping[str, Listed | None]]:
     alone = replace(config, upstreams=(replace(upstream, start="eager", idle_stop=0.0),), prefix="always")
     began = perf_counter()
-    proxy = Proxy(alone, Metrics())
+    proxy = Proxy(alone, Metrics(), patience=inf)
     proxy.tell_maps(maps)
     async with proxy:
         seconds = perf_counter() - began
         (status,) = proxy.statuses()
         found = ServerCheck(upstream.name, upstream.transport, status.state == "up", round(seconds, 3))
         if not found.reached:
-            why = status.last_error or f"it did not start within {config.limits.start_timeout:g} s"
+            why = status.last_error or f"not up within {config.limits.start_timeout:g} s (limits.start_timeout)"
             return replace(found, problems=(why,)), {}
         tools = await _check_tools(proxy, Naming(config), maps, upstream.secrets, may_call=may_call)
         found = replace(
@@ -170,7 +188,7 @@ async def _check_server(
             bolt_ons=tuple(_escaped(each) for each in status.bolt_ons),
         )
         counts = {tool.name: (tool.tokens, tool.ids) for tool in tools}
-        advice = (*advice_for(upstream, proxy.tools(), counts), *_misses(found, "text"))
+        advice = (*advice_for(upstream, proxy.tools(), counts, status.invalid_tools), *_misses(found, "text"))
         found = replace(found, warnings=advice, problems=_misses(found, "refused"))
         return found, await _own_lists(proxy, Naming(alone).prefix(upstream.name))
 
@@ -235,6 +253,14 @@ async def _ask_for(proxy: Proxy, kind: str) -> list[dict[str, Any]]:
     except GatewayError:
         return []
     return cast(list[dict[str, Any]], listed) if isinstance(listed, list) else []
+
+
+def _left_out(maps: MapSet) -> list[str]:
+    return [
+        f"token map {map_id!r} leaves out {', '.join(escape_text(token, _NAME) for token in tokens)}, which the engine "
+        "treats as control tokens: they count as special all the same"
+        for map_id, tokens in maps.left_out.items()
+    ]
 
 
 def _broken_pins(config: GatewayConfig) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from gateway.agent import CompletionOptions
-from gateway.serve.fields import GenerationFields, invalid
+from gateway.serve.fields import GenerationFields, invalid, must_hold_numbers
 
 
 class CompletionRequest(GenerationFields):
@@ -24,6 +24,7 @@ class CompletionRequest(GenerationFields):
     @classmethod
     def checked(cls, body: bytes) -> "CompletionRequest":
         """The request of an HTTP body. Raises `RequestInvalid` naming the first field at fault."""
+        must_hold_numbers(body)
         try:
             return cls.model_validate_json(body)
         except ValidationError as error:

@@ -17,11 +17,12 @@ from gateway.config import LimitsConfig
 from gateway.engine.route import EngineRoute
 from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
-from gateway.serve.body import read_body
+from gateway.serve.body import must_be_json, read_body
 from gateway.serve.codec.answer import FrameDesk
 from gateway.serve.codec.request import read_codec_request
 from gateway.serve.completion_reply import CompletionReply
 from gateway.serve.completion_request import CompletionRequest
+from gateway.serve.identity import principal_of
 from gateway.serve.replying import Answering, StreamedAnswer, WholeAnswer, event_bytes, refused
 
 
@@ -42,7 +43,11 @@ class CompletionsFace:
         ]
 
     async def _complete(self, request: Request) -> Response:
-        return await self._answered(request, CompletionRequest.checked)
+        def read(body: bytes) -> CompletionRequest:
+            must_be_json(request)
+            return CompletionRequest.checked(body)
+
+        return await self._answered(request, read)
 
     async def _complete_codec(self, request: Request) -> Response:
         content_type = request.headers.get("content-type", "")
@@ -56,7 +61,7 @@ class CompletionsFace:
             return refused(error)
 
     def _respond(self, request: Request, fields: CompletionRequest) -> Response:
-        prompt = self._completer.open(fields.prompt)
+        prompt = self._completer.open(fields.prompt, principal_of(request.scope))
 
         async def make(emit: Emit) -> Finished:
             return await self._completer.answer(prompt, fields.options, emit)

@@ -1,9 +1,9 @@
 """Is this credential good? The gateway's own token, the API keys and the access tokens in one place.
 
 Turns the text after `Bearer` into an identity. What can't be guessed (256 random bits, or a signature that was checked
-a moment ago) is looked up first, by its SHA-256: what a table of hashes tells by its timing helps nobody to find a key,
-and no key contains its name. What is left may be a guess, and is checked apart, so that `bearer.py`, above, can slow
-guessing down without locking out who holds a key.
+before) is looked up first, by its SHA-256: what a table of hashes tells by its timing helps nobody to find a key, and
+no key contains its name. A signature that is new can't be guessed either. What is left may be a guess, and is checked
+apart, so that `bearer.py`, above, can slow guessing down without locking out who holds a key or an access token.
 """
 
 from hmac import compare_digest
@@ -24,11 +24,11 @@ class AccessTokens(Protocol):
     """What `oauth.py` does. A seam, so that a gateway without an issuer loads no cryptography."""
 
     def reads(self, credential: str) -> bool:
-        """Whether it has the form of an access token."""
+        """Whether it has the form of an access token: then it is no guess of anything else."""
         ...
 
     def remembered(self, digest: bytes) -> Identity | None:
-        """Whose token has this SHA-256, if it was checked a moment ago."""
+        """Whose token has this SHA-256, if it was checked before and is still good."""
         ...
 
     async def verify(self, token: str, digest: bytes) -> Identity:
@@ -66,16 +66,24 @@ class Credentials:
             return identity
         return None if self._oauth is None else self._oauth.remembered(digest)
 
-    async def check(self, credential: str, digest: bytes) -> Identity:
-        """Whose credential it is, if `recognise` did not know it.
+    async def verify(self, credential: str, digest: bytes) -> Identity | None:
+        """Whose access token it is, if `recognise` did not know it; None where it is none by its form.
 
         Raises:
-            CredentialRefused: nobody's. `ScopeMissing`, `CannotTell`: as `oauth.py` says.
+            CredentialRefused: nobody's, or as `oauth.py` says.
+        """
+        if self._oauth is None or not self._oauth.reads(credential):
+            return None
+        return await self._oauth.verify(credential, digest)
+
+    def check_guess(self, digest: bytes) -> Identity:
+        """Whose credential it is, if it is neither known nor an access token.
+
+        Raises:
+            CredentialRefused: nobody's.
         """
         if not self._strong and self._is_ours(digest):
             return OPERATOR
-        if self._oauth is not None and self._oauth.reads(credential):
-            return await self._oauth.verify(credential, digest)
         raise CredentialRefused("unknown", _UNKNOWN)
 
     def _is_ours(self, digest: bytes) -> bool:

@@ -12,9 +12,12 @@ import anyio
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.serve.mcp.http import Rejected, send_rejection
+
 EXPIRED: Final = "codec.expired"
 """Key in a request's scope: an `anyio.Event`, set when the time for finishing is over."""
 
+_STOPPING: Final = "the gateway is stopping; ask again"
 _TELL_SECONDS = 1.0
 """What requests get to say their last word."""
 
@@ -35,8 +38,7 @@ class Drain:
             await self._app(scope, receive, send)
             return
         if self._stopping:
-            body = {"error": {"message": "the gateway is stopping; ask again", "type": "server_error"}}
-            await JSONResponse(body, 503, {"retry-after": "2", "connection": "close"})(scope, receive, send)
+            await _refuse(scope, receive, send)
             return
         self._running += 1
         # The server made this scope for us alone: nobody above sees what is added.
@@ -67,3 +69,14 @@ class Drain:
             with anyio.move_on_after(seconds):
                 await self._idle.wait()
         return not self._running
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    """Each face's own shape of an error: a client of MCP reads JSON-RPC alone."""
+    if scope["path"].startswith("/mcp"):
+        await send_rejection(
+            send, Rejected(503, _STOPPING, headers=[(b"retry-after", b"2"), (b"connection", b"close")])
+        )
+        return
+    body = {"error": {"message": _STOPPING, "type": "server_error"}}
+    await JSONResponse(body, 503, {"retry-after": "2", "connection": "close"})(scope, receive, send)

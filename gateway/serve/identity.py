@@ -41,7 +41,7 @@ class Identity:
     allowance: Allowance = field(default_factory=Allowance)
 
 
-OPERATOR: Final = Identity(Principal(OPERATOR_NAME))
+OPERATOR: Final = Identity(Principal(OPERATOR_NAME, alone=True))
 """Who holds the gateway's own token: everything, without limits."""
 
 
@@ -73,3 +73,11 @@ class CannotTell(CredentialRefused):
 
     def __init__(self, detail: str) -> None:
         super().__init__("issuer", detail)
+
+
+class MustWait(CredentialRefused):
+    """Whether the credential is good is not looked at now: too many signatures were checked just before."""
+
+    def __init__(self, wait: float) -> None:
+        super().__init__("signatures", "too many access tokens are being checked: ask again later")
+        self.wait = wait

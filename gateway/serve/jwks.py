@@ -73,6 +73,15 @@ class IssuerKeys:
             raise CredentialRefused("key", "the token is signed with a key that its issuer does not publish")
         return found
 
+    def holds(self, kid: str | None, algorithm: str) -> bool:
+        """Whether what was signed with this key is still good: it is published, as far as is known.
+
+        False also where it is time to ask anew: who calls `key` then does so for all.
+        """
+        now = self._clock()
+        due = now - self._fetched >= FRESH and now >= self._next
+        return (kid, algorithm) in self._keys and not due and self._usable()
+
     def _usable(self) -> bool:
         return self._clock() - self._fetched < OLDEST
 

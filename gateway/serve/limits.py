@@ -1,4 +1,4 @@
-"""How much one caller may ask: requests a minute, requests at a time, and failed tries of one address.
+"""How much one caller may ask: requests a minute, requests at a time, guesses of one address, signatures of all.
 
 Token buckets and counters in tables of bounded size, on a clock that is handed in: no task, no lock, nothing waits. It
 knows no HTTP and no credential. `bearer.py` stands above and says 429.
@@ -16,6 +16,9 @@ from gateway.serve.identity import Identity
 TABLE_BOUND: Final = 4096
 FAILURES_AT_ONCE: Final = 20
 FAILURES_A_SECOND: Final = 0.2
+SIGNATURES_AT_ONCE: Final = 400
+SIGNATURES_A_SECOND: Final = 200.0
+"""One takes up to a quarter of a millisecond: a stranger who makes tokens up costs a twentieth of a core."""
 _BUSY_WAIT: Final = 1.0
 _MINUTE: Final = 60.0
 _WHOLE: Final = 1.0 - 1e-6
@@ -30,7 +33,7 @@ Kind = Literal["call", "stream"]
 class Refused:
     """One request too many."""
 
-    limit: Literal["rate", "concurrency", "tries"]
+    limit: Literal["rate", "concurrency", "tries", "signatures"]
     wait: float
     """Seconds after which asking again is worth it."""
 
@@ -119,8 +122,20 @@ class Limiter:
         return account
 
 
+class SignatureChecks:
+    """How many signatures are checked a second, whoever sends them: none can be guessed, but each costs a check."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._bucket = Bucket(SIGNATURES_AT_ONCE, clock())
+
+    def take(self) -> float:
+        """Check one now (0), or after so many seconds."""
+        return self._bucket.take(SIGNATURES_AT_ONCE, SIGNATURES_A_SECOND, self._clock())
+
+
 class FailedTries:
-    """Addresses from which bad credentials came, and whether one may try again."""
+    """Addresses from which wrong guesses came, and whether one may try again."""
 
     def __init__(self, clock: Callable[[], float] = monotonic, *, bound: int = TABLE_BOUND) -> None:
         self._clock = clock

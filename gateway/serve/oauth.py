@@ -3,27 +3,27 @@
 Turns a JWT (RFC 9068) into an identity: signed by a key that the configured issuer publishes, for this gateway (`aud`,
 RFC 8707), not over and not too early. Its scopes become the principal's view: `mcp:server:NAME` (`*`: all) says which
 servers exist for it, `mcp:tool:NAME` narrows that to tools, as the two lists of an API key do. What was checked is
-remembered for a minute. It fetches nothing itself. `jwks.py` below; `bearer.py` above.
+remembered until it ends. It fetches nothing itself. `jwks.py` below; `bearer.py` above.
 """
 
 from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import jwt
 
 from gateway.config.access import OAuthConfig
 from gateway.proxy.caller import Principal
-from gateway.serve.identity import Allowance, CredentialRefused, Identity, ScopeMissing
+from gateway.serve.identity import Allowance, CredentialRefused, Identity, MustWait, ScopeMissing
 from gateway.serve.jwks import IssuerKeys
+from gateway.serve.limits import SignatureChecks
 
 NAME_PREFIX: Final = "oauth:"
 """Front of a subject's name in the audit log and in limits; no API key can be called so."""
 LONGEST_TOKEN: Final = 16 * 1024
 _LONGEST_SUBJECT: Final = 256
-_REMEMBERED: Final = 4096
-_REMEMBERED_FOR: Final = 60.0
+_REMEMBERED: Final = 16_384
 
 _REASONS: Final[tuple[tuple[type[jwt.PyJWTError], str, str], ...]] = (
     (jwt.ExpiredSignatureError, "expired", "the token has expired"),
@@ -35,27 +35,42 @@ _REASONS: Final[tuple[tuple[type[jwt.PyJWTError], str, str], ...]] = (
 )
 
 
+class _Good(NamedTuple):
+    """A token that was checked."""
+
+    identity: Identity
+    until: float
+    kid: str | None
+    algorithm: str
+
+
 class TokenVerifier:
     """Checks the access tokens of one issuer."""
 
-    def __init__(self, config: OAuthConfig, keys: IssuerKeys) -> None:
-        """`keys` are the issuer's."""
+    def __init__(self, config: OAuthConfig, keys: IssuerKeys, checks: SignatureChecks | None = None) -> None:
+        """`keys` are the issuer's; `checks` says how many signatures are checked a second."""
         self._config = config
         self._keys = keys
-        self._good: OrderedDict[bytes, tuple[Identity, float]] = OrderedDict()
+        self._checks = SignatureChecks() if checks is None else checks
+        self._good: OrderedDict[bytes, _Good] = OrderedDict()
 
     def reads(self, credential: str) -> bool:
-        """Whether it has the three parts of a signed JWT, which no key of ours has."""
-        return credential.count(".") == 2 and len(credential) <= LONGEST_TOKEN
+        """Whether it is a JWT by its form, as no key of ours and no token that a person chose is."""
+        if credential.count(".") != 2 or len(credential) > LONGEST_TOKEN:
+            return False
+        try:
+            return "alg" in _header_of(credential)
+        except CredentialRefused:
+            return False
 
     def remembered(self, digest: bytes) -> Identity | None:
-        """Whose token has this SHA-256, if it was good less than a minute ago and has not expired since."""
+        """Whose token has this SHA-256, if it was good once, has not expired since, and its key is still published."""
         found = self._good.get(digest)
-        if found is None:
+        if found is None or not self._keys.holds(found.kid, found.algorithm):
             return None
-        identity, until = found
-        if _now() < until:
-            return identity
+        if _now() < found.until:
+            self._good.move_to_end(digest)
+            return found.identity
         del self._good[digest]
         return None
 
@@ -64,17 +79,20 @@ class TokenVerifier:
 
         Raises:
             CredentialRefused: it is not good here. `ScopeMissing`: it is, but allows nothing.
-            CannotTell: the issuer's keys can't be had.
+            CannotTell: the issuer's keys can't be had. `MustWait`: too many signatures were checked just before.
         """
         header = _header_of(token)
         algorithm: object = header.get("alg")
         # Before anything else: no key is ever looked at for an algorithm that is not on the list (RFC 8725 §3.1).
         if not isinstance(algorithm, str) or algorithm not in self._config.algorithms:
             raise CredentialRefused("algorithm", "the token is signed in a way that this gateway does not accept")
-        key = await self._keys.key(header.get("kid"), algorithm)
+        kid: str | None = header.get("kid")
+        key = await self._keys.key(kid, algorithm)
+        if wait := self._checks.take():
+            raise MustWait(wait)
         claims = self._claims(token, key, algorithm)
         identity = Identity(self._principal(claims), Allowance(self._config.rate, self._config.concurrency))
-        self._remember(digest, identity, min(float(min(int(claims["exp"]), 2**53)), _now() + _REMEMBERED_FOR))
+        self._remember(digest, _Good(identity, float(min(int(claims["exp"]), 2**53)), kid, algorithm))
         return identity
 
     def _claims(self, token: str, key: jwt.PyJWK, algorithm: str) -> dict[str, Any]:
@@ -90,6 +108,8 @@ class TokenVerifier:
             )
         except jwt.PyJWTError as error:
             raise _refused(error) from None
+        except (ValueError, RecursionError):
+            raise CredentialRefused("claims", "the token's claims can't be read") from None
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal:
         subject: object = next((claims[key] for key in ("sub", "client_id", "azp") if claims.get(key)), None)
@@ -104,10 +124,10 @@ class TokenVerifier:
         view = None if "*" in servers else frozenset(servers)
         return Principal(NAME_PREFIX + subject, view, tools or None)
 
-    def _remember(self, digest: bytes, identity: Identity, until: float) -> None:
+    def _remember(self, digest: bytes, good: _Good) -> None:
         if len(self._good) >= _REMEMBERED:
             self._good.popitem(last=False)
-        self._good[digest] = (identity, until)
+        self._good[digest] = good
 
 
 def scopes_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
@@ -129,7 +149,7 @@ def _after(front: str, scopes: tuple[str, ...]) -> list[str]:
 def _header_of(token: str) -> dict[str, Any]:
     try:
         return jwt.get_unverified_header(token)
-    except jwt.PyJWTError as error:
+    except (jwt.PyJWTError, ValueError, RecursionError) as error:
         raise CredentialRefused("malformed", "the token is no signed JWT") from error
 
 

@@ -7,6 +7,7 @@ taken as they are. It knows no terminal; `cli/call.py` stands above, `gateway.pr
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Final, cast
 
 from gateway.config.address import is_http_url
@@ -58,13 +59,13 @@ async def call_once(config: GatewayConfig, name: str, arguments: Arguments, time
         ConfigError: the token map that a bolt-on would be called with can't be loaded.
     """
     narrowed = _narrowed(config, name)
-    proxy = Proxy(narrowed, Metrics())
+    proxy = Proxy(narrowed, Metrics(), patience=inf)
     if any(upstream.manifest is not None for upstream in narrowed.upstreams):
         proxy.tell_maps(_maps(config))
     async with proxy:
         away = [status for status in proxy.statuses() if status.state != "up"]
         if away and not proxy.tools():
-            cause = away[0].last_error or f"it did not start within {config.limits.start_timeout:g} s"
+            cause = away[0].last_error or f"not up within {config.limits.start_timeout:g} s (limits.start_timeout)"
             raise UpstreamUnavailable(f"server {away[0].name!r} is not available: {cause}", server=away[0].name)
         if all(entry.name != name for entry in proxy.tools()):
             offered = [entry.name for entry in proxy.tools()]

@@ -16,7 +16,7 @@ from gateway.config import LimitsConfig
 from gateway.engine.route import EngineRoute
 from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
-from gateway.serve.body import read_body
+from gateway.serve.body import must_be_json, read_body
 from gateway.serve.chat_reply import ChatReply
 from gateway.serve.chat_request import ChatRequest
 from gateway.serve.codec.answer import FrameDesk
@@ -49,12 +49,17 @@ class OpenAiFace:
             ready = self._route.ready()
         except EngineError as error:
             return refused(error)
-        codec = {"map_id": ready.token_map.map_id, "context": ready.facts.context}
+        codec = {
+            "map_id": ready.token_map.map_id,
+            "context": ready.facts.context,
+            "tool_format": ready.tool_format.format.name,
+        }
         model = {"id": ready.facts.model, "object": "model", "created": self._started, "owned_by": "llama.cpp"}
         return JSONResponse({"object": "list", "data": [{**model, "codec": codec}]})
 
     async def _chat(self, request: Request) -> Response:
         try:
+            must_be_json(request)
             chat, messages = ChatRequest.checked(await read_body(request, self._limits.body_bytes))
             conversation = await self._agent.open(
                 messages,

@@ -31,10 +31,6 @@ _STREAM_HEADERS: Final = [
 ]
 
 
-class ClientStalled(Exception):
-    """The client does not read any more: the same as if it had left."""
-
-
 class Reply(Protocol):
     """An answer in some JSON shape."""
 
@@ -82,8 +78,6 @@ class Answering:
                 try:
                     await self._make(emit)
                     outcome = "ok"
-                except ClientStalled:
-                    pass
                 except Exception as error:  # noqa: BLE001 - the boundary to the wire's error shapes
                     failure = error
                     outcome = "engine_error"

@@ -86,7 +86,7 @@ async def open_rooms(config: GatewayConfig) -> AsyncGenerator[Rooms]:
 
         state.on_change = engine_changed
         readiness.inform("upstreams", lambda: {status.name: _show_upstream(status) for status in proxy.statuses()})
-        runner = CallRunner(proxy, tokens, config.limits, records.audit)
+        runner = CallRunner(proxy, tokens, config.limits, records.audit, costs)
         agent = Agent(route, runner, config.limits, metrics, hold_calls=config.engine.hold_calls)
         proxy.sample_with(EngineSampler(agent, route))
         status = StatusReport(config, route, proxy, readiness, metrics, costs, notices)

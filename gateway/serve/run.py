@@ -4,36 +4,46 @@ Opens the rooms (`rooms.py`, below), listens, and stops in order: readiness goes
 told, then upstreams and the engine end. Above: `gateway.cli.serve`.
 """
 
-from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+import os
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Final
 
 import anyio
-import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config import GatewayConfig
+from gateway.config.model import ServeConfig
 from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
 from gateway.proxy.upstreams.pins import PinFile
 from gateway.serve.access import guard_faces
-from gateway.serve.answering import HttpProtocol
 from gateway.serve.auth import guard_admin
 from gateway.serve.codec.answer import FrameDesk
 from gateway.serve.codec.documents import Documents
 from gateway.serve.codec.mcp import FramedMcp
 from gateway.serve.codec.wire import WireOffer
 from gateway.serve.completions import CompletionsFace
+from gateway.serve.connections import Connections
+from gateway.serve.descriptors import FileLimit, raise_file_limit
 from gateway.serve.drain import Drain
 from gateway.serve.errors import no_such_path
+from gateway.serve.forwarded import ForwardedClients
 from gateway.serve.health import admin_app
+from gateway.serve.http_server import http_server
 from gateway.serve.mcp import McpFace
 from gateway.serve.memory import settle_memory
 from gateway.serve.openai import OpenAiFace
+from gateway.serve.proxies import TrustedProxies
 from gateway.serve.reload import Reloader, Reread
 from gateway.serve.rooms import Rooms, open_rooms
 from gateway.serve.shutdown import Shutdown
-from gateway.serve.sockets import listening, url_of_socket
+from gateway.serve.sockets import listening, take_passed_sockets, url_of_socket
+
+_ADMIN_CONNECTIONS: Final = 64
 
 log = get_logger("serve")
 
@@ -104,14 +114,20 @@ async def run_gateway(config: GatewayConfig, reread: Reread) -> None:
 
 
 async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown) -> None:
+    limit = raise_file_limit(config.serve.connections.total)
     async with AsyncExitStack() as stack:
-        faces = stack.enter_context(listening("faces", config.serve.host, config.serve.port))
-        admin = stack.enter_context(listening("admin", config.serve.admin_host, config.serve.admin_port))
+        passed = take_passed_sockets(os.environ, os.getpid())
+        faces = stack.enter_context(listening("faces", config.serve.host, config.serve.port, passed))
+        admin = stack.enter_context(listening("admin", config.serve.admin_host, config.serve.admin_port, passed))
         rooms = await stack.enter_async_context(open_rooms(config))
         inner, mcp = await stack.enter_async_context(open_app(rooms, config))
         app = Drain(inner)
+        clients = _connections(config.serve, rooms.metrics, limit)
         pages = admin_app(rooms.metrics, rooms.readiness, rooms.status.make)
-        servers = [_server(app), _server(guard_admin(pages, config.serve))]
+        servers = [
+            http_server(ForwardedClients(app, clients) if clients.proxies else app, clients),
+            http_server(guard_admin(pages, config.serve), _admin_connections(config.serve, rooms.metrics)),
+        ]
 
         async def drain() -> None:
             rooms.readiness.drain()
@@ -124,7 +140,9 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown) ->
 
         shutdown.ready(drain)
         settle_memory()
-        _announce(config, rooms, url_of_socket(config.serve.host, faces), url_of_socket(config.serve.admin_host, admin))
+        await _announce(
+            config, rooms, url_of_socket(config.serve.host, faces), url_of_socket(config.serve.admin_host, admin)
+        )
         async with anyio.create_task_group() as following:
             besides = {PinFile().path: rooms.proxy.list_again}
             following.start_soon(reloader.follow, rooms.take_over, besides)
@@ -135,7 +153,7 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown) ->
             following.cancel_scope.cancel()
 
 
-def _announce(config: GatewayConfig, rooms: Rooms, url: str, admin: str) -> None:
+async def _announce(config: GatewayConfig, rooms: Rooms, url: str, admin: str) -> None:
     rooms.readiness.set("gateway", True)
     log.info(
         "gateway ready",
@@ -145,28 +163,18 @@ def _announce(config: GatewayConfig, rooms: Rooms, url: str, admin: str) -> None
         tools=len(rooms.proxy.tools()),
         engine=config.engine.kind,
     )
+    if (advice := (await rooms.status.make())["definition_advice"]) is not None:
+        log.warning(advice)
 
 
-class _Server(uvicorn.Server):
-    """A uvicorn server that leaves signals to `_stop_on_signal`: there are two servers, and one plan."""
+def _connections(serve: ServeConfig, metrics: Metrics, limit: FileLimit) -> Connections:
+    proxies = TrustedProxies(serve.trusted_proxies)
+    clients = Connections(serve.connections, metrics.connections, proxies=proxies, files=limit.for_clients)
+    metrics.connections.follow(clients.__len__)
+    return clients
 
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield
 
-
-def _server(app: ASGIApp) -> _Server:
-    settings = uvicorn.Config(
-        app,
-        loop="none",
-        http=HttpProtocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=1,
-    )
-    return _Server(settings)
+def _admin_connections(serve: ServeConfig, metrics: Metrics) -> Connections:
+    """Few, and from the part of the open files that clients can't use up."""
+    few = replace(serve.connections, total=_ADMIN_CONNECTIONS, per_address=_ADMIN_CONNECTIONS)
+    return Connections(few, metrics.connections)

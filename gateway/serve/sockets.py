@@ -7,8 +7,8 @@ The protocol: sd_listen_fds(3), environment variables LISTEN_PID, LISTEN_FDS and
 
 import os
 import socket
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from gateway.config.address import is_loopback
@@ -18,22 +18,30 @@ _FIRST_FD: Final = 3
 _BACKLOG: Final = 2048
 
 
-def passed_sockets(environ: Mapping[str, str], pid: int) -> dict[str, int]:
-    """The file descriptors that were passed to the process `pid`, by name; none where the variables are another's."""
-    if environ.get("LISTEN_PID") != str(pid) or not (count := environ.get("LISTEN_FDS", "")).isdecimal():
+def take_passed_sockets(environ: MutableMapping[str, str], pid: int) -> dict[str, int]:
+    """The file descriptors that were passed to the process `pid`, by name; none where the variables are another's.
+
+    No child inherits them or the variables: both are ours, and are taken once.
+    """
+    owner, count, names = (environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"))
+    if owner != str(pid) or not count.isdecimal():
         return {}
-    names = environ.get("LISTEN_FDNAMES", "").split(":")
-    return dict(zip(names, range(_FIRST_FD, _FIRST_FD + int(count)), strict=False))
+    numbers = range(_FIRST_FD, _FIRST_FD + int(count))
+    for number in numbers:
+        # A number that is open nowhere is refused where it is used.
+        with suppress(OSError):
+            os.set_inheritable(number, False)
+    return dict(zip(names.split(":"), numbers, strict=False))
 
 
 @contextmanager
-def listening(name: str, host: str, port: int) -> Generator[socket.socket]:
+def listening(name: str, host: str, port: int, passed: Mapping[str, int]) -> Generator[socket.socket]:
     """The socket that was passed on as `name`, else one bound to this address; closed with the context.
 
     Raises `ConfigError` when the address is taken or not ours, or when a passed socket is open to other machines and
     `host` says that this gateway is not (no token would be asked).
     """
-    number = passed_sockets(os.environ, os.getpid()).get(name)
+    number = passed.get(name)
     with _bound(name, host, port) if number is None else _passed(name, host, number) as listener:
         yield listener
 
@@ -45,7 +53,12 @@ def url_of_socket(host: str, listener: socket.socket) -> str:
 
 
 def _passed(name: str, host: str, number: int) -> socket.socket:
-    listener = socket.socket(fileno=number)
+    try:
+        listener = socket.socket(fileno=number)
+    except OSError as error:
+        raise ConfigError(
+            f"the socket {name!r} that was passed on can't be used (descriptor {number}: {error.strerror})"
+        ) from None
     if listener.family not in (socket.AF_INET, socket.AF_INET6) or listener.type != socket.SOCK_STREAM:
         listener.close()
         raise ConfigError(

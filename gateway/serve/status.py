@@ -26,6 +26,7 @@ from gateway.proxy import Proxy, ToolEntry, UpstreamStatus
 from gateway.proxy.bolt_on import BoltOnStatus
 from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.upstreams.pins import PinFile
+from gateway.serve.advice import advice_on_context
 from gateway.serve.health import Readiness
 from gateway.serve.key_file import KeyFile
 
@@ -64,17 +65,20 @@ class StatusReport:
         pins, keys = await anyio.to_thread.run_sync(_read_files, config, secrets)
         ready = self._readiness.report()
         servers = [self._server(status, pins["broken"]) for status in self._proxy.statuses()]
+        tokens = sum(server["definition_tokens"] for server in servers)
+        engine = self._engine(secrets)
         return {
             "version": version("codec-gateway"),
             "started": self._started.isoformat(),
             "uptime": round(monotonic() - self._since, 1),
             "ready": ready["ready"],
             "reasons": [_shown(reason, secrets) for reason in ready["reasons"]],
-            "definition_tokens": sum(server["definition_tokens"] for server in servers),
+            "definition_tokens": tokens,
+            "definition_advice": advice_on_context(tokens, engine["context"], config.tool_search),
             "tool_search": config.tool_search,
             "servers": servers,
             "pins": pins,
-            "engine": self._engine(secrets),
+            "engine": engine,
             "maps": {
                 "session": None if (held := self._route.maps.session) is None else held.map_id,
                 "accepted": sorted(self._route.maps.accepted),
@@ -102,6 +106,10 @@ class StatusReport:
             "last_error": None if status.last_error is None else _shown(status.last_error, secrets),
             "prompts": status.prompts,
             "resources": status.resources,
+            "invalid_tools": [
+                {"tool": escape_text(name, _NAME), "reason": escape_text(why, _CAUSE)}
+                for name, why in sorted(status.invalid_tools.items())
+            ],
             "bolt_ons": [_bolt_on(each) for each in status.bolt_ons],
             "definition_tokens": sum(tool["tokens"] for tool in shown),
             "definition_tokens_estimated": any(tool["estimated"] for tool in shown),
@@ -124,16 +132,23 @@ class StatusReport:
 
     def _engine(self, secrets: frozenset[str]) -> dict[str, Any]:
         kind = self.config.engine.kind
+        unknown = dict.fromkeys(("model", "context", "slots", "tool_format"))
         if kind == "none":
-            return {"kind": kind, "up": False, "reason": None, "model": None, "context": None, "slots": None}
+            return {"kind": kind, "up": False, "reason": None, **unknown}
         try:
             ready = self._route.ready()
         except EngineError as error:
-            reason = _shown(error.message, secrets)
-            return {"kind": kind, "up": False, "reason": reason, "model": None, "context": None, "slots": None}
+            return {"kind": kind, "up": False, "reason": _shown(error.message, secrets), **unknown}
         facts = ready.facts
-        known = {"model": escape_text(facts.model, _NAME), "context": facts.context, "slots": facts.slots}
-        return {"kind": kind, "up": True, "reason": None, **known}
+        return {
+            "kind": kind,
+            "up": True,
+            "reason": None,
+            "model": escape_text(facts.model, _NAME),
+            "context": facts.context,
+            "slots": facts.slots,
+            "tool_format": ready.tool_format.format.name,
+        }
 
 
 def _bolt_on(bolt_on: BoltOnStatus) -> dict[str, str | None]:

@@ -4,10 +4,11 @@
 which both the incremental parser and the GBNF come. Modules, from the ground up: `events`, `spec`, `policy`; `calls`
 (the order of events), `tokens` (ids to guarded text), `spelling` and `cursor` (the window on the stream), `gbnf`,
 `schema_gbnf`, `jsonscan`, `literal`; the nodes in `nodes`, `combinators`, `values`, `tagged`, `elements`, `pythonic`,
-`regions`, `passages`; `format`, `formats/`, `registry`; on top `machine`, `message`, `deltas`, `preamble`. `watcher`
-stands alone: regions between two ids, nothing decoded.
+`regions`, `passages`; `format`, `formats/`, `registry`, `taught`, `chosen`; on top `machine`, `message`, `deltas`,
+`preamble`. `watcher` stands alone: regions between two ids, nothing decoded.
 """
 
+from gateway.toolcalls.chosen import AUTO, ChosenFormat, choose_format
 from gateway.toolcalls.events import (
     CallArguments,
     CallClosed,
@@ -29,10 +30,12 @@ from gateway.toolcalls.validate import validate_call
 from gateway.toolcalls.watcher import ToolWatcher, WatchEvent
 
 __all__ = [
+    "AUTO",
     "CallArguments",
     "CallClosed",
     "CallStarted",
     "CallTrigger",
+    "ChosenFormat",
     "Content",
     "Diagnostic",
     "Event",
@@ -50,6 +53,7 @@ __all__ = [
     "call_grammar",
     "call_text",
     "call_triggers",
+    "choose_format",
     "format_for_template",
     "format_named",
     "format_names",

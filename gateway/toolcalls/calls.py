@@ -168,14 +168,16 @@ class Calls:
         """What was begun is no call, and nothing of it was told."""
         self._call = None
 
-    def abandon(self, kind: Literal["truncated", "malformed"], message: str) -> None:
+    def abandon(
+        self, kind: Literal["truncated", "malformed", "failed"], message: str, cause: Exception | None = None
+    ) -> None:
         """The region broke: the call in the making stays as far as it was told, and is never closed."""
         index = self._call.index if self._call else None
         if index is not None and kind == "truncated" and self._waits:
             self._waiting.clear()
             self._started, index = index, None
         self._release()
-        self._events.append(Diagnostic(kind, message, index))
+        self._events.append(Diagnostic(kind, message, index, cause))
         self._call = None
 
     def _release(self) -> None:

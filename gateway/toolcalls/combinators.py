@@ -16,9 +16,9 @@ from gateway.toolcalls.spelling import Spelling
 
 def pick(at: Cursor, options: tuple[Node, ...]) -> Generator[None, None, Node | None]:
     """Decide, in order, which of several nodes begins here; None if none does. Reads nothing."""
-    firsts = [(option, option.first(at.spelling)) for option in options]
     while True:
-        for option, first in firsts:
+        for option in options:
+            first = option.first(at.spelling)
             sights = {Sight.YES} if first is None else {at.foresee(text) for text in first}
             if Sight.YES in sights:
                 return option

@@ -179,6 +179,14 @@ class Cursor:
             self.position = len(self.buffer)
         self._leave_region()
 
+    def fail(self, error: Exception) -> None:
+        """The nodes themselves failed. What was read of an untold call is content again, unless such is dropped."""
+        wrong = f"the parser of tool calls failed at character {self.offset} ({type(error).__name__})"
+        self.calls.abandon("failed", f"{wrong}; what follows is passed on as content", error)
+        if self._kept is not None and self.calls.policy.malformed == "content":
+            self._give_back()
+        self._leave_region()
+
     def _pass_on_refused(self) -> bool:
         """Give back the text of the call that ends here if it was refused, and say so."""
         if not self.calls.refused:

@@ -7,10 +7,12 @@ Above: `elements`, which reads it.
 import json
 
 from gateway.toolcalls.gbnf import Grammar
-from gateway.toolcalls.kinds import Kinds, mapping_of
-from gateway.toolcalls.nested_gbnf import NestedRules, Schema
+from gateway.toolcalls.kinds import kinds_of, mapping_of
+from gateway.toolcalls.nested_gbnf import NestedRules
 from gateway.toolcalls.raw_gbnf import raw_value
-from gateway.toolcalls.schema_gbnf import length_bounds, value_rules
+from gateway.toolcalls.schema_gbnf import value_rules
+from gateway.toolcalls.schema_merge import Schema
+from gateway.toolcalls.schema_walk import length_bounds
 
 ITEM = "item"
 """The name of an element that is an item of a list."""
@@ -20,7 +22,7 @@ class ElementRules(NestedRules):
     """The rules of one schema, with `mark` before every tag."""
 
     def __init__(self, g: Grammar, root: Schema, mark: str) -> None:
-        super().__init__(g, root)
+        super().__init__(g, root, "element")
         self._mark = mark
 
     def member(self, key: str, value: str) -> str:
@@ -32,9 +34,15 @@ class ElementRules(NestedRules):
         """Give a value as JSON: strings are `text`'s."""
         return self.g.literal(json.dumps(value, ensure_ascii=False))
 
-    def text(self, schema: Schema, kinds: Kinds) -> str:
-        """Give text where the schema allows a string, in which no tag can stand."""
-        return raw_value(self.g, schema, self.root, self._mark) if "string" in kinds else ""
+    def value(self, schema: object) -> str:
+        """Give one value: text where the schema allows a string, in which no tag can stand."""
+        if "string" in kinds_of(schema, self.root):
+            return raw_value(self.g, schema, self.root, self._mark)
+        return super().value(schema)
+
+    def anything(self) -> str:
+        """Give any text."""
+        return raw_value(self.g, True, self.root, self._mark)
 
     def of_kind(self, kind: str, schema: Schema) -> str:
         """Give a value of one type: elements where the schema knows what is in them, else JSON."""
@@ -43,7 +51,7 @@ class ElementRules(NestedRules):
             members = self.members(schema)
             return f"({members})" if members else ""
         least, most = length_bounds(schema)
-        if kind == "array" and mapping_of(schema.get("items")) and most:
+        if kind == "array" and mapping_of(schema.get("items")) and "prefixItems" not in schema and most != 0:
             item = self.value(schema["items"])
             if item:
                 return g.repeat(self.member(ITEM, item), "", least, most)

@@ -15,8 +15,8 @@ from gateway.toolcalls.cursor import Cursor
 from gateway.toolcalls.element_gbnf import ITEM, ElementRules
 from gateway.toolcalls.gbnf import Grammar
 from gateway.toolcalls.kinds import ALL, STRING, Kinds, followed, kinds_of, mapping_of, options_of
-from gateway.toolcalls.nested_gbnf import Schema
 from gateway.toolcalls.nodes import First, Lit, Marker, Node, Space, Steps
+from gateway.toolcalls.schema_merge import Schema
 from gateway.toolcalls.spelling import Spelling
 from gateway.toolcalls.tagged import read_head
 from gateway.toolcalls.typed import Ending, as_json, read_text, read_value
@@ -127,7 +127,7 @@ class _Reader:
                 members.end()
                 return True
             yield from found.run(at)
-            head = yield from read_head(at, ">", _KEY)
+            head = yield from read_head(at, ">", _KEY, members.schemas)
             if head is None:
                 return False
             key = head["key"]
@@ -148,12 +148,20 @@ class _Reader:
             return (yield from self._list(schema, closer, tell))
         if found in (self._item, self._opener):
             return (yield from self._nested(schema, kinds, closer, tell))
+        if found is None and kinds != STRING and self._cut_before(options):
+            return False
         if found is closer and not unknown:
             yield from closer.run(at)
             tell("[]" if "array" in kinds else "{}" if "object" in kinds else '""')
             return True
         ending = Ending(closer.text, stops=self._ends)
         return (yield from self._text(STRING if unknown else kinds, ending, tell))
+
+    def _cut_before(self, options: tuple[Lit, ...]) -> bool:
+        """Whether the stream ends where a tag could have come: what the value is, a string or not, nobody knows."""
+        at = self._at
+        rest = at.buffer[at.position :]
+        return at.ended and any(at.spelling.spell(option.text).startswith(rest) for option in options)
 
     def _nested(self, schema: object, kinds: Kinds, closer: Lit, tell: Callable[[str], None]) -> Steps:
         if "object" not in kinds and "array" in kinds:
@@ -188,8 +196,10 @@ class _Reader:
                 break
             yield from self._opener.run(at)
             head = yield from read_head(at, ">", _KEY)
+            if head is None:
+                return False
             tell(between)
-            if head is None or not (yield from self._value(items, self._closer(head["key"]), tell)):
+            if not (yield from self._value(items, self._closer(head["key"]), tell)):
                 return False
             between = ", "
         self._depth -= 1

@@ -6,7 +6,7 @@ then `CallArguments` that are read as one text, then one `CallClosed`; a call wi
 them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -58,12 +58,13 @@ class Diagnostic:
     """Something that was meant as a call and is none. `index` is the call's if it had started, else None.
 
     `truncated`: the stream ended inside it. `malformed`: it broke its format's rules; what could not be read is
-    content.
+    content. `failed`: the parser itself did, with `cause`; from there on the whole stream is content.
     """
 
-    kind: Literal["truncated", "malformed"]
+    kind: Literal["truncated", "malformed", "failed"]
     message: str
     index: int | None = None
+    cause: Exception | None = field(default=None, compare=False, repr=False)
 
 
 Event = Content | Reasoning | CallStarted | CallArguments | CallClosed | Diagnostic

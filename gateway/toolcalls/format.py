@@ -74,13 +74,16 @@ def call_grammar(
     choice: Literal["required"] | str,
     parallel: bool = False,
     vocabulary: Vocabulary | None = None,
+    prompt_tail: str | None = None,
 ) -> str:
     """Give the GBNF under which a model writes exactly one call, or with `parallel` one to sixteen, and then ends.
 
-    Names, keys and values follow the tools' schemas as far as GBNF can say them (`schema_gbnf`). `choice` is
-    "required" for any of the tools, or one tool's name. Reasoning is not in it: for a model that must think first,
-    let it think without. With a `vocabulary`, markers that are special tokens of it must be written as those (`<[id]>`,
-    which llama.cpp knows since December 2025); without one, any tokens that spell them will do.
+    Names, keys and values follow the tools' schemas as far as GBNF can say them (`schema_gbnf`); a value is as long as
+    its schema lets it be, so a model that does not stop is stopped by its token limit alone. `choice` is "required" for
+    any of the tools, or one tool's name. With a `prompt_tail`, the end of the prompt's text, reasoning may come first
+    where the format has any, and must where the prompt has opened it. With a `vocabulary`, markers that are special
+    tokens of it must be written as those (`<[id]>`, which llama.cpp knows since December 2025); without one, any tokens
+    that spell them will do.
 
     Raises:
         RequestInvalid: there is no tool to call, or none is named `choice`.
@@ -95,4 +98,14 @@ def call_grammar(
     found = stand_ins(vocabulary, fmt.markers) if vocabulary else {}
     tokens = {marker: token_id for marker, (token_id, _) in found.items()}
     grammar = Grammar(wanted, parallel=parallel, schemas=schema_rules, tokens=tokens)
-    return grammar.text(fmt.calls.grammar(grammar))
+    reasoning = "" if prompt_tail is None else _reasoning(fmt, grammar, prompt_tail)
+    return grammar.text(f"{reasoning} {fmt.calls.grammar(grammar)}".strip())
+
+
+def _reasoning(fmt: Format, grammar: Grammar, tail: str) -> str:
+    """Give what may, or must, come ahead of the calls; "" where the prompt has closed it already."""
+    found = [reasoned for node in walk(fmt.body) if (reasoned := node.reasoning(grammar, tail))]
+    opened = [reasoned.grammar for reasoned in found if reasoned.prompt == "opened"]
+    if opened or any(reasoned.prompt == "closed" for reasoned in found):
+        return "".join(opened[:1])
+    return f"{grammar.either(reasoned.grammar for reasoned in found)}?" if found else ""

@@ -1,26 +1,32 @@
 """Nodes to GBNF, llama.cpp's grammar language: named rules, quoting, repetition, and "text without these delimiters".
 
 Every expression that leaves here can be put beside another or repeated: it is a rule's name, a literal, a class, in
-parentheses, or (`markup`) literals and tokens side by side, which `repeat` parenthesises. Bounds are everywhere:
-a small model under a grammar writes on for as long as it may. What JSON Schema asks for stands in `schema_gbnf`. Above:
-the nodes. Source: llama.cpp, `grammars/README.md`; it refuses repetitions above 2000, and left recursion.
+parentheses, or (`markup`) literals and tokens side by side, which `repeat` makes a rule of. What JSON Schema asks for
+stands in `schema_gbnf`. Above: the nodes. Source: llama.cpp, `grammars/README.md` and `src/llama-grammar.cpp`: a
+repetition is written out, a rule for each time; it refuses those of 2000 and more, multiplied with what was written out
+inside the same parentheses, and left recursion.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from string import Formatter
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from gateway.toolcalls.spec import ToolSpec
+
+_T = TypeVar("_T")
 
 MAX_CALLS = 16
 """Calls in one answer under a grammar, where parallel calls are allowed."""
 
-MAX_REPEAT = 2000
-"""llama.cpp refuses a grammar with a larger bound ("failed to parse grammar")."""
+MAX_COUNT = 1_000
+"""The largest count that a repetition names: half of what llama.cpp takes. A larger one is no bound."""
 
-_LONG = 30
-"""Characters from which an expression that is used twice becomes a rule."""
+MAX_COUNTED = 20_000
+"""What the counts of one grammar may come to: llama.cpp makes that many rules, for each request anew."""
+
+_SINGLE = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*|\[(?:[^\]\\]|\\.)*\]")
+"""What can be repeated as it stands: a rule's name, a class."""
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _CLASS_ESCAPES = _ESCAPES | {"]": "\\]", "[": "\\[", "^": "\\x5E", "-": "\\x2D"}
@@ -50,6 +56,9 @@ class Grammar:
         self._tokens = tokens or {}
         self._markers = re.compile("|".join(map(re.escape, sorted(self._tokens, key=len, reverse=True))) or "(?!)")
         self._rules: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._written: dict[Hashable, Any] = {}
+        self._counted = 0
 
     def text(self, root: str) -> str:
         """Give the whole grammar, `root` first."""
@@ -57,25 +66,27 @@ class Grammar:
         return "".join(f"{name} ::= {body}\n" for name, body in rules.items())
 
     def rule(self, name: str, body: str) -> str:
-        """Add a rule under a name that is still free, and give the name."""
-        free, number = name, 0
-        while free in self._rules:
-            number += 1
-            free = f"{name}-{number}"
-        self._rules[free] = body
-        return free
+        """Add a rule under a name of its own, which is `name` and a number, and give the name."""
+        self._numbers[name] = number = self._numbers.get(name, -1) + 1
+        self._rules[f"{name}-{number}"] = body
+        return f"{name}-{number}"
 
-    def shared(self, name: str, body: str) -> str:
-        """Add a rule that is the same wherever it is used, once."""
-        self._rules.setdefault(name, body)
-        return name
+    def has(self, name: str) -> bool:
+        """Whether there is a rule of this name."""
+        return name in self._rules
+
+    def once(self, key: Hashable, write: Callable[[], _T]) -> _T:
+        """Give an expression that is the same wherever it is used; its rules are written when it is first asked for."""
+        if key not in self._written:
+            self._written[key] = write()
+        return self._written[key]
 
     def reserve(self, name: str) -> str:
         """Take a name for a rule that refers to itself; `define` gives its body."""
         return self.rule(name, "")
 
     def define(self, name: str, body: str) -> None:
-        """Give a reserved rule its body."""
+        """Give a rule its body: one that was reserved, or one whose name ends in no number."""
         self._rules[name] = body
 
     def literal(self, text: str) -> str:
@@ -100,6 +111,13 @@ class Grammar:
         """Give a class of characters."""
         return f"[{_escape(''.join(chars), _CLASS_ESCAPES)}]"
 
+    def ranges(self, ranges: Iterable[tuple[int, int]], *, negated: bool = False) -> str:
+        """Give a class of characters by their code points, from and to; or all others."""
+        spelled = (
+            "-".join(_escape(chr(code), _CLASS_ESCAPES) for code in dict.fromkeys((low, high))) for low, high in ranges
+        )
+        return f"[{'^' if negated else ''}{''.join(spelled)}]"
+
     def none_of(self, chars: Iterable[str], also: str = "") -> str:
         """Give all characters but these, and but those of `also`, which is written as in a class."""
         return f"[^{_escape(''.join(chars), _CLASS_ESCAPES)}{also}]"
@@ -112,26 +130,40 @@ class Grammar:
         return f"{choice}?" if choice and len(present) < len(given) else choice
 
     def repeat(self, item: str, separator: str, least: int, most: int | None) -> str:
-        """Give an item `least` to `most` times; bounds above llama.cpp's own are lowered to it."""
-        least = min(least, MAX_REPEAT)
-        most = None if most is None else min(most, MAX_REPEAT)
+        """Give an item, which is not empty, `least` to `most` times (None: without end).
+
+        A count that is too large for the engine is none: a text may then have more, or fewer, than was asked for.
+        """
         if most == 0 or not item:
             return ""
+        least, most = self._countable(least, most)
+        item = self._single(item)
         if not separator or most == 1:
-            return f"({item}){_bounds(least, most)}"
-        if len(item) > _LONG:
-            # Written twice below: without a rule, the text of nested arrays would double with each level.
-            item = self.rule("item", item)
-        more = _bounds(max(least - 1, 0), None if most is None else most - 1)
-        once = f"({item} ({separator} {item}){more})"
+            return f"{item}{_bounds(least, most)}"
+        more = self._single(f"{separator} {item}")
+        once = f"({item} {more}{_bounds(max(least - 1, 0), None if most is None else most - 1)})"
         return once if least else f"{once}?"
+
+    def _single(self, item: str) -> str:
+        """Give an item under a name: what stands in parentheses counts for itself and all that is inside."""
+        if _SINGLE.fullmatch(item):
+            return item
+        return self.once(("item", item), lambda: self.rule("item", item))
+
+    def _countable(self, least: int, most: int | None) -> tuple[int, int | None]:
+        if most is not None and (most > MAX_COUNT or self._counted + most > MAX_COUNTED):
+            most = None
+        if least > MAX_COUNT or self._counted + least > MAX_COUNTED:
+            least = 1
+        self._counted += least if most is None else most
+        return least, most
 
     def each_tool(self, write: "Writer") -> str:
         """Give what `write` gives for each tool, as a choice of rules."""
         names: list[str] = []
-        for number, tool in enumerate(self.tools):
+        for tool in self.tools:
             self.tool = tool
-            names.append(self.rule(f"call-{number}", write(self)))
+            names.append(self.rule("call", write(self)))
         self.tool = None
         return self.either(names)
 
@@ -150,23 +182,6 @@ class Grammar:
             raise ValueError("a name or arguments stand outside of a Call node; put them inside one")
         return self.tool
 
-    def until(self, delimiters: tuple[str, ...]) -> str:
-        """Give every text in which none of the delimiters stands.
-
-        The complement of an Aho-Corasick automaton: a rule for each state, each state may end, and a character that
-        would complete a delimiter has no alternative.
-        """
-        states = sorted({text[:length] for text in delimiters for length in range(len(text))}, key=len)
-        alphabet = sorted(set("".join(delimiters)))
-        name = {state: self.reserve("until") for state in states}
-        for state in states:
-            targets = {char: _target(state + char, delimiters, name) for char in alphabet}
-            steps = [f"{self.one_of(char)} {name[to]}" for char, to in targets.items() if to]
-            named = [char for char, to in targets.items() if to != ""]
-            steps.append(f"{self.none_of(named)} {name['']}")
-            self.define(name[state], f"({' | '.join(steps)})?")
-        return name[""]
-
 
 class Writer(Protocol):
     """Writes one tool's part of a grammar."""
@@ -174,13 +189,6 @@ class Writer(Protocol):
     def __call__(self, g: Grammar, /) -> str:
         """Give the expression for `g.tool`."""
         ...
-
-
-def _target(text: str, delimiters: tuple[str, ...], states: Mapping[str, str]) -> str | None:
-    """Give the state after `text`: its longest end that begins a delimiter; None if it ends with a whole one."""
-    if text.endswith(delimiters):
-        return None
-    return next(text[start:] for start in range(len(text) + 1) if text[start:] in states)
 
 
 def _bounds(least: int, most: int | None) -> str:

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from gateway.toolcalls.cursor import Cursor
 from gateway.toolcalls.dialects import GEMMA, Dialect
 from gateway.toolcalls.gbnf import Grammar
-from gateway.toolcalls.nested_gbnf import NestedRules, Schema, listed
+from gateway.toolcalls.kinds import mapping_of
+from gateway.toolcalls.nested_gbnf import NestedRules
 from gateway.toolcalls.nodes import First, Marker, Node, Steps
 from gateway.toolcalls.raw_gbnf import raw_text
-from gateway.toolcalls.schema_gbnf import length_bounds, value_rules
+from gateway.toolcalls.schema_gbnf import value_rules
+from gateway.toolcalls.schema_merge import Schema, listed
+from gateway.toolcalls.schema_walk import bounds, length_bounds
 from gateway.toolcalls.spelling import Spelling
 from gateway.toolcalls.typed import read_literal
 
@@ -46,16 +49,33 @@ class _Rules(NestedRules):
     """The rules of one schema, with `quote` around strings."""
 
     def __init__(self, g: Grammar, root: Schema, quote: str) -> None:
-        super().__init__(g, root)
+        super().__init__(g, root, "gemma")
         self._quote = quote
+
+    def anything(self) -> str:
+        """Give any value."""
+        if not self.g.has("gemma"):
+            self.g.define("gemma", "")
+            kinds = ("boolean", "null", "number", "string", "array", "object")
+            self.g.define("gemma", self.g.either(self.of_kind(kind, {}) for kind in kinds))
+        return "gemma"
 
     def braced(self) -> str:
         """Give the arguments object."""
         return self._braces(self.arguments())
 
     def members(self, schema: Schema, separator: str = ",") -> str | None:
-        """Give the members with commas between."""
-        return super().members(schema, separator)
+        """Give the members with commas between; those of an object that names none have any names."""
+        extra = schema.get("additionalProperties", "properties" not in schema)
+        if mapping_of(schema.get("properties")) or not extra:
+            return super().members(schema, separator)
+        value = self.value(extra)
+        member = f"[a-zA-Z_] [a-zA-Z0-9_]* {self.g.literal(':')} {value}"
+        return (
+            self.g.repeat(member, self.g.literal(separator), *bounds(schema, "minProperties", "maxProperties"))
+            if value
+            else ""
+        )
 
     def member(self, key: str, value: str) -> str:
         """Give the key, which has no quotes, and the value."""
@@ -94,7 +114,7 @@ class _Rules(NestedRules):
             inside = f" {g.literal(',')} ".join(values)
             return f"({g.literal('[')} {inside} {g.literal(']')})" if all(values) else ""
         least, most = length_bounds(schema)
-        item = self.value(schema.get("items")) if most else ""
+        item = self.value(schema.get("items", True)) if most != 0 else ""
         if least and not item:
             return ""
         items = g.repeat(item, g.literal(","), least, most)

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from gateway.toolcalls.combinators import Choice, Seq, pick
 from gateway.toolcalls.cursor import WHITESPACE, Channel, Cursor
 from gateway.toolcalls.gbnf import Grammar
-from gateway.toolcalls.nodes import MAX_WORD, First, Lit, Marker, Node, Space, Steps, Until
+from gateway.toolcalls.nodes import MAX_WORD, First, Lit, Marker, Node, Reasoned, Space, Steps, Until
 from gateway.toolcalls.regions import Bare, Call
 from gateway.toolcalls.series import unwritten
 from gateway.toolcalls.spelling import Spelling
+from gateway.toolcalls.until_gbnf import text_without
 from gateway.toolcalls.values import Json
 
 _START, _CHANNEL, _MESSAGE, _CONSTRAIN = "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>"
@@ -145,6 +146,14 @@ class Harmony(Node):
     def grammar(self, g: Grammar) -> str:
         """Nothing: a grammar is for a call."""
         return ""
+
+    def reasoning(self, g: Grammar, tail: str) -> Reasoned:
+        """Give a message in the analysis channel, and the beginning of the next."""
+        opened = tail.rpartition(_START)[2].partition(_MESSAGE)
+        inside = f"{text_without(g, _STOPS)} {g.markup(f'<|end|>{_START}assistant')}"
+        if opened[1] and Head.of(opened[0]).channel == "reasoning":
+            return Reasoned(inside, "opened")
+        return Reasoned(f"({g.markup(f'{_CHANNEL}analysis{_MESSAGE}')} {inside})", "neither")
 
     def children(self) -> tuple[Node, ...]:
         """Give the markers."""

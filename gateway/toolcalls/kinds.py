@@ -12,6 +12,7 @@ Kinds = frozenset[str]
 
 ALL: Kinds = frozenset({"string", "integer", "number", "boolean", "null", "object", "array"})
 STRING: Kinds = frozenset({"string"})
+_ONE = {kind: frozenset({kind}) for kind in ALL}
 
 _MAX_DEPTH = 16
 _TYPES: dict[type, str] = {
@@ -92,13 +93,18 @@ def options_of(schema: Mapping[str, Any]) -> list[object]:
     return []
 
 
+def named_kinds(names: object) -> Kinds:
+    """Give what `type` means, one name or a list of them; any type where it means nothing."""
+    if isinstance(names, str):
+        return _ONE.get(names) or _named(names)
+    listed = cast(list[object], names) if isinstance(names, list) else [names]
+    return frozenset[str]().union(*(_named(name) for name in listed if isinstance(name, str))) or ALL
+
+
 def _typed(schema: Mapping[str, Any]) -> Kinds:
     kind: object = schema.get("type")
-    if isinstance(kind, str):
-        return _named(kind)
-    if isinstance(kind, list):
-        names = (_named(name) for name in cast(list[object], kind) if isinstance(name, str))
-        return frozenset[str]().union(*names) or ALL
+    if isinstance(kind, str | list):
+        return named_kinds(cast(object, kind))
     if isinstance(values := schema.get("enum"), list) and values:
         return frozenset(map(_kind_of, cast(list[object], values)))
     if "const" in schema:

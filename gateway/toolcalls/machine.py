@@ -38,11 +38,15 @@ class Machine:
         cursor = self._cursor
         cursor.feed(text)
         if self._running:
-            self._running = next(self._run, _OVER) is not _OVER
-        if cursor.region_length > MAX_REGION:
-            self._end_region()
+            try:
+                self._running = next(self._run, _OVER) is not _OVER
+                if cursor.region_length > MAX_REGION:
+                    self._end_region()
+            except Exception as error:  # noqa: BLE001 - the one boundary: no fault of a format may cost the answer
+                self._running = False
+                cursor.fail(error)
         if not self._running:
-            # The format has nothing more to say of this message; the text must not be lost for that.
+            # The format has nothing more to say of this message, or failed; the text must not be lost for that.
             cursor.calls.content(cursor.take(len(cursor.buffer)))
 
     def close(self, text: str) -> None:

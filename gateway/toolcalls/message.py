@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from gateway.toolcalls.calls import Calls, random_call_id
 from gateway.toolcalls.events import CallArguments, CallStarted, Content, Diagnostic, Event, Reasoning
+from gateway.toolcalls.format import Format
 from gateway.toolcalls.machine import machine_for
 from gateway.toolcalls.policy import Policy
 from gateway.toolcalls.registry import format_named
@@ -162,11 +163,11 @@ def stream(
     text, which says whether the model begins inside reasoning. Invalid UTF-8 becomes U+FFFD. Raises `UnknownFormat`,
     and `RequestInvalid` for a tool of no known shape; never raises on what the text says.
     """
-    return join_events(read_events(name, pieces, tools, prompt_tail, new_id=new_id, policy=policy))
+    return join_events(read_events(format_named(name), pieces, tools, prompt_tail, new_id=new_id, policy=policy))
 
 
 def read_events(
-    name: str,
+    fmt: Format,
     pieces: Iterable[str | bytes],
     tools: Iterable[ToolSpec | Mapping[str, Any]] | None,
     prompt_tail: str = "",
@@ -177,7 +178,7 @@ def read_events(
     """Give the events of an answer in pieces, those of a piece before the next one is taken. Otherwise as `stream`."""
     calls = Calls(new_id or random_call_id, lambda end: (), policy)
     machine, _ = machine_for(
-        format_named(name),
+        fmt,
         calls,
         Spelling({}),
         read_tools(tools or ()),

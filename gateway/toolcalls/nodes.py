@@ -14,12 +14,22 @@ from typing import Literal
 from gateway.toolcalls.cursor import WHITESPACE, Channel, Cursor, Sight
 from gateway.toolcalls.gbnf import Grammar
 from gateway.toolcalls.spelling import Spelling
+from gateway.toolcalls.until_gbnf import text_without
 
 Steps = Generator[None, None, bool]
 """One run of a node: yields for more text, returns whether it matched."""
 
 First = tuple[str, ...] | None
 """The texts with which a node can begin, as they stand in the stream; None where anything can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoned:
+    """Reasoning as a GBNF expression, up to where calls begin, and what the prompt has done with it."""
+
+    grammar: str
+    prompt: Literal["opened", "closed", "neither"]
+
 
 MAX_WORD = 256
 """Characters of a name, id, key or number. What is held until it is whole needs a bound; MCP tool names end at 128."""
@@ -50,6 +60,11 @@ class Node(ABC):
     def children(self) -> tuple["Node", ...]:
         """Give the nodes that this one is made of."""
         return ()
+
+    def reasoning(self, g: Grammar, tail: str) -> "Reasoned | None":
+        """Give the reasoning that the node reads ahead of calls, after a prompt that ends so; None: it reads none."""
+        del g, tail
+        return None
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -148,7 +163,7 @@ class Until(Node):
 
     def grammar(self, g: Grammar) -> str:
         """Give every text without a delimiter in it."""
-        return g.until(self.delimiters)
+        return text_without(g, self.delimiters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +195,26 @@ class Capture(Node):
     def grammar(self, g: Grammar) -> str:
         """Give the tool's name, or the shape of an id."""
         return g.name() if self.what == "name" else self.shape
+
+
+@dataclass(frozen=True, slots=True)
+class Passed(Node):
+    """A word that says nothing here, up to a delimiter, which is not read; `shape` is what the grammar writes."""
+
+    delimiter: str
+    shape: str = "[a-zA-Z0-9_-]{1,64}"
+
+    def first(self, spelling: Spelling) -> First:
+        """Anything."""
+        return None
+
+    def run(self, at: Cursor) -> Steps:
+        """Read the word; it has a bound."""
+        return (yield from read_until(at, (self.delimiter,))) is not None
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the shape."""
+        return self.shape
 
 
 @dataclass(frozen=True, slots=True)

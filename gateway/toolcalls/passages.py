@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from gateway.toolcalls.combinators import Seq, maybe, pick
 from gateway.toolcalls.cursor import WHITESPACE, Channel, Cursor
 from gateway.toolcalls.gbnf import Grammar
-from gateway.toolcalls.nodes import MAX_WORD, First, Marker, Node, Space, Steps, Until, read_space
+from gateway.toolcalls.nodes import MAX_WORD, First, Marker, Node, Reasoned, Space, Steps, Until, read_space
 from gateway.toolcalls.regions import Region
 from gateway.toolcalls.spelling import Spelling
+from gateway.toolcalls.until_gbnf import text_without
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +164,21 @@ class Thought(Node):
         return True
 
     def grammar(self, g: Grammar) -> str:
-        """Nothing: a grammar begins with the call."""
+        """Nothing: `reasoning` is what may come ahead of a call."""
         return ""
+
+    def reasoning(self, g: Grammar, tail: str) -> Reasoned:
+        """Give the text between the markers, in which nothing stands that would end it."""
+        tail = tail.rstrip(WHITESPACE).removesuffix(self.title)
+        closer = g.markup(self.closer)
+        stops = (self.closer, *self.ends, *(region.opener.text for region in self.regions))
+        inside = f'{text_without(g, tuple(filter(None, dict.fromkeys(stops))))} {closer} "\\n"{{0,2}}'
+        if tail.endswith(self.opener.rstrip(WHITESPACE)):
+            return Reasoned(inside, "opened")
+        title = g.literal(f"{self.title}\n" if self.title else "")
+        closed = tail.endswith(self.closer.rstrip(WHITESPACE))
+        whole = " ".join(filter(None, (g.markup(self.opener), title, inside)))
+        return Reasoned(f"({whole})", "closed" if closed else "neither")
 
     def children(self) -> tuple[Node, ...]:
         """Give the markers and the regions."""

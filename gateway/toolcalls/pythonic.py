@@ -23,8 +23,8 @@ from gateway.toolcalls.typed import read_literal
 
 _LETTERS = tuple(string.ascii_letters + "_")
 _NAME = re.compile(r"[A-Za-z_][\w.\-/:]*+")
-# Schemas name arguments as they like; a model writes `dry-run=True` for one that Python could not have.
-_KEYWORD = re.compile(r"[^\W\d][\w.\-]*+")
+# Schemas name arguments as they like; a model writes `dry-run=True` or `$filter='x'` for what Python could not have.
+_KEYWORD = re.compile(r"""[^\s=,()\[\]{}'"]++""")
 _VALUE = re.compile(r"""["'\[{(+\-.0-9]|(?:True|False|None|true|false|null)\b""")
 _CLOSE, _COMMA = Lit(")"), Lit(",")
 

@@ -14,7 +14,11 @@ from types import ModuleType
 
 from gateway.toolcalls import formats
 from gateway.toolcalls.format import Format
+from gateway.toolcalls.gbnf import MAX_CALLS, MAX_COUNT, MAX_COUNTED
 from gateway.toolcalls.registry import format_named, format_names
+from gateway.toolcalls.schema_gbnf import NOT_HELD
+from gateway.toolcalls.schema_merge import MAX_ALTERNATIVES
+from gateway.toolcalls.schema_walk import MAX_KEYS
 
 _HEAD = """\
 # Tool-call formats
@@ -23,9 +27,13 @@ How models write tool calls, and what the gateway reads of it. This page is gene
 `python -m gateway.toolcalls.reference > docs/tool-formats.md`; a test compares it with the code.
 
 The gateway picks a format by the model's chat template: the first whose texts all stand in the template, and none of
-those that tell another. An unknown template gets `generic`, which the gateway then teaches to the model in the system
-message. To see what it makes of an output: `codec-gateway parse --format NAME < output.txt`; with `--tools FILE
---grammar`, the grammar under which a model can write nothing but a call.
+those that tell another. An unknown template that renders tools is read in the form that its own text teaches, if that
+is a JSON object with a `name` and `arguments` or `parameters`, bare, in a list or between two tags: the format is then
+called `template`. Any other gets `generic`, which the gateway teaches to the model in the system message
+([why](adr/0015-every-model-is-taught-its-calls.md)). `tool_format` in `[engine]` names a format whatever the template
+says; the log, `codec-gateway status` and `/v1/models` tell which one it is. To see what it makes of an output:
+`codec-gateway parse --format NAME < output.txt`; with `--tools FILE --grammar`, the grammar under which a model can
+write nothing but a call.
 
 What holds for all of them:
 
@@ -64,6 +72,30 @@ BIRCH = Format(
 )
 """
 
+_HELD = f"""\
+## Calls under a grammar
+
+Under `tool_choice`, and with `[engine] hold_calls`, a call's name, keys and values follow the tool's JSON Schema. A
+grammar sets no bound that the schema does not name: a text, a list or a tree goes on for as long as the model writes,
+and `max_tokens` ends it with the finish reason `length`. (A number has at most 100 digits before and 99 behind its
+point, and an answer at most {MAX_CALLS} calls.) Where the format has reasoning, or the prompt has opened it, that may
+come first, and is read as such.
+
+Held: types, `enum` and `const`, ranges of whole numbers, the sign of others, `minLength` and `maxLength`, simple
+patterns (characters, classes, groups, alternatives, counts), `required`, `minProperties` and `maxProperties` of members
+without names, `minItems` and `maxItems`, `prefixItems`, `$ref`, also to itself, `anyOf`, `allOf`. Members come in the
+schema's order, and others only where `additionalProperties` asks for them.
+
+Held loosely: a count above {MAX_COUNT} is none, since engines refuse grammars with large repetitions, and where the
+counts of all tools come to more than {MAX_COUNTED} the rest are none; of `pattern` and lengths together, the pattern;
+an object of more than {MAX_KEYS} optional members is any; a schema of more than {MAX_ALTERNATIVES} alternatives is one
+without them. Families that write arguments in tags hold `minProperties` and other members only inside JSON values.
+
+Not held: {", ".join(NOT_HELD)}. What a grammar does not hold, the gateway checks before it calls a tool of
+its own, as far as no regular expression must be run for it; the server judges the rest.
+
+"""
+
 _TAIL = f"""\
 ## How to add a format
 
@@ -84,7 +116,7 @@ every law of the parser runs over it, and its grammar on a real engine.
 def render_page() -> str:
     """The whole page as Markdown."""
     known = [format_named(name) for name in format_names()]
-    return _HEAD + "".join(_section(module, held) for module, held in _modules(known)) + _TAIL
+    return _HEAD + "".join(_section(module, held) for module, held in _modules(known)) + _HELD + _TAIL
 
 
 def _modules(known: Iterable[Format]) -> Iterator[tuple[ModuleType, list[Format]]]:

@@ -17,13 +17,18 @@ from gateway.toolcalls.formats.granite import GRANITE_3
 from gateway.toolcalls.formats.harmony import HARMONY
 from gateway.toolcalls.formats.hermes import GENERIC, HERMES
 from gateway.toolcalls.formats.hunyuan import HUNYUAN_3
+from gateway.toolcalls.formats.inkling import INKLING
+from gateway.toolcalls.formats.k2_horizon import K2_HORIZON
 from gateway.toolcalls.formats.kimi import KIMI_K2
 from gateway.toolcalls.formats.kimi_k3 import KIMI_K3
 from gateway.toolcalls.formats.llama import JSON, LLAMA_3
 from gateway.toolcalls.formats.minicpm5 import MINICPM_5
-from gateway.toolcalls.formats.minimax import MINIMAX_M2, MINIMAX_M3
+from gateway.toolcalls.formats.minimax import DOTS, MINIMAX_M2, MINIMAX_M3
+from gateway.toolcalls.formats.miro import MIRO_THINKER
 from gateway.toolcalls.formats.mistral import MISTRAL, MISTRAL_NEMO, MISTRAL_SMALL
+from gateway.toolcalls.formats.muse import MUSE_GLIMMER
 from gateway.toolcalls.formats.phi import PHI_4_MINI
+from gateway.toolcalls.formats.plamo3 import PLAMO_3
 from gateway.toolcalls.formats.pythonic import LFM2, OLMO_3, PYTHONIC
 from gateway.toolcalls.formats.qwen3_coder import MIMO, QWEN3_CODER, SEED_OSS
 from gateway.toolcalls.formats.solar import SOLAR_OPEN
@@ -36,6 +41,7 @@ from gateway.toolcalls.formats.wrapped import (
     GRANITE_20B,
     INTERNLM_2,
     LONGCAT,
+    NEMOTRON_MINI,
 )
 
 _ALL = (
@@ -47,6 +53,7 @@ _ALL = (
     DEEPSEEK_V31,
     DEEPSEEK_V32,
     DEEPSEEK_V4,
+    DOTS,
     ERNIE_45,
     FUNCTIONARY_31,
     FUNCTIONARY_32,
@@ -63,9 +70,11 @@ _ALL = (
     HERMES,
     HUNYUAN,
     HUNYUAN_3,
+    INKLING,
     INTERNLM_2,
     JAMBA,
     JSON,
+    K2_HORIZON,
     KIMI_K2,
     KIMI_K3,
     LFM2,
@@ -76,12 +85,16 @@ _ALL = (
     MINIMAX_M1,
     MINIMAX_M2,
     MINIMAX_M3,
+    MIRO_THINKER,
     MISTRAL,
     MISTRAL_NEMO,
     MISTRAL_SMALL,
+    MUSE_GLIMMER,
+    NEMOTRON_MINI,
     NEMOTRON_NANO,
     OLMO_3,
     PHI_4_MINI,
+    PLAMO_3,
     PYTHONIC,
     QWEN3_CODER,
     SEED_OSS,

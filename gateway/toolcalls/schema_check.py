@@ -37,8 +37,6 @@ _SKIPPED = (
     *("pattern", "patternProperties", "propertyNames", "unevaluatedProperties"),
     # They look for what is referred to in ways that can't be counted.
     *("$dynamicRef", "$recursiveRef"),
-    # It compares every item with every other.
-    "uniqueItems",
 )
 
 _library: Any = validators
@@ -85,7 +83,7 @@ class _Checker:
         rules: dict[str, Keyword] = dict(kind.VALIDATORS)
         rules["additionalProperties"] = _unless_by_pattern(rules["additionalProperties"])
         keywords = {name: self._counted(rule, reference=name == "$ref") for name, rule in rules.items()}
-        keywords |= dict.fromkeys(_SKIPPED, _skip)
+        keywords |= {**dict.fromkeys(_SKIPPED, _skip), "uniqueItems": _unique}
         # An empty registry: what the schema names outside of itself is not there, and is not looked for.
         self._validator: Any = _library.extend(kind, keywords)(schema, registry=cast(Any, Registry)())
 
@@ -132,6 +130,13 @@ def _inner(value: object) -> Iterable[object]:
 
 def _skip(_validator: Any, _value: Any, _instance: Any, _schema: Mapping[str, Any]) -> None:
     return None
+
+
+def _unique(_validator: Any, wanted: Any, value: Any, _schema: Mapping[str, Any]) -> Iterator[ValidationError]:
+    """Compare items by their text, each once; the library compares every item with every other."""
+    items = cast(list[object], value) if wanted is True and isinstance(value, list) else []
+    if len({json.dumps(item, sort_keys=True) for item in items}) < len(items):
+        yield ValidationError("two of the items are equal")
 
 
 def _unless_by_pattern(check: Keyword) -> Keyword:

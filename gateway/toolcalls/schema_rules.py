@@ -1,20 +1,14 @@
-"""The rules that all schemas share: JSON's own values, bounded, and keys that are not among given ones.
+"""The rules that all schemas share: JSON's own values, and keys that are not among given ones.
 
-Written once for each grammar that uses them. Below: `gbnf`. Above: `schema_gbnf`.
+Written once for each grammar that uses them. Nothing in them has a bound but numbers, which the parsers hold until
+they end: how long a text or a list is, and how deep it goes, is for the model to say, up to the length of its answer.
+Below: `gbnf`. Above: `schema_gbnf`.
 """
 
 import json
 from collections.abc import Iterable
 
 from gateway.toolcalls.gbnf import Grammar
-
-_DEPTH = 3
-"""Containers inside containers, where a schema lets the model write what it likes."""
-
-_WIDTH = 16
-"""Items or keys in each of them."""
-
-_DIGITS = "[0-9]{0,15}"
 
 _NOT_PLAIN = r'"\\\x7F\x00-\x1F'
 
@@ -23,45 +17,42 @@ _RULES = {
     "char": r'[^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" ([0-9a-cA-Ce-fE-F] hex{3} | [dD] [0-7] hex{2}))',
     "hex": "[0-9a-fA-F]",
     "plain": f"[^{_NOT_PLAIN}]",
-    "string": r'"\"" char{0,512} "\""',
-    "positive": f"[1-9] {_DIGITS}",
+    "string": r'"\"" char* "\""',
+    "positive": "[1-9] [0-9]{0,99}",
     "natural": '"0" | positive',
     "integer": '"-"? natural',
-    "number": 'integer ("." [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?',
+    "amount": 'natural ("." [0-9]{1,99})? ([eE] [-+]? [0-9]{1,2})?',
+    "number": '"-"? amount',
     "boolean": '"true" | "false"',
     "null": '"null"',
+    "value": "string | number | boolean | null | array | object",
+    "array": '"[" (value (", " value)*)? "]"',
+    "object": '"{" (member (", " member)*)? "}"',
+    "member": 'string ": " value',
 }
 _NEEDS = {
     "char": ("hex",),
     "string": ("char",),
     "natural": ("positive",),
     "integer": ("natural",),
-    "number": ("integer",),
+    "amount": ("natural",),
+    "number": ("amount",),
+    "value": ("string", "number", "boolean", "null", "array", "object"),
+    "array": ("value",),
+    "object": ("member",),
+    "member": ("string", "value"),
 }
 
 
 def shared(g: Grammar, name: str) -> str:
-    """Add one of JSON's simple values, or a part of one, with what it needs, and give its name."""
-    for needed in _NEEDS.get(name, ()):
-        shared(g, needed)
-    return g.shared(name, _RULES[name])
-
-
-def any_value(g: Grammar, depth: int = _DEPTH) -> str:
-    """Give any JSON value, nested no deeper than `depth`."""
-    simple = " | ".join(shared(g, name) for name in ("string", "number", "boolean", "null"))
-    if depth == 0:
-        return g.shared("any-0", simple)
-    items = g.repeat(any_value(g, depth - 1), '", "', 0, _WIDTH)
-    array = g.shared(f"array-{depth}", f'"[" {items} "]"')
-    return g.shared(f"any-{depth}", f"{simple} | {array} | {any_object(g, depth)}")
-
-
-def any_object(g: Grammar, depth: int = _DEPTH) -> str:
-    """Give any JSON object, nested no deeper than `depth`."""
-    member = g.shared(f"member-{depth}", f'{shared(g, "string")} ": " {any_value(g, depth - 1)}')
-    members = g.repeat(member, '", "', 0, _WIDTH)
-    return g.shared(f"object-{depth}", f'"{{" {members} "}}"')
+    """Add one of JSON's own values, or a part of one, with what it needs, and give its name."""
+    todo = [name]
+    while todo:
+        one = todo.pop()
+        if not g.has(one):
+            g.define(one, _RULES[one])
+            todo += _NEEDS.get(one, ())
+    return name
 
 
 def key_other_than(g: Grammar, names: Iterable[str], rule: str) -> str:
@@ -69,7 +60,7 @@ def key_other_than(g: Grammar, names: Iterable[str], rule: str) -> str:
 
     A tree of the names' beginnings: each may go on with a character that leaves the tree, or end where no name ends.
     """
-    rest = g.shared("key-rest", f"{shared(g, 'plain')}{{0,64}}")
+    rest = f"{shared(g, 'plain')}*"
     known = frozenset(name for name in names if json.dumps(name, ensure_ascii=False) == f'"{name}"')
     starts = {name[:length] for name in known for length in range(len(name) + 1)} | {""}
     rules = {start: g.reserve(f"{rule}-key") for start in sorted(starts, key=lambda start: (len(start), start))}

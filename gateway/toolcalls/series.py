@@ -54,7 +54,7 @@ class Series(Node):
 class Array(Node):
     """A JSON array of calls. The three texts are what the grammar writes; any whitespace is read, and an empty array.
 
-    The parser also takes the calls without brackets and without commas, up to what is neither.
+    The parser also takes the calls without brackets, with commas, semicolons or nothing between, up to what is neither.
     """
 
     node: Node
@@ -71,7 +71,7 @@ class Array(Node):
         """Read the array."""
         yield from Space().run(at)
         if not take_one(at, "["):
-            return (yield from Series(self.node, ",").run(at))
+            return (yield from Series(self.node, ",;").run(at))
         yield from Space().run(at)
         if take_one(at, "]"):
             return True
@@ -134,6 +134,31 @@ class Spelled(Choice):
     def grammar(self, g: Grammar) -> str:
         """Give the written one."""
         return self.writes.grammar(g)
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing(Node):
+    """Nothing at all, where `before` stands, which is not read."""
+
+    before: str
+
+    @property
+    def nullable(self) -> bool:
+        """Reads nothing."""
+        return True
+
+    def first(self, spelling: Spelling) -> First:
+        """Give what stands behind it."""
+        return (spelling.spell(self.before),)
+
+    def run(self, at: Cursor) -> Steps:
+        """Read nothing."""
+        return True
+        yield
+
+    def grammar(self, g: Grammar) -> str:
+        """Nothing."""
+        return ""
 
 
 def unwritten(node: Node) -> Spelled:

@@ -7,7 +7,7 @@ follows names: prose that mentions a tag stays prose. Below: `typed`, `raw_gbnf`
 
 import json
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,14 +112,15 @@ class Parameters(Node):
         return any(at.spelling.spell(text).startswith(rest) for text in (self.opener, *self.ends))
 
     def _read(self, at: Cursor) -> Steps:
-        found = yield from read_head(at, self.head_end, self.head)
+        properties = _properties(at)
+        found = yield from read_head(at, self.head_end, self.head, properties)
         if found is None:
             return False
         if self.bridge:
             yield from Space().run(at)
             if not (yield from Lit(self.bridge).run(at)):
                 return False
-        key, properties = found["key"], _properties(at)
+        key = found["key"]
         ending = yield from self._ending(at)
         if key in self.wrappers and properties and key not in properties:
             return (yield from self._read_wrapped(at, key, ending))
@@ -189,17 +190,41 @@ def _glue(at: Cursor) -> str:
     return ", " if at.calls.has_arguments else "{"
 
 
-def read_head(at: Cursor, end: str, pattern: str) -> Generator[None, None, re.Match[str] | None]:
-    """Read the head of a tag and its end; give what `pattern` says of it. None, and nothing read, if it is none."""
+def read_head(
+    at: Cursor, end: str, pattern: str, known: Iterable[str] = ()
+) -> Generator[None, None, re.Match[str] | None]:
+    """Read the head of a tag and its end; give what `pattern` says of it. None, and nothing read, if it is none.
+
+    An end inside of a `known` key is part of that key.
+    """
     finder = at.spelling.finder((end,))
+    holders = tuple(key for key in known if end in key)
+    start = 0
     while True:
-        at.scanned += at.unread
-        stop, whole = finder.find(at.buffer, at.position, ended=at.ended)
-        if stop - at.position > MAX_WORD or (at.ended and not whole):
+        at.scanned += at.unread - start
+        stop, whole = finder.find(at.buffer, at.position + start, ended=at.ended)
+        if stop - at.position > MAX_WORD:
             return None
-        if whole:
+        inside = _inside(at, stop, end, holders) if whole else None
+        if inside is False:
             break
-        yield
+        if inside:
+            start = stop + len(end) - at.position
+        elif at.ended:
+            return None
+        else:
+            yield
     head = at.spelling.plain(at.buffer[at.position : stop])
     at.take(stop + len(at.spelling.spell(end)))
     return re.fullmatch(pattern, head.strip(WHITESPACE), re.DOTALL)
+
+
+def _inside(at: Cursor, stop: int, end: str, keys: tuple[str, ...]) -> bool | None:
+    """Whether the tag's end at `stop` stands inside one of several keys; None while that can't be told."""
+    unsure = False
+    for key, start in ((each, stop - found.start()) for each in keys for found in re.finditer(re.escape(end), each)):
+        text = at.buffer[start : start + len(key)]
+        if start >= at.position and text == key:
+            return True
+        unsure |= start >= at.position and key.startswith(text)
+    return None if unsure else False

@@ -5,6 +5,7 @@ them in the declared order, spelled as `json.dumps` does. Below: `quoted`, `json
 """
 
 import json
+import re
 from collections.abc import Generator
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from gateway.toolcalls.nodes import MAX_WORD, First, Node, Steps, read_space
 from gateway.toolcalls.quoted import read_word
 from gateway.toolcalls.spelling import Spelling
 
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _VALUE_STARTS = ('"', "{", "[", "-", *"0123456789", "true", "false", "null")
 
 
@@ -37,6 +39,11 @@ class Json(Node):
         scanner, calls = JsonScanner(), at.calls
         if self.starts and calls.has_name and not calls.started:
             at.start_call()
+        if self.argues:
+            while at.position == len(at.buffer) and not at.ended:
+                yield
+            if at.buffer.startswith(('"', "n"), at.position):
+                return (yield from _read_odd(at))
         while True:
             at.scanned += at.unread
             end = scanner.scan(at.buffer, at.position, ended=at.ended)
@@ -52,6 +59,34 @@ class Json(Node):
     def grammar(self, g: Grammar) -> str:
         """Give the arguments of the tool at hand, after its schema."""
         return g.arguments()
+
+
+def _read_odd(at: Cursor) -> Steps:
+    """Read arguments that are no object, held until they are whole: models write `null` for none, or encode twice."""
+    scanner = JsonScanner()
+    held: list[str] = []
+    while scanner.state is Scan.MORE:
+        at.scanned += at.unread
+        held.append(at.take(scanner.scan(at.buffer, at.position, ended=at.ended)))
+        if scanner.state is Scan.MORE:
+            if at.ended:
+                return False
+            yield
+    if scanner.state is Scan.WRONG:
+        return False
+    at.calls.argue(_meant("".join(held)))
+    return True
+
+
+def _meant(written: str) -> str:
+    """Give the object that a value stands for: none for null and for an empty text, the one that a text spells."""
+    text = str(json.loads(written) or "").strip(WHITESPACE)
+    if text in ("", "null"):
+        return "{}"
+    scanner = JsonScanner()
+    end = scanner.scan(text, 0, ended=True)
+    spelled = text.startswith("{") and scanner.state is Scan.WHOLE and end == len(text)
+    return text if spelled and _LONE_SURROGATE.search(text) is None else written
 
 
 class JsonObject(Json):

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from deploy.check.compose import networks_of, read_compose, started_by
-from gateway.engine.embedded import packaged_model
+from gateway.engine.packaged import packaged_model
 from leaf_sdk.vocab import map_digest
 
 ROOT = Path(__file__).parents[2]
@@ -45,8 +45,14 @@ def test_service_says_how_it_is_or_that_it_ends(name: str) -> None:
 @every_service
 def test_ports_are_published_on_loopback_unless_told_otherwise(name: str) -> None:
     assert [port for port in service(name).get("ports", []) if not port.startswith("127.0.0.1:")] == []
-    moved = read_compose(FILE, {"BIND": "10.0.0.1"})["services"][name].get("ports", [])
-    assert [port for port in moved if not port.startswith("10.0.0.1:")] == []
+
+
+@pytest.mark.parametrize(("variable", "moves"), [("BIND", {"gateway"}), ("MONITORING_BIND", {"prometheus", "grafana"})])
+def test_what_asks_for_no_token_is_opened_by_a_variable_of_its_own(variable: str, moves: set[str]) -> None:
+    services = read_compose(FILE, {variable: "10.0.0.1"})["services"]
+    moved = {name for name, each in services.items() for port in each.get("ports", []) if port.startswith("10.0.0.1:")}
+
+    assert moved == moves
 
 
 @every_service

@@ -13,7 +13,9 @@ import jsonschema
 import pytest
 import yaml
 
+from deploy.check import outcome
 from deploy.check.compose import read_compose
+from deploy.check.outcome import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "codec-gateway"
@@ -133,6 +135,31 @@ def test_plain_manifests_are_confined_and_name_no_secret() -> None:
         assert container["resources"]["limits"]["memory"]
 
 
+def test_slots_are_named_only_where_one_gateway_has_the_engine() -> None:
+    services = read_compose(ROOT / "docker-compose.yml", {})["services"]
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    manifests = (ROOT / "deploy/kubernetes/codec-gateway.yaml").read_text()
+
+    assert services["gateway"]["environment"]["CODEC_GATEWAY_ENGINE__EXCLUSIVE"] == "true"
+    assert services["engine"]["networks"].keys() == services["engine-cpu"]["networks"].keys() == {"engine"}
+    assert [name for name, each in services.items() if "engine" in each.get("networks", ())] == [
+        *("engine", "engine-cpu", "gateway"),
+    ]
+    # A pod of its own may be reached by several gateways, were there more than one.
+    assert schema["if"]["properties"]["engine"]["properties"]["mode"] == {"const": "service"}
+    assert schema["then"]["properties"]["replicas"] == {"maximum": 1}
+    assert schema["then"]["properties"]["autoscaling"]["properties"]["enabled"] == {"const": False}
+    assert manifests.count("CODEC_GATEWAY_ENGINE__EXCLUSIVE") == 2
+
+
+def test_engines_keep_what_their_slots_held() -> None:
+    services = read_compose(ROOT / "docker-compose.yml", {})["services"]
+    command = services["engine"]["command"]
+
+    assert int(command[command.index("--cache-ram") + 1]) > 0
+    assert VALUES["engine"]["cacheMib"] > 0
+
+
 def put_model(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(PUT_MODEL), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -183,3 +210,24 @@ def test_unit_confines_the_gateway_and_its_socket_has_the_name_that_is_asked_for
     assert "RestartPreventExitStatus=3" in service
     for line in ("DynamicUser=yes", "ProtectSystem=strict", "NoNewPrivileges=yes", "CapabilityBoundingSet="):
         assert line in service
+
+
+def test_every_program_that_steps_use_is_brought_by_deploy_install() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    (line,) = [line for line in makefile.splitlines() if "apt-get install --yes" in line]
+
+    assert set(line.partition("--no-install-recommends ")[2].split()) == set(PACKAGES.values())
+
+
+def test_missing_programs_are_named_and_what_needs_them_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for program in ("podman", "runc", "netavark", "aardvark-dns"):
+        (tmp_path / program).write_text("#!/bin/sh\n")
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setattr(outcome, "_SYSTEM", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert outcome.missing() == [program for program in PACKAGES if not (tmp_path / program).exists()]
+    with pytest.raises(outcome.Skipped, match="iptables is not installed here"):
+        outcome.need("podman", "podman")

@@ -19,6 +19,7 @@ from gateway.agent import AnswerOptions, Conversation
 from gateway.agent.events import AgentEvent, ToolFinished
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
 from gateway.engine.protocol import Sampling
+from gateway.engine.scaffold import TurnEnd, TurnShape
 from gateway.serve.rooms import Rooms, open_rooms
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap, load_map
@@ -57,7 +58,7 @@ async def answered(rooms: Rooms) -> tuple[Conversation, ToolFinished]:
 
 async def spliced(conversation: Conversation) -> list[int]:
     """The ids that stand between the template's own pieces around a tool's turn."""
-    before, after = await conversation.ready.template.scaffold(("tool",))
+    before, after = (await conversation.ready.template.scaffold(TurnShape(), TurnEnd(), "tool")).pieces
     starts = [n for n in range(len(conversation.ids)) if tuple(conversation.ids[n : n + len(before)]) == before]
     (start,) = [n + len(before) for n in starts]
     ends = [n for n in range(start, len(conversation.ids)) if tuple(conversation.ids[n : n + len(after)]) == after]

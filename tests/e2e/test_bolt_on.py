@@ -17,7 +17,7 @@ import pytest
 from gateway.agent import AnswerOptions
 from gateway.agent.events import AgentEvent, GenerationFinished, ToolFinished
 from gateway.config.model import EngineConfig, GatewayConfig, UpstreamConfig
-from gateway.engine.embedded import packaged_model
+from gateway.engine.packaged import packaged_model
 from gateway.engine.protocol import Sampling
 from gateway.serve.rooms import open_rooms
 from gateway.toolcalls import CallClosed

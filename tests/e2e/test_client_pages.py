@@ -79,8 +79,9 @@ async def test_entry_of_the_page_starts_the_gateway_with_the_tools_of_the_server
 
     with anyio.fail_after(60):
         async with started(entry, elsewhere) as client:
-            names = [tool.name for tool in (await client.list_tools()).tools]
+            # A call waits for a server that starts, a list not long.
             told = await client.call_tool("get_time", {"city": "Tokyo"})
+            names = [tool.name for tool in (await client.list_tools()).tools]
 
     assert names == ["get_time"]
     assert told.content[0].text.startswith("The time in Tokyo is ")

@@ -215,6 +215,7 @@ def test_bad_codec_request_has_its_status(client, headers, body, status):
 def test_map_is_found_by_index_name_and_hash_and_kept_for_ever(client, model_map, model_map_bytes):
     index = client.get("/.well-known/codec/index.json")
     (pointer,) = index.json()["maps"]
+    assert index.json()["codec_version"] == client.get("/codec/version").json()["version"]
     by_name = client.get(f"/.well-known/codec/maps/{pointer['id']}.json")
     bytes_of_it = client.get(pointer["url"])
 

@@ -48,6 +48,7 @@ def shim_answer(chat) -> dict[str, Any]:
     return answer.model_dump()
 
 
+JSON = {"content-type": "application/json"}
 COUNTERS = ("codec_leaf_bypasses_total", "codec_shim_tokenize_calls_total")
 
 
@@ -227,6 +228,17 @@ def test_models_are_listed_with_the_map_that_their_ids_are_of(chat, model_map):
     assert model.model_extra["codec"]["map_id"] == model_map.map_id
 
 
+def test_the_form_in_which_calls_are_read_is_told_in_the_log_the_status_and_the_list_of_models(chat, site):
+    (model,) = chat.models.list().data
+    told = {
+        site.log.events("engine ready")[-1]["tool_format"],
+        httpx2.get(f"{site.admin}/status").json()["engine"]["tool_format"],
+        model.model_extra["codec"]["tool_format"],
+    }
+
+    assert told == {"generic"}
+
+
 REFUSED = {
     "no messages": ({"messages": None}, "messages"),
     "empty messages": ({"messages": []}, "messages"),
@@ -256,14 +268,15 @@ def test_request_that_can_not_be_served_is_refused_by_the_field_at_fault(chat, c
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"x"', b"\xff\xfe", b"{}"])
 def test_body_that_is_no_request_is_refused(site, body):
-    answer = httpx2.post(f"{site.url}/v1/chat/completions", content=body)
+    answer = httpx2.post(f"{site.url}/v1/chat/completions", content=body, headers=JSON)
 
     assert answer.status_code == 400
     assert answer.json()["error"]["message"]
 
 
 def test_body_over_the_limit_is_refused_with_the_limit(site):
-    answer = httpx2.post(f"{site.url}/v1/chat/completions", content=b'{"messages":"' + b"x" * (4 << 20) + b'"}')
+    body = b'{"messages":"' + b"x" * (4 << 20) + b'"}'
+    answer = httpx2.post(f"{site.url}/v1/chat/completions", content=body, headers=JSON)
 
     assert answer.status_code == 413
     assert str(4 << 20) in answer.json()["error"]["message"]

@@ -78,7 +78,9 @@ def echo_pid(notes: Path) -> int:
 async def test_desktop_client_of_either_era_lists_and_calls_the_tools_of_all_servers(command, mode):
     with anyio.fail_after(90):
         async with Client(server_of(command), mode=mode) as client:
-            names = [tool.name for tool in (await client.list_tools()).tools]
+            names: list[str] = []
+            while len(names) < 3:  # a list waits for servers that start, but not long
+                names = [tool.name for tool in (await client.list_tools()).tools]
             told = await client.call_tool("time__get_time", {"city": "New York"})
             lost = await client.call_tool("time__get_time", {"city": "Atlantis"})
             frail = await client.call_tool("frail__echo", {})

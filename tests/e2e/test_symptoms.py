@@ -17,7 +17,7 @@ import httpx2
 import openai
 import pytest
 
-from gateway.engine.embedded import packaged_model
+from gateway.engine.packaged import packaged_model
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +37,9 @@ REPRODUCED = {
     "404 on `/mcp`": f"{HERE}::test_session_that_ended_is_not_there",
     "503 on `/mcp`": f"{HERE}::test_session_over_the_limit_is_told_to_come_later",
     "A tool is missing": "tests/e2e/test_bad_input.py::test_server_that_ends_at_its_start_stays_down_and_says_why",
+    "One tool of an HTTP server is missing": (
+        "tests/gateway/proxy/test_tool_headers_http.py::test_report_and_checkup_name_the_tool"
+    ),
     "A tool is missing for one caller": "tests/e2e/test_access.py::test_key_sees_its_servers_and_tools",
     "Results of a leaf count as `shim`": f"{HERE}::test_leaf_of_another_map",
     "A bolt-on is called with text": "tests/gateway/cli/test_bolt_ons.py::test_report_of_a_running_gateway_holds_them",

@@ -10,6 +10,7 @@ import base64
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -108,7 +109,9 @@ class HttpWire:
     async def send(self, message: Message) -> None:
         if "method" in message and "id" in message:
             self._posts[message["id"]] = asyncio.create_task(self._post(message))
-        else:
+            return
+        # What is only told may come when the other side has ended: a server may ask as late as that.
+        with suppress(aiohttp.ServerDisconnectedError, aiohttp.ClientConnectorError):
             await self._post(message)
 
     async def _post(self, message: Message) -> None:

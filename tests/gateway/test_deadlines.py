@@ -54,6 +54,45 @@ async def test_one_that_is_nearer_than_a_step_comes_before_the_step_is_over_or_n
     assert waiting.names == ["late already", "near", "step"]
 
 
+class Timers:
+    """A loop whose clock stands still: it keeps what it was asked to call, and when."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        self.asked: list[tuple[float, object, tuple[object, ...]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when, call, *arguments):
+        self.asked.append((when, call, arguments))
+        return self
+
+    def cancel(self) -> None: ...
+
+
+async def test_one_that_is_nearer_than_a_step_has_a_timer_of_its_own_for_its_very_time(monkeypatch):
+    timers = Timers(1.01)
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: timers)
+    came: list[str] = []
+    deadlines = Deadlines()
+
+    deadlines.after(STEP / 4, lambda: came.append("near"))
+    deadlines.after(STEP / 2, lambda: came.append("gone")).cancel()
+    deadlines.after(STEP, lambda: came.append("step"))
+
+    near, gone, step = timers.asked
+    assert [round(when, 6) for when, _, _ in (near, gone)] == [round(1.01 + STEP / 4, 6), round(1.01 + STEP / 2, 6)]
+    assert step[0] >= 1.01 + STEP
+    assert abs(step[0] / STEP - round(step[0] / STEP)) < 1e-6
+    for _, call, arguments in (near, gone):
+        call(*arguments)
+    assert came == ["near"]
+    timers.now = step[0]
+    step[1](*step[2])
+    assert came == ["near", "step"]
+
+
 async def test_one_that_is_cancelled_does_not_come_be_it_by_another_of_the_same_time():
     over = asyncio.Event()
     waiting = Waiting()

@@ -57,7 +57,13 @@ def test_both_times_of_a_conversion_are_answered_in_ids(tools, model_map):
     )
 
 
-@pytest.mark.parametrize("arguments", [{"timezone": "Nowhere"}, {"timezone": 7}, {}])
+def test_without_a_timezone_the_time_is_that_of_utc(tools, model_map):
+    result = tools["get_current_time"].call(_call(model_map, "get_current_time", {}))
+    said = "The time in UTC is 13:37 on Saturday, 2026-11-21 (UTC+00:00)."
+    assert result.response_ids == tuple(model_map.encode(said))
+
+
+@pytest.mark.parametrize("arguments", [{"timezone": "Nowhere"}, {"timezone": 7}, {"timezone": None}])
 def test_a_place_that_is_none_is_an_error_answer(tools, model_map, arguments):
     result = tools["get_current_time"].call(_call(model_map, "get_current_time", arguments))
     assert (result.kind, result.code) == ("error", "E_BAD_ARG")

@@ -56,6 +56,16 @@ async def test_the_time_is_one_sentence():
 
 
 @pytest.mark.anyio
+async def test_without_a_timezone_the_time_is_that_of_utc():
+    async with Client(build_server(_still_clock)) as client:
+        result = await client.call_tool("get_current_time", {})
+        (tool, _) = (await client.list_tools()).tools
+    assert result.content[0].text == "The time in UTC is 13:37 on Saturday, 2026-11-21 (UTC+00:00)."
+    assert "default" not in tool.input_schema["properties"]["timezone"], "small models would ask for nothing else"
+    assert "required" not in tool.input_schema
+
+
+@pytest.mark.anyio
 async def test_with_a_map_every_answer_carries_ids_of_its_text():
     async with Client(build_server(_still_clock, tiny_meta())) as client:
         now = await client.call_tool("get_current_time", {"timezone": "Zürich"})

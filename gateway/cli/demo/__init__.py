@@ -10,6 +10,8 @@ from rich.console import Console
 
 from gateway.cli.demo.story import tell
 from gateway.cli.demo.transcript import show_story, story_as_json
+from gateway.cli.model import need_model
+from gateway.config import EngineConfig
 from gateway.observe.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -24,9 +26,10 @@ def demo(
 ) -> None:
     """Ask a real model the time, through a leaf tool and a plain one, and show what the token path saves.
 
-    Everything runs on this machine: llama.cpp with SmolLM2-135M, and two MCP servers. Nothing is downloaded.
+    Everything runs on this machine: llama.cpp with SmolLM2-135M, which is fetched at first, and two MCP servers.
     """
     configure_logging(level=log_level)
+    need_model(EngineConfig(kind="embedded"))
     console = Console(stderr=True, highlight=False)
     with console.status("starting") as status:
 

@@ -17,7 +17,7 @@ from gateway.agent import AnswerOptions, Conversation
 from gateway.agent.events import AgentEvent, GenerationFinished, ToolFinished
 from gateway.cli.demo.text_path import TextPath
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
-from gateway.engine.embedded import packaged_model
+from gateway.engine.packaged import packaged_model
 from gateway.engine.protocol import Sampling
 from gateway.errors import UpstreamUnavailable
 from gateway.serve.rooms import Rooms, open_rooms
@@ -138,7 +138,8 @@ def _config(map_path: Path, map_id: str) -> GatewayConfig:
     return replace(
         GatewayConfig(),
         upstreams=(leaf, _server("plain_time", {})),
-        engine=EngineConfig(kind="embedded"),
+        # Each path has a slot of its own; a cache between them would make the comparison unfair.
+        engine=EngineConfig(kind="embedded", cache_mib=0),
         tokens=TokensConfig(map=str(map_path)),
     )
 

@@ -17,8 +17,8 @@ import anyio.to_thread
 from gateway.config.address import is_http_url, is_loopback
 from gateway.config.manifests import UNIX, is_listed
 from gateway.config.model import UpstreamConfig
+from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.bolt_on.posting import get
-from gateway.proxy.wires.addresses import Address, Origin, read_url
 from gateway.proxy.wires.http_client import HttpClient
 from gateway.proxy.wires.wire import LinkLost, NoAnswer
 from leaf_sdk.errors import ManifestInvalid

@@ -7,10 +7,11 @@ manifests. `offers.py` and `wire.py` stand above, `http_client.py` below.
 from importlib.metadata import version
 from typing import Final
 
-from gateway.proxy.wires.addresses import Address, Origin
+from gateway.http1.connection import Connection
+from gateway.http1.lines import header_lines
+from gateway.http1.origin import Address, Origin
 from gateway.proxy.wires.http_client import HttpClient
-from gateway.proxy.wires.http_connection import Connection
-from gateway.proxy.wires.http_headers import header_lines, media_type, status_words
+from gateway.proxy.wires.http_headers import media_type, status_words
 from gateway.proxy.wires.stdio import too_long
 from gateway.proxy.wires.wire import NoAnswer, Unfit
 from leaf_sdk.leaf.bolt_on.messages import MEDIA_TYPE

@@ -23,7 +23,7 @@ from gateway.proxy.bolt_on.posting import call_lines, look, post
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import error_result
 from gateway.proxy.wires.http_client import HttpClient
-from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Wire
+from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Pending, Wire
 from gateway.rpc.eras import NEWEST_MODERN, SERVER_INFO_KEY
 from gateway.rpc.messages import INVALID_PARAMS, METHOD_NOT_FOUND
 from leaf_sdk.leaf.bolt_on.messages import MAX_CALL_BYTES
@@ -79,7 +79,7 @@ class BoltOnWire:
         self,
         method: str,
         params: Mapping[str, Any],
-        exchange: Exchange | None = None,
+        exchange: Pending | None = None,
         *,
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:

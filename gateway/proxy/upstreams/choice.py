@@ -1,6 +1,6 @@
 """Which session with a server answers which caller.
 
-A caller is given the main session where nothing speaks against it, one of its own where what the server pushes must
+A caller is given the main session where nothing speaks against it, one of its own where what the server asks must
 reach that client and no other, or one that it borrows. What it is given is open: a sleeping server is woken, a lost
 session opened anew. It sends no request of a client. `upstream.py` stands above; `supervisor.py` (the main session) and
 `pool.py` (the others) below.
@@ -8,32 +8,35 @@ session opened anew. It sends no request of a client. `upstream.py` stands above
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
-import anyio
 from anyio.abc import TaskGroup
 
 from gateway.config.model import UpstreamConfig
 from gateway.errors import UpstreamUnavailable
-from gateway.proxy.caller import NOBODY, Caller, ClientSession
+from gateway.proxy.caller import Caller, ClientSession
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstreams.helping import CAPABILITY, Allowance
-from gateway.proxy.upstreams.members import Member, Opener
+from gateway.proxy.upstreams.members import Member, Opener, tell_level
 from gateway.proxy.upstreams.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstreams.pool import Pool
+from gateway.proxy.upstreams.session import least_severe
 from gateway.proxy.upstreams.supervisor import Supervisor
-from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError
 
 ASKABLE: Final = frozenset({"elicitation", "roots", "sampling"})
 """What a client may announce that it can be asked for."""
-_LEVEL_TIME: Final = 5.0
-"""Seconds for telling a new session which log messages its client wants."""
+_SET_LEVEL: Final = "logging/setLevel"
 
 
 class Choice:
     """The sessions of one server."""
 
-    def __init__(self, config: UpstreamConfig, supervisor: Supervisor, opener: Opener, allowance: Allowance) -> None:
+    def __init__(
+        self, config: UpstreamConfig, supervisor: Supervisor, opener: Opener, allowance: Allowance, rule: ShareRule
+    ) -> None:
+        """`rule`: how many of the sessions may be one principal's."""
         self._config = config
+        self._rule = rule
         self._supervisor = supervisor
         self._opener = opener
         self._allowance = allowance
@@ -43,7 +46,7 @@ class Choice:
 
     def begin(self, tasks: TaskGroup) -> None:
         """Sessions besides the main one live in these tasks."""
-        self._pool = Pool(self._config, self._opener, tasks)
+        self._pool = Pool(self._config, self._opener, tasks, self._rule)
         tasks.start_soon(self._pool.sweep)
 
     def close(self) -> None:
@@ -54,43 +57,50 @@ class Choice:
     def __len__(self) -> int:
         return (0 if self._supervisor.main is None else 1) + (0 if self._pool is None else len(self._pool))
 
-    async def for_call(self, caller: Caller) -> Member:
-        """The session for a request of this caller.
+    async def for_call(self, caller: Caller, method: str) -> Member:
+        """The session for this caller's request; its own is opened where the request needs one.
 
         Raises:
             UpstreamUnavailable: it can't be opened.
         """
         main = self._supervisor.main or await self._supervisor.want()
         session = caller.session
-        if session is None or session is self._supervisor.adopted or not self._needs_own(main, session):
+        if session is None or session is self._supervisor.adopted:
             return main
-        try:
-            member = await self._living_pool().own(session, Terms(("handshake",), self._announced(session)))
-        except NoCommonEra:
-            if not main.session.modern:
-                raise
-            # It speaks the modern era only; its pushes come as rounds, which need no session.
-            self._handshake = False
-            return main
-        await _tell_level(member, session)
+        member = self._living_own(session) or main
+        if member is main and self._needs_own(session, method):
+            try:
+                member = await self._living_pool().own(session, Terms(("handshake",), self._announced(session)))
+            except NoCommonEra:
+                if not main.session.modern:
+                    raise
+                # It speaks the modern era only; its pushes come as rounds, which need no session.
+                self._handshake = False
+        await tell_level(member, session.log_level)
         return member
 
     async def for_lists(self, caller: Caller) -> Member:
-        """The session whose lists this caller sees. Raises as `for_call`."""
-        main = self._supervisor.main or await self._supervisor.want()
-        if caller is NOBODY:
-            return main
-        if self._asks_aside(main, caller):
-            return await self._living_pool().peek(Terms(("handshake",), self._allowance.help(caller).capabilities))
-        return await self.for_call(caller)
+        """The session whose lists this caller sees: one of its own if it is open, and none is opened for it.
+
+        Raises as `for_call`.
+        """
+        return self.aside(caller) or self._supervisor.main or await self._supervisor.want()
+
+    def aside(self, caller: Caller) -> Member | None:
+        """The session besides the main one that this caller's calls run on, if it is open."""
+        main = self._supervisor.main
+        if caller.session is not None:
+            own = self._living_own(caller.session)
+            return None if own is main else own
+        if main is None or self._pool is None or not self._asks_aside(main, caller):
+            return None
+        return self._pool.lent(self._borrowed(caller))
 
     @asynccontextmanager
     async def lease(self, caller: Caller) -> AsyncGenerator[Member, None]:
         """A session of the handshake era for this caller alone (see `bridges`). Raises as `for_call`."""
         await self._supervisor.want()
-        async with self._living_pool().lease(
-            Terms(("handshake",), self._allowance.help(caller).capabilities)
-        ) as member:
+        async with self._living_pool().lease(self._borrowed(caller), caller.principal) as member:
             yield member
 
     async def bridges(self, caller: Caller) -> bool:
@@ -102,17 +112,24 @@ class Choice:
             return False
         return self._asks_aside(self._supervisor.main or await self._supervisor.want(), caller)
 
-    async def has_own(self, caller: Caller) -> bool:
-        """Whether what the server pushes on this caller's session is the caller's, and it can subscribe there.
-
-        Raises as `for_call`.
-        """
-        session = (await self.for_call(caller)).session
-        return session.owner is not None and not session.modern
+    def has_own(self, caller: Caller) -> bool:
+        """Whether what the server pushes on this caller's session is the caller's, and it can subscribe there."""
+        member = None if caller.session is None else self.own(caller.session)
+        return member is not None and not member.session.modern
 
     async def is_modern(self, caller: Caller) -> bool:
         """Whether this caller's requests go out in the modern era. Raises as `for_call`."""
-        return (await self.for_call(caller)).session.modern
+        return (await self.for_lists(caller)).session.modern
+
+    def level_for(self, caller: Caller, wanted: str) -> str:
+        """The log level to ask for, so that who shares the session hears no less for it."""
+        own = None if caller.session is None else self.own(caller.session)
+        member = own or self._supervisor.main
+        if member is None:
+            return wanted
+        level = wanted if member is own else least_severe(wanted, member.told_level)
+        member.told_level = level
+        return level
 
     def own(self, session: ClientSession) -> Member | None:
         """The session that stands for this client, if there is one open."""
@@ -140,16 +157,20 @@ class Choice:
             and not ASKABLE.isdisjoint(caller.capabilities)
         )
 
-    def _needs_own(self, main: Member, session: ClientSession) -> bool:
+    def _needs_own(self, session: ClientSession, method: str) -> bool:
+        """Whether a session is to be opened for this request of a client that has none."""
         if self._config.sessions == "shared" or not self._handshake:
             return False
         if self._config.sessions == "per_client":
-            return True
-        offered = main.session.capabilities
-        resources: object = offered.get("resources")
-        subscribes = isinstance(resources, dict) and cast(dict[str, Any], resources).get("subscribe") is True
-        pushes = "logging" in offered or subscribes
-        return pushes or not ASKABLE.isdisjoint(session.capabilities)
+            return method != _SET_LEVEL
+        return method == "tools/call" and not ASKABLE.isdisjoint(session.capabilities)
+
+    def _living_own(self, session: ClientSession) -> Member | None:
+        member = self.own(session)
+        return member if member is not None and member.alive else None
+
+    def _borrowed(self, caller: Caller) -> Terms:
+        return Terms(("handshake",), self._allowance.help(caller).capabilities)
 
     def _announced(self, session: ClientSession) -> Mapping[str, Any]:
         return {CAPABILITY: {}, **session.capabilities} if self._allowance.open else session.capabilities
@@ -159,15 +180,3 @@ class Choice:
             name = self._config.name
             raise UpstreamUnavailable(f"server {name!r} is not available: it is not started", server=name)
         return self._pool
-
-
-async def _tell_level(member: Member, session: ClientSession) -> None:
-    """Say once what the client said to an earlier session, or to us. A server that minds logs as it likes."""
-    if session.log_level is None or member.told_level or "logging" not in member.session.capabilities:
-        return
-    member.told_level = True
-    with anyio.move_on_after(_LEVEL_TIME):
-        try:
-            await member.session.request("logging/setLevel", {"level": session.log_level})
-        except (PeerError, NoAnswer, LinkLost):
-            return

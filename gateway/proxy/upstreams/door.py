@@ -14,7 +14,8 @@ from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
 from gateway.observe.metrics import Metrics
-from gateway.proxy.caller import Caller
+from gateway.proxy.caller import Caller, Principal
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstreams.breaker import Breaker
 from gateway.proxy.upstreams.choice import Choice
 from gateway.proxy.upstreams.clock import Clock
@@ -67,9 +68,14 @@ class Door:
         choice: Choice,
         allowance: Allowance,
         gate: Gate,
+        rule: ShareRule,
     ) -> None:
-        """`gate`: how many may be inside; the supervisor asks it too."""
+        """`gate`: how many may be inside; the supervisor asks it too. `rule`: how many may wait for one principal."""
         self.gate = gate
+        setting = f"upstreams.{config.name}.queue"
+        self._queued = rule.shares(
+            "queued_call", config.queue, f"calls that may wait for server {config.name!r}", setting
+        )
         self.breaker = Breaker(config.breaker_failures, config.breaker_pause)
         self._config = config
         self._limits = limits
@@ -106,7 +112,7 @@ class Door:
         seconds = seconds or self._config.timeout or self._limits.tool_timeout
         try:
             with Clock(self._deadlines, seconds) as clock:
-                await self._enter()
+                await self._enter(caller.principal)
                 try:
                     attempt.had_turn = True
                     if caller.capabilities:
@@ -126,7 +132,7 @@ class Door:
         """The error that says that the server can't be asked, and why."""
         return UpstreamUnavailable(f"server {self._config.name!r} is not available: {cause}", server=self._config.name)
 
-    async def _enter(self) -> None:
+    async def _enter(self, principal: Principal) -> None:
         """Wait for a turn; whoever got one must `_leave`."""
         came = monotonic()
         wait = self.breaker.admit(came)
@@ -135,7 +141,10 @@ class Door:
                 f"it failed {self._config.breaker_failures} times in a row and is left alone for {wait:.1f} s more"
             )
         try:
-            if await self.gate.enter():
+            if self.gate.is_open:
+                await self.gate.enter()
+            else:
+                await self._queue(principal)
                 self._metrics.servers.queued(self._config.name, monotonic() - came)
         except BaseException as error:
             self.breaker.left()
@@ -144,6 +153,17 @@ class Door:
                 raise self.unavailable(full) from None
             raise
 
+    async def _queue(self, principal: Principal) -> None:
+        """Wait among this principal's share of those that wait."""
+        over = self._queued.take(principal)
+        if over is not None and over.limit == "share":
+            raise self.unavailable(over.message)
+        try:
+            await self.gate.enter()
+        finally:
+            if over is None:
+                self._queued.give_back(principal)
+
     def _leave(self) -> None:
         self.gate.leave()
         self._supervisor.tender.used()
@@ -151,7 +171,7 @@ class Door:
         self.breaker.left()
 
     async def _ask(self, attempt: _Attempt) -> dict[str, Any]:
-        chosen = attempt.chosen = attempt.given or await self._choice.for_call(attempt.caller)
+        chosen = attempt.chosen = attempt.given or await self._choice.for_call(attempt.caller, attempt.method)
         try:
             return await self._put(attempt, chosen)
         except LinkLost as error:
@@ -162,7 +182,7 @@ class Door:
         self.give_up(chosen, cause)
         if attempt.given is not None:
             raise SessionGone(self._broke_off(cause, attempt).message, server=self._config.name)
-        fresh = attempt.chosen = await self._choice.for_call(attempt.caller)
+        fresh = attempt.chosen = await self._choice.for_call(attempt.caller, attempt.method)
         try:
             return await self._put(attempt, fresh)
         except LinkLost as error:
@@ -179,11 +199,15 @@ class Door:
             raise self._broke_off(error, attempt) from None
         except PeerError as error:
             raise self._answered_with(error) from None
-        self.breaker.succeeded()
+        self._answered()
         return answer
 
-    def _answered_with(self, error: PeerError) -> RpcError:
+    def _answered(self) -> None:
         self.breaker.succeeded()
+        self._supervisor.answered()
+
+    def _answered_with(self, error: PeerError) -> RpcError:
+        self._answered()
         self._metrics.servers.refused(self._config.name, error.error.get("code"))
         return RpcError(error.error)
 
@@ -202,7 +226,8 @@ class Door:
         self._choice.suspect(attempt.chosen)
 
     def _broke_off(self, error: NoAnswer | LinkLost, attempt: _Attempt) -> UpstreamUnavailable:
-        self._failed(attempt)
+        if attempt.chosen is None or attempt.chosen.mourn():
+            self._failed(attempt)
         cause = describe_failure(error, self._config)
         return UpstreamUnavailable(
             f"server {self._config.name!r} broke off {attempt.what}: {cause}", server=self._config.name

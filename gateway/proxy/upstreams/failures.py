@@ -27,7 +27,7 @@ def describe_failure(failure: Exception, config: UpstreamConfig) -> str:
     if isinstance(error, FileNotFoundError) and config.command is not None:
         return f"its command {config.command!r} does not exist or is not on PATH"
     if isinstance(error, TimeoutError):
-        return "it did not answer the handshake in time"
+        return _clean(str(error), config) or "it did not answer in time"
     if isinstance(error, LinkLost) and not str(error):
         return describe_ending(config)
     if isinstance(error, PeerError | NoAnswer | LinkLost | GatewayError):

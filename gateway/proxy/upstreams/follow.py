@@ -20,7 +20,6 @@ _LONGEST_PAUSE: Final = 60.0
 _SETTLING: Final = 5.0
 _ANSWERING: Final = 10.0
 """Seconds for the answer to one subscription: a server that gives none keeps the others from being asked for."""
-_MOST: Final = 10_000
 _FLAGS: Final = {
     "tools": "toolsListChanged",
     "prompts": "promptsListChanged",
@@ -40,14 +39,11 @@ class Follower:
         self._asked = anyio.Event()
         self._log = get_logger("gateway.proxy").bind(server=server)
 
-    def want(self, uri: str) -> bool:
-        """One more wants to hear of this resource. False: too many resources are watched already."""
-        if uri not in self._wanted and len(self._wanted) >= _MOST:
-            return False
+    def want(self, uri: str) -> None:
+        """One more wants to hear of this resource."""
         self._wanted[uri] += 1
         if self._wanted[uri] == 1:
             self._turn()
-        return True
 
     def drop(self, uri: str) -> None:
         """One less does."""

@@ -47,6 +47,11 @@ class Gate:
         """Calls that run now."""
 
     @property
+    def is_open(self) -> bool:
+        """Whether the next call need not wait."""
+        return self.inside < self._limit
+
+    @property
     def waiting(self) -> int:
         """Calls that wait now."""
         return len(self._waiting)
@@ -57,7 +62,7 @@ class Gate:
         Raises:
             Full: `queue` calls wait already.
         """
-        if self.inside < self._limit:
+        if self.is_open:
             self.inside += 1
             return False
         if len(self._waiting) >= self._queue:

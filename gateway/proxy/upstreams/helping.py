@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstreams.session import refusal
 from gateway.rpc.messages import INTERNAL_ERROR
 
@@ -19,8 +20,12 @@ CAPABILITY: Final = "sampling"
 class Sampler(Protocol):
     """Something that generates."""
 
-    async def sample(self, params: Mapping[str, Any], most: int) -> tuple[dict[str, Any], int]:
-        """The CreateMessageResult of `params`, and how many tokens it cost; `most`: tokens to generate at most.
+    async def sample(self, params: Mapping[str, Any], most: int, payer: Principal) -> tuple[dict[str, Any], int]:
+        """The CreateMessageResult of `params`, and how many tokens it cost.
+
+        Args:
+            most: tokens to generate at most.
+            payer: on whose behalf; the engine's queue and cache are shared out by principals.
 
         Raises:
             RpcError: it can't be generated.
@@ -31,11 +36,18 @@ class Sampler(Protocol):
 class Allowance:
     """What one server may spend of the engine."""
 
-    def __init__(self, server: str, tokens: int) -> None:
-        """`tokens`: in the whole life of this configuration."""
-        self.left = tokens
+    def __init__(self, server: str, tokens: int, rule: ShareRule) -> None:
+        """`tokens`: in the whole life of this configuration; `rule`: how many of them one principal may cause."""
         self.sampler: Sampler | None = None
         self._server = server
+        self._tokens = tokens
+        what = f"tokens of server {server!r} to sample with"
+        self._shares = rule.shares("sampling_tokens", tokens, what, f"upstreams.{server}.sampling_tokens")
+
+    @property
+    def left(self) -> int:
+        """Tokens that nobody has spent."""
+        return self._tokens - self._shares.taken
 
     @property
     def open(self) -> bool:
@@ -46,8 +58,8 @@ class Allowance:
         """The caller, with our engine to sample in its stead where it can't and the operator lets it."""
         return caller if CAPABILITY in caller.capabilities or not self.open else Helped(caller, self)
 
-    async def spend(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Generate at the server's expense. What runs is paid for before it runs.
+    async def spend(self, params: Mapping[str, Any], payer: Principal) -> dict[str, Any]:
+        """Generate at the server's expense, and of the share of who called it. What runs is paid for before it runs.
 
         Raises:
             RpcError: nothing is left, or it can't be generated.
@@ -57,13 +69,15 @@ class Allowance:
                 INTERNAL_ERROR, f"server {self._server!r} has no tokens left to sample with (sampling_tokens)"
             )
         asked: object = params.get("maxTokens")
-        most = min(asked, self.left) if isinstance(asked, int) and asked > 0 else self.left
-        self.left -= most
+        left = self._shares.left(payer)
+        most = min(asked, left) if isinstance(asked, int) and asked > 0 else left
+        if (over := self._shares.take(payer, max(1, most))) is not None:
+            raise refusal(INTERNAL_ERROR, over.message)
         spent = most
         try:
-            result, spent = await self.sampler.sample(params, most)
+            result, spent = await self.sampler.sample(params, most, payer)
         finally:
-            self.left += most - spent
+            self._shares.give_back(payer, most - spent)
         return result
 
 
@@ -108,5 +122,5 @@ class Helped:
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Sampling is done here; the rest is passed on."""
         if method == SAMPLING:
-            return await self._allowance.spend(params)
+            return await self._allowance.spend(params, self._caller.principal)
         return await self._caller.asked(method, params)

@@ -1,9 +1,9 @@
 """The life of one upstream as a pure state machine: idle, starting, up, restarting.
 
-Turns "it came up" and "it went down, after so many seconds, because of this" into the next state and the length of the
-next pause. It has no clock, no dice and no process: the supervisor in `upstream.py` brings the seconds and the roll.
-Pauses double with every failure in a row and carry jitter, so that ten servers that died together do not come back
-together; only a stay of some length ends the row, so that a server that dies right after its start is not spun.
+Turns "it came up", "it answered" and "it went down, because of this" into the next state and the length of the next
+pause. It has no clock, no dice and no process: `supervisor.py` brings the roll. Pauses double with every failure in a
+row and carry jitter, so that ten servers that died together do not come back together; only an answer ends the row, so
+that a server that dies before it was of use is not spun, however long it stays up.
 """
 
 from dataclasses import dataclass, replace
@@ -45,10 +45,13 @@ class Lifecycle:
         """It answered and listed its tools."""
         return replace(self, state="up")
 
-    def went_down(self, cause: str, *, uptime: float, steady: float) -> "Lifecycle":
-        """It died, or never came up (`uptime` 0.0). A stay of `steady` seconds or more starts a new row."""
-        failures = 1 if uptime >= steady else self.failures + 1
-        return replace(self, state="restarting", failures=failures, last_error=cause)
+    def answered(self) -> "Lifecycle":
+        """It answered a request: the next failure is the first of a new row."""
+        return replace(self, failures=0)
+
+    def went_down(self, cause: str) -> "Lifecycle":
+        """It died, or never came up."""
+        return replace(self, state="restarting", failures=self.failures + 1, last_error=cause)
 
     def fell_asleep(self) -> "Lifecycle":
         """It is not running, and nobody wants it to."""

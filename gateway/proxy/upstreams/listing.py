@@ -70,12 +70,25 @@ class Listing:
         kept = self._kept.get(kind)
         return None if kept is None else kept[0]
 
+    def may_hold_tool(self, name: str) -> bool:
+        """Whether this tool stands in the list, or the list is known to be incomplete: it was never read to its end, or
+        the server said since that it changed."""
+        if not isinstance(self._session.capabilities.get("tools"), dict):
+            return False
+        listed, until = self._kept.get("tools", (EMPTY, 0.0))
+        return until == 0.0 or any(tool["name"] == name for tool in listed.items)
+
     def forget(self, kind: ListKind) -> None:
         """The server says that it changed."""
         for each in ("resources", "templates") if kind == "resources" else (kind,):
             self._turns[each] += 1
             if each in self._kept:
                 self._kept[each] = (self._kept[each][0], 0.0)
+
+    def tells(self, kind: Kind) -> bool:
+        """Whether the server promised to say when this list changes."""
+        offered: object = self._session.capabilities.get("resources" if kind == "templates" else kind)
+        return isinstance(offered, dict) and cast(dict[str, Any], offered).get("listChanged") is True
 
     async def get(self, kind: Kind) -> Listed:
         """The list as it is now; empty where the server does not offer the kind.
@@ -94,9 +107,8 @@ class Listing:
                 return fresh
             turn = self._turns[kind]
             listed = await self._fetch(kind)
-            promised = cast(dict[str, Any], offered).get("listChanged") is True
             # A change that was announced while the pages came may not be in them.
-            until = (float("inf") if promised else monotonic() + _SHORT) if self._turns[kind] == turn else 0.0
+            until = (float("inf") if self.tells(kind) else monotonic() + _SHORT) if self._turns[kind] == turn else 0.0
             self._kept[kind] = (listed, until)
             return listed
 

@@ -25,6 +25,7 @@ from gateway.rpc.eras import (
     NEWEST_MODERN,
     params_to_modern,
 )
+from gateway.rpc.messages import UNSUPPORTED_VERSION
 
 Era = Literal["modern", "handshake"]
 _PROBE_TIME: Final = 5.0
@@ -128,15 +129,37 @@ async def _ask(era: Era, wire: Wire, terms: Terms, told: MemoryObjectSendStream[
 
 
 async def _discover(wire: Wire) -> _Outcome:
-    wire.speak(NEWEST_MODERN)
-    params = params_to_modern({}, version=NEWEST_MODERN, client_info=CLIENT_INFO, capabilities={})
-    answer = await wire.request("server/discover", params)
-    offered: object = answer.get("supportedVersions")
-    versions = cast(list[object], offered) if isinstance(offered, list) else []
-    common = [each for each in MODERN_VERSIONS if each in versions]
+    try:
+        answer = await _ask_modern(wire, NEWEST_MODERN)
+    except PeerError as error:
+        # Versions are refused with those that would do ("Protocol Version Negotiation"): the newest of ours is tried.
+        common = _common(_supported(error))
+        if not common:
+            raise
+        answer = await _ask_modern(wire, common[-1])
+    common = _common(offered := answer.get("supportedVersions"))
     if not common:
-        return _Refused(f"it speaks MCP {_shown(versions)}; expected {NEWEST_MODERN} among them")
+        return _Refused(f"it speaks MCP {_shown(offered)}; expected {NEWEST_MODERN} among them")
     return _Agreed(common[-1], modern=True, answer=answer)
+
+
+async def _ask_modern(wire: Wire, version: str) -> dict[str, Any]:
+    wire.speak(version)
+    params = params_to_modern({}, version=version, client_info=CLIENT_INFO, capabilities={})
+    return await wire.request("server/discover", params)
+
+
+def _common(offered: object) -> list[str]:
+    versions = cast(list[object], offered) if isinstance(offered, list) else []
+    return [each for each in MODERN_VERSIONS if each in versions]
+
+
+def _supported(error: PeerError) -> object:
+    """What a server that refuses our version would speak."""
+    data: object = error.error.get("data")
+    if error.error.get("code") != UNSUPPORTED_VERSION or not isinstance(data, dict):
+        return None
+    return cast(dict[str, object], data).get("supported")
 
 
 async def _initialize(wire: Wire, capabilities: Mapping[str, Any]) -> _Outcome:

@@ -8,14 +8,16 @@ it is one of many, or how it came about. `pool.py` stands above, `wire.py` below
 
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from gateway.config.model import WantedIds
 from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
-from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Nobody
+from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Nobody, Principal
 from gateway.proxy.upstreams.patience import all_still
+from gateway.proxy.upstreams.running import Requests, Running
+from gateway.proxy.upstreams.task_owners import RELATED, TaskOwners, without_extension
 from gateway.proxy.upstreams.wanted_ids import wanted_ids
 from gateway.proxy.wires.wire import Wire
 from gateway.rpc.eras import (
@@ -57,12 +59,12 @@ class Session:
         ids: WantedIds = "any",
         on_list_changed: Callable[[ListKind], None],
         on_updated: Callable[[str], None],
-        on_sampling: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]] | None = None,
+        on_sampling: Callable[[dict[str, Any], Principal], Awaitable[dict[str, Any]]] | None = None,
+        tasks: TaskOwners | None = None,
     ) -> None:
-        """`owner`: the client that the whole session stands for, if it does for one.
-
-        `on_sampling` generates for the server where no client can be asked to.
-        """
+        """`owner`: the client that the whole session stands for, if any; `tasks` outlive the session; `on_sampling`
+        generates for the server where no client can be asked to."""
+        self.tasks = TaskOwners() if tasks is None else tasks
         self._on_sampling = on_sampling
         self._ids: WantedIds = ids
         self.server = server
@@ -77,8 +79,8 @@ class Session:
         self._log = get_logger("gateway.proxy").bind(server=server)
         self._on_list_changed = on_list_changed
         self._on_updated = on_updated
-        self._running: set[_Running] = set()
-        self._progress: dict[int, _Running] = {}
+        self._requests = Requests()
+        self._progress: dict[int, Running] = {}
         self._tokens = 0
 
     def negotiated(self, wire: Wire, chosen: str, *, modern: bool, answer: Mapping[str, Any]) -> None:
@@ -103,20 +105,23 @@ class Session:
 
         Raises:
             PeerError, NoAnswer, LinkLost: as `Wire.request`.
+            RpcError: it is about a task that is not the caller's.
         """
         if self.wire is None:
             raise RuntimeError("a session answers only after its negotiation")
-        running = _Running(self, caller)
+        self.tasks.check(method, params, caller.principal)
+        running = Running(caller, self._requests, self.deliver)
         sent = self._translate(params, caller, running)
         if caller is not NOBODY and caller is not NOBODY_MODERN:
             # An agent's call counts, though nobody hears what is pushed for it: it is not for the one other caller.
-            self._running.add(running)
+            self._requests.begin(running)
         try:
             result = await self.wire.request(method, sent, running, headers=headers)
         finally:
-            self._running.discard(running)
+            self._requests.running.discard(running)
             if running.number is not None:
                 del self._progress[running.number]
+        result = self.tasks.note(method, result, caller.principal)
         if self.modern:
             # A question is left as it is: `bridge.py` puts it to the client.
             return result if caller.modern or is_input_required(result) else result_to_handshake(result)
@@ -127,7 +132,7 @@ class Session:
         if self.wire is not None:
             await self.wire.notify(method, params)
 
-    def _translate(self, params: Mapping[str, Any], caller: Caller, running: "_Running") -> dict[str, Any]:
+    def _translate(self, params: Mapping[str, Any], caller: Caller, running: Running) -> dict[str, Any]:
         sent = strip_hop(params)
         meta = meta_of(sent)
         if isinstance(caller, Nobody):
@@ -140,6 +145,8 @@ class Session:
             sent["_meta"] = {**meta, PROGRESS_KEY: self._tokens}
         if wanted := wanted_ids(params, self._ids):
             sent["_meta"] = {**meta_of(sent), **wanted}
+        if RELATED in meta or caller.modern != self.modern:
+            sent = self._without_tasks(sent, caller)
         if not self.modern:
             return params_to_handshake(sent)
         return params_to_modern(
@@ -147,9 +154,20 @@ class Session:
             version=self.version,
             client_info=CLIENT_INFO,
             # A frozen mapping is none that JSON can carry.
-            capabilities=dict(caller.capabilities),
+            capabilities=dict(caller.capabilities) if caller.modern else without_extension(caller.capabilities),
             log_level=caller.log_level,
         )
+
+    def _without_tasks(self, sent: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """Params without a task that is not the caller's, and without the wish for one that it could not follow."""
+        meta = meta_of(sent)
+        related: object = meta.get(RELATED)
+        task_id = cast(dict[str, Any], related).get("taskId") if isinstance(related, dict) else None
+        if not self.tasks.owns(task_id, caller.principal):
+            sent = with_meta(sent, {key: value for key, value in meta.items() if key != RELATED})
+        if caller.modern != self.modern:
+            sent.pop("task", None)
+        return sent
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
         """The server pushed something that the transport can't tie to a request (`Exchange`)."""
@@ -158,16 +176,18 @@ class Session:
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """The server asks something that the transport can't tie to a request (`Exchange`)."""
         audience = self._audience(None)
-        with all_still([running.caller for running in self._running]):
+        if not self.tasks.may_hear(method, params, audience.principal):
+            audience = NOBODY
+        with all_still([running.caller for running in self._requests.running]):
             if (
                 method == "sampling/createMessage"
                 and self._on_sampling is not None
                 and "sampling" not in audience.capabilities
             ):
-                return await self._on_sampling(params)
+                return await self._on_sampling(params, self._requests.payer(audience))
             return await audience.asked(method, params)
 
-    def deliver(self, method: str, params: dict[str, Any], running: "_Running | None") -> None:
+    def deliver(self, method: str, params: dict[str, Any], running: Running | None) -> None:
         """Bring a notification to whom it belongs; `running`: the request on whose stream it came."""
         if method == PROGRESS:
             self._deliver_progress(params)
@@ -183,42 +203,21 @@ class Session:
             audience = self._audience(running)
             if method == _LOG and audience is NOBODY:
                 self._metrics.notification_dropped("nobody")
-            if method != _LOG or _wants(audience, params):
+            wanted = method != _LOG or _wants(audience, params)
+            if wanted and self.tasks.may_hear(method, params, audience.principal):
                 audience.notified(method, params)
 
     def _deliver_progress(self, params: dict[str, Any]) -> None:
         number = params.get("progressToken")
-        running = self._progress.get(number) if isinstance(number, int) else None
+        running = self._progress.get(number) if type(number) is int else None
         if running is not None:
             running.caller.notified(PROGRESS, {**params, "progressToken": running.token})
 
-    def _audience(self, running: "_Running | None") -> Caller | ClientSession:
+    def _audience(self, running: Running | None) -> Caller | ClientSession:
         """Who hears a push: its request's caller, the session's owner, or the only caller there is."""
         if running is not None:
             return running.caller
-        if self.owner is not None:
-            return self.owner
-        if len(self._running) == 1:
-            return next(iter(self._running)).caller
-        return NOBODY
-
-
-class _Running:
-    """One request in flight: the `Exchange` that the wire is given for it."""
-
-    __slots__ = ("caller", "number", "session", "token")
-
-    def __init__(self, session: Session, caller: Caller) -> None:
-        self.session = session
-        self.caller = caller
-        self.number: int | None = None
-        self.token: object = None
-
-    def notified(self, method: str, params: dict[str, Any]) -> None:
-        self.session.deliver(method, params, self)
-
-    async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        return await self.caller.asked(method, params)
+        return self.owner or self._requests.only_caller() or NOBODY
 
 
 def refusal(code: int, message: str, **data: object) -> RpcError:
@@ -236,6 +235,12 @@ def _wants(audience: Caller | ClientSession, params: Mapping[str, Any]) -> bool:
     if audience.log_level not in _LEVELS or params.get("level") not in _LEVELS:
         return True
     return _LEVELS.index(params["level"]) >= _LEVELS.index(audience.log_level)
+
+
+def least_severe(level: str, other: str | None) -> str:
+    """Of two log levels the one that lets more through; a word that is no level counts for nothing."""
+    known = [each for each in (other, level) if each in _LEVELS]
+    return min(known, key=_LEVELS.index) if known else level
 
 
 def _object(value: object) -> dict[str, Any]:

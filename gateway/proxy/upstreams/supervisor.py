@@ -7,7 +7,7 @@ sleep until then. It knows no calls and no clients: `choice.py`, above, asks it 
 
 import random
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
@@ -19,11 +19,14 @@ from gateway.proxy.caller import ClientSession
 from gateway.proxy.upstreams.failures import describe_ending, describe_failure
 from gateway.proxy.upstreams.follow import Follower
 from gateway.proxy.upstreams.lifecycle import Backoff, Lifecycle
-from gateway.proxy.upstreams.members import Member, Opener
+from gateway.proxy.upstreams.members import Member, Opener, tell_level
 from gateway.proxy.upstreams.negotiation import Era, Terms
 from gateway.proxy.upstreams.session import ListKind
 from gateway.proxy.upstreams.tending import Tender, list_all
 from gateway.proxy.wires.wire import LinkLost
+
+_RESTART_TIME: Final = 2.0
+"""Seconds for which a request waits for a server that is being started again."""
 
 
 class Supervisor:
@@ -70,6 +73,8 @@ class Supervisor:
         self._wanted = anyio.Event()
         self._leave_cause = ""
         self._turned = anyio.Event()
+        self._resumes = 0.0
+        """The loop's time at which the pause before the next start is over."""
         self._at_once = False
         self._opening = anyio.CancelScope()
 
@@ -145,12 +150,34 @@ class Supervisor:
                 self._wanted.set()
                 await self._turned.wait()
         if self.main is None:
+            await self._restarted()
+        if self.main is None:
             raise UpstreamUnavailable(
                 f"server {self._config.name!r} is not available: {self.why_away()}; "
                 "the gateway keeps trying to start it, call again later",
                 server=self._config.name,
             )
         return self.main
+
+    async def _restarted(self) -> None:
+        """Wait for a server that will be back in a moment; who calls meanwhile need not hear of its death."""
+        if self.last is None:
+            # It never came up: nothing says that it will.
+            return
+        with anyio.move_on_after(_RESTART_TIME):
+            while (
+                self.main is None
+                # One that is up without a session is just going down.
+                and self.lifecycle.state in ("up", "restarting")
+                and not self._stopping.is_set()
+                and self._resumes - anyio.current_time() < _RESTART_TIME
+            ):
+                await self._turned.wait()
+
+    def answered(self) -> None:
+        """A request was answered: the server is of use, whatever went wrong before."""
+        if self.lifecycle.failures:
+            self.lifecycle = self.lifecycle.answered()
 
     def why_away(self) -> str:
         """Why it is not up, as words after a colon."""
@@ -187,7 +214,6 @@ class Supervisor:
 
     async def _live_once(self) -> None:
         """One life of the server, from its start to its end, whatever ended it."""
-        began = anyio.current_time()
         cause = "the gateway is stopping"
         try:
             with anyio.CancelScope() as self._opening:
@@ -199,8 +225,7 @@ class Supervisor:
                 self._eras = ("handshake", "modern")
         finally:
             self.main = None
-        uptime = anyio.current_time() - began if self.lifecycle.state == "up" else 0.0
-        self._went_down(cause, uptime)
+        self._went_down(cause)
 
     async def _connect(self) -> str:
         """Open the session and stay until it ends. Returns why it ended."""
@@ -217,7 +242,9 @@ class Supervisor:
             with anyio.move_on_after(self._limits.start_timeout) as starting:
                 await list_all(member)
             if starting.cancelled_caught:
-                return f"it did not list what it offers within {self._limits.start_timeout:g} s"
+                return f"it did not list what it offers within {self._limits.start_timeout:g} s (limits.start_timeout)"
+            if self.adopted is not None:
+                await tell_level(member, self.adopted.log_level)
             self._came_up(member)
             try:
                 await self.tender.tend(member, self)
@@ -241,7 +268,7 @@ class Supervisor:
         self.settled.set()
         self._turn()
 
-    def _went_down(self, cause: str, uptime: float) -> None:
+    def _went_down(self, cause: str) -> None:
         self._metrics.upstream_up(self._config.name, False)
         if self.lifecycle.state == "idle":
             # What it offers stays offered: whoever asks for it wakes it.
@@ -249,7 +276,10 @@ class Supervisor:
         elif self._at_once:
             self._log.info("upstream is asked for a new session", cause=cause)
         else:
-            self.lifecycle = self.lifecycle.went_down(cause, uptime=uptime, steady=self._backoff.longest)
+            self.lifecycle = self.lifecycle.went_down(cause)
+            # Not a secret: the roll only spreads restarts over time.
+            pause = self._backoff.pause(self.lifecycle.failures, random.random())  # noqa: S311
+            self._resumes = anyio.current_time() + pause
             if not self._stopping.is_set():
                 self._log.warning("upstream is down", cause=cause, failures=self.lifecycle.failures)
             self._on_change(())
@@ -257,9 +287,7 @@ class Supervisor:
         self._turn()
 
     async def _pause(self) -> None:
-        # Not a secret: the roll only spreads restarts over time.
-        seconds = self._backoff.pause(self.lifecycle.failures, random.random())  # noqa: S311
-        with anyio.move_on_after(seconds):
+        with anyio.CancelScope(deadline=self._resumes):
             await self._stopping.wait()
 
 

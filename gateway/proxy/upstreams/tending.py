@@ -8,6 +8,7 @@ server that hangs, one that nobody needs. It opens nothing and decides no restar
 import asyncio
 import math
 from collections.abc import Callable, Collection
+from time import monotonic
 from typing import Final, Protocol
 
 import anyio
@@ -26,6 +27,8 @@ from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, SessionForgo
 _PING_EVERY: Final = 15.0
 LISTING_PAUSE: Final = 1.0
 """Seconds between two listings of one server, however often it says that something changed."""
+_REST: Final = 20
+"""Times as long as taking its lists over took passes before the next listing: everybody else waits for that."""
 _LONG_CALL: Final = 1.0
 """Seconds between two looks whether a server is still busy that was to be stopped."""
 
@@ -100,14 +103,17 @@ class Tender:
             await self._changed.wait()
             self._changed = anyio.Event()
             kinds, self._changed_lists = self._changed_lists, set()
+            took = 0.0
             try:
                 with anyio.fail_after(self._limits.start_timeout):
                     await list_all(member)
             except (PeerError, NoAnswer, LinkLost, UpstreamUnavailable, TimeoutError) as error:
                 self._log.warning("upstream did not list again", cause=describe_failure(error, self._config))
             else:
+                began = monotonic()
                 self._on_change(kinds)
-            await anyio.sleep(LISTING_PAUSE)
+                took = monotonic() - began
+            await anyio.sleep(max(LISTING_PAUSE, _REST * took))
 
     async def _watch(self, member: Member, fate: Fate) -> None:
         """Ask whether it is there, after a call broke off or got no answer: a server can hang with its pipes open.

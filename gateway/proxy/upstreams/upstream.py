@@ -5,7 +5,7 @@ tell. It does not know other servers or public names. `proxy.py` stands above; `
 session answers whom) and `supervisor.py` (the main session) below.
 """
 
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol
 
@@ -13,7 +13,8 @@ import anyio
 
 from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
-from gateway.proxy.caller import Caller, ClientSession
+from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstreams.choice import Choice
 from gateway.proxy.upstreams.door import Door
 from gateway.proxy.upstreams.failures import describe_failure
@@ -25,8 +26,12 @@ from gateway.proxy.upstreams.members import Dial, Member, Opener
 from gateway.proxy.upstreams.pins import Pins
 from gateway.proxy.upstreams.session import ListKind
 from gateway.proxy.upstreams.supervisor import Supervisor
+from gateway.proxy.upstreams.tool_headers import ToolHeaders
+from gateway.proxy.uris import fits
 from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError
 
+_STARTING: Final = 2.0
+"""Seconds that a list waits for a server that starts. Clients hear of the change when it is up."""
 _RELISTING: Final = 3.0
 """Seconds to wait for a list that is known already, from when it was last asked for."""
 
@@ -47,19 +52,26 @@ class Upstream:
     """One server."""
 
     def __init__(
-        self, config: UpstreamConfig, limits: LimitsConfig, metrics: Metrics, dial: Dial, listener: Listener
+        self,
+        config: UpstreamConfig,
+        limits: LimitsConfig,
+        metrics: Metrics,
+        dial: Dial,
+        listener: Listener,
+        share_rule: ShareRule,
     ) -> None:
-        """Nothing starts before `run`."""
+        """Nothing starts before `run`. `share_rule`: how much of the server's bounds may be one principal's."""
         self.config = config
         gate = Gate(config.concurrency, config.queue)
         self._limits = limits
         self._metrics = metrics
         self._listener = listener
         self.pins = Pins(config, metrics)
+        self.tool_headers = ToolHeaders(config)
         opener = Opener(
-            config, dial, metrics, self, self.pins, result_bytes=limits.result_bytes, time=limits.start_timeout
+            config, dial, metrics, self, self._screen, result_bytes=limits.result_bytes, time=limits.start_timeout
         )
-        self.allowance = Allowance(config.name, config.sampling_tokens)
+        self.allowance = Allowance(config.name, config.sampling_tokens, share_rule)
         self.follower = Follower(config.name)
         self.supervisor = Supervisor(
             config,
@@ -73,8 +85,8 @@ class Upstream:
         )
         self.used = Users()
         """While this is entered somebody is not through with the server, though no request of theirs need run."""
-        self.choice = Choice(config, self.supervisor, opener, self.allowance)
-        self.door = Door(config, limits, metrics, self.supervisor, self.choice, self.allowance, gate)
+        self.choice = Choice(config, self.supervisor, opener, self.allowance, share_rule)
+        self.door = Door(config, limits, metrics, self.supervisor, self.choice, self.allowance, gate, share_rule)
 
     @property
     def up(self) -> bool:
@@ -85,6 +97,11 @@ class Upstream:
     def there(self) -> bool:
         """Whether what it offers can be had: it is up, or would be for whoever asks."""
         return self.up or (self.supervisor.asleep and self.supervisor.last is not None)
+
+    @property
+    def met(self) -> bool:
+        """Whether it was ever up."""
+        return self.supervisor.last is not None
 
     @property
     def offers(self) -> Mapping[str, Any]:
@@ -129,6 +146,11 @@ class Upstream:
         if self.supervisor.asleep and last is not None and (kept := last.listing.known(kind)) is not None:
             # Nobody needs the server for what it said before it was put to sleep.
             return kept, last
+        if not self.up:
+            with anyio.move_on_after(_STARTING) as waiting:
+                await self.supervisor.want()
+            if waiting.cancelled_caught:
+                raise self.door.unavailable(self.supervisor.why_away())
         member = await self.choice.for_lists(caller)
         try:
             return await self._list(kind, member)
@@ -152,6 +174,30 @@ class Upstream:
         with self.used:
             async with self.choice.lease(caller) as member:
                 yield member
+
+    def may_have_tool(self, name: str, caller: Caller) -> bool:
+        """Whether it listed this tool of its own, or did not say yet all that it has."""
+        last = self.supervisor.last
+        if last is None or last.listing.may_hold_tool(name):
+            return True
+        aside = self.choice.aside(caller)
+        return aside is not None and aside.listing.known("tools") is not None and aside.listing.may_hold_tool(name)
+
+    def lists_uri(self, uri: str, caller: Caller) -> bool:
+        """Whether the session besides the main one listed this resource, or a template that it fits, to this caller."""
+        aside = self.choice.aside(caller)
+        if aside is None:
+            return False
+        resources, templates = aside.listing.known("resources"), aside.listing.known("templates")
+        return any(each["uri"] == uri for each in (resources.items if resources else ())) or any(
+            fits(each["uriTemplate"], uri) for each in (templates.items if templates else ())
+        )
+
+    def has_task(self, task_id: object, caller: Caller) -> bool:
+        """Whether this caller made the task here."""
+        own = None if caller.session is None else self.choice.own(caller.session)
+        member = own or self.supervisor.last
+        return member is not None and member.session.tasks.owns(task_id, caller.principal)
 
     def helped(self, caller: Caller) -> Caller:
         """The caller, with our engine to sample in its stead where it can't and the operator lets it."""
@@ -181,9 +227,13 @@ class Upstream:
         if member.session.owner is None:
             self._listener.resource_updated(self.config.name, uri)
 
-    async def sample(self, params: dict[str, Any]) -> dict[str, Any]:
+    def _screen(self, definitions: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+        """The tools that may be shown. One that can't be called is not pinned either."""
+        return self.pins.screen(self.tool_headers.screen(definitions))
+
+    async def sample(self, params: dict[str, Any], payer: Principal) -> dict[str, Any]:
         """A session asks for a generation that no client can be asked for (`Changes`)."""
-        return await self.allowance.spend(params)
+        return await self.allowance.spend(params, payer)
 
     async def _list(self, kind: Kind, member: Member) -> tuple[Listed, Member]:
         """Raises UpstreamUnavailable, LinkLost."""
@@ -191,7 +241,11 @@ class Upstream:
         seconds = self._limits.start_timeout if known is None else min(_RELISTING, self._limits.start_timeout)
         try:
             with anyio.fail_after(seconds):
-                return await member.listing.get(kind), member
+                listed = await member.listing.get(kind)
+            if known not in (None, listed) and member is self.supervisor.last and not member.listing.tells(kind):
+                # This is the first to hear of a change: who owns what is to be found anew.
+                self._changed(())
+            return listed, member
         except TimeoutError:
             self.choice.suspect(member)
             if known is not None:

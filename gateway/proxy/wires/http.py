@@ -15,23 +15,23 @@ import anyio
 from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
+from gateway.http1.connection import Connection
+from gateway.http1.lines import header_lines
+from gateway.http1.origin import read_url
 from gateway.observe.escape import escape_text
 from gateway.proxy.caller import Exchange
-from gateway.proxy.wires.addresses import read_url
 from gateway.proxy.wires.asking import Questions
 from gateway.proxy.wires.complaints import Complaints
-from gateway.proxy.wires.http_answers import EVENTS, JSON, read_json, read_message, read_refusal
+from gateway.proxy.wires.http_answers import EVENTS, JSON, read_json, read_message, read_refusal, why_given_up
 from gateway.proxy.wires.http_channel import Channel
 from gateway.proxy.wires.http_client import HttpClient, open_http_client
-from gateway.proxy.wires.http_connection import Connection
-from gateway.proxy.wires.http_headers import header_lines, media_type
+from gateway.proxy.wires.http_headers import media_type
 from gateway.proxy.wires.http_opening import open_session
 from gateway.proxy.wires.http_streams import follow, listen
 from gateway.proxy.wires.oauth import authorizer_for
-from gateway.proxy.wires.stdio import CANCELLED, NEVER_CANCELLED, encode_or_refuse, too_long
-from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Unfit, Wire
+from gateway.proxy.wires.stdio import CANCELLED, NEVER_CANCELLED, encode_or_refuse
+from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Pending, Wire
 from gateway.rpc.headers import routing_headers
-from gateway.rpc.lines import LongLine
 from gateway.rpc.mending import BrokenAnswer
 from gateway.rpc.messages import Failure, Malformed, Notification, Request, Response, encode_notification
 from gateway.rpc.sse import Event, LongEvent
@@ -71,7 +71,7 @@ class HttpWire:
         self,
         method: str,
         params: Mapping[str, Any],
-        exchange: Exchange | None = None,
+        exchange: Pending | None = None,
         *,
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
@@ -88,6 +88,8 @@ class HttpWire:
         except asyncio.CancelledError:
             if not self._channel.modern and method not in NEVER_CANCELLED:
                 self._tell_cancelled(number)
+                if exchange is not None:
+                    exchange.given_up()
             raise
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
@@ -145,7 +147,7 @@ class HttpWire:
             PeerError, NoAnswer: it is another outcome of request `number`.
         """
         if isinstance(event, LongEvent):
-            self._take_long(event.data, number)
+            self._take_long(event, number)
             return None
         if event.kind != "message":
             return None
@@ -176,10 +178,13 @@ class HttpWire:
         else:
             exchange.notified(message.method, message.params)
 
-    def _take_long(self, line: LongLine, number: int | None) -> None:
-        self._complaints.warning("upstream sent a message over the limit", bytes=line.length, limit=self._bound)
-        if number is not None and not line.is_call:
-            raise Unfit(too_long(self._bound))
+    def _take_long(self, event: LongEvent, number: int | None) -> None:
+        error = why_given_up(event, self._bound, waiting=number is not None)
+        if event.ended or error is not None:
+            length = event.data.length
+            self._complaints.warning("upstream sent a message over the limit", bytes=length, limit=self._bound)
+        if error is not None:
+            raise error
 
     def _tell_cancelled(self, number: int) -> None:
         if len(self._tasks) <= _COURTESIES and not self.closed.is_set():

@@ -7,18 +7,21 @@ for the person who has to do something about it. It sends nothing and keeps noth
 
 from typing import Any, Final
 
+from gateway.http1.connection import Connection
 from gateway.observe.escape import escape_text
-from gateway.proxy.wires.http_connection import Connection
 from gateway.proxy.wires.http_headers import media_type, status_words
 from gateway.proxy.wires.stdio import too_long
 from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Unfit
 from gateway.rpc.mending import BrokenAnswer, mend_message
 from gateway.rpc.messages import Failure, Malformed, Message, Response, parse_message
+from gateway.rpc.sse import LongEvent
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 _REFUSAL_BOUND: Final = 64 * 1024
 _EXCERPT: Final = 200
+_SKIPPED: Final = 2
+"""Times the bound that is read of one notification, which nobody waits for, before its stream is given up."""
 _WAYS_OUT: Final = {
     401: "it asks who we are: set an Authorization under `headers`, or `oauth`, for this server",
     403: "it knows who we are and refuses: check the credentials under `headers` or `oauth` and what they may do",
@@ -51,6 +54,19 @@ def read_message(data: bytes) -> Message | BrokenAnswer | Malformed:
     """One message, read as far as it can be read."""
     message = parse_message(data)
     return mend_message(data, message) if isinstance(message, Malformed) else message
+
+
+def why_given_up(event: LongEvent, bound: int, *, waiting: bool) -> Unfit | None:
+    """Why a stream is read no further, behind an event over the bound; None: only that event is left out.
+
+    Args:
+        waiting: the stream is that of a request, which what does not call may be the answer to.
+    """
+    if waiting and not event.data.is_call:
+        return Unfit(too_long(bound))
+    if not event.ended and event.data.length > _SKIPPED * bound:
+        return Unfit(f"it sent a message of more than {_SKIPPED * bound} bytes (limits.result_bytes is {bound})")
+    return None
 
 
 async def read_refusal(connection: Connection, *, in_session: bool) -> Exception | None:

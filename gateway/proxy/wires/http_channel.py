@@ -13,12 +13,13 @@ from urllib.parse import urljoin
 
 import anyio
 
-from gateway.proxy.wires.addresses import Address, read_url
+from gateway.http1.connection import Connection
+from gateway.http1.lines import header_lines
+from gateway.http1.origin import Address, read_url
 from gateway.proxy.wires.authorizer import Authorizer
 from gateway.proxy.wires.http_answers import EVENTS, JSON
 from gateway.proxy.wires.http_client import HttpClient
-from gateway.proxy.wires.http_connection import Connection
-from gateway.proxy.wires.http_headers import header_lines, media_type, status_words
+from gateway.proxy.wires.http_headers import media_type, status_words
 from gateway.proxy.wires.wire import LinkLost, NoAnswer, SessionForgotten
 from gateway.rpc.eras import MODERN_VERSIONS, NEWEST_HANDSHAKE
 from gateway.rpc.headers import VERSION_HEADER

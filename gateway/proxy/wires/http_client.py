@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from gateway.proxy.wires.addresses import Address, Origin, check_public
-from gateway.proxy.wires.http_connection import Connection
-from gateway.proxy.wires.http_headers import header_lines
+from gateway.http1.connection import Connection
+from gateway.http1.lines import header_lines
+from gateway.http1.origin import Address, Origin
+from gateway.proxy.wires.addresses import check_public
 from gateway.proxy.wires.http_ways import is_address, keep_alive, proxy_for, resolve
 from gateway.proxy.wires.wire import LinkLost, NoAnswer
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from gateway.proxy.wires.http_connection import Connection
+from gateway.http1.connection import Connection
 from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError
 from gateway.rpc.sse import Event, EventParser, LongEvent
 
@@ -71,6 +71,9 @@ class Position:
                     self._failures = 0
                     if (outcome := take(event)) is not None:
                         return outcome
+                if (over := parser.over) is not None:
+                    # Whatever it is that does not end, it is not read for ever.
+                    take(LongEvent(over, ended=False))
                 if parser.last_id != self.last_id:
                     self._failures = 0
                     self.last_id = parser.last_id

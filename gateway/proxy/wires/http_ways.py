@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from urllib.request import getproxies, proxy_bypass
 
 from gateway.config.address import is_loopback
-from gateway.proxy.wires.addresses import Address, Origin, read_url
+from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.wires.wire import LinkLost
 
 

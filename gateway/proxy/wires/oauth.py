@@ -19,11 +19,12 @@ from pydantic_core import from_json
 from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import ClientCredentials, UpstreamConfig
+from gateway.http1.lines import header_lines
+from gateway.http1.origin import Address, read_url
 from gateway.observe.escape import escape_text
-from gateway.proxy.wires.addresses import Address, read_url
 from gateway.proxy.wires.authorizer import Authorizer
 from gateway.proxy.wires.http_client import HttpClient
-from gateway.proxy.wires.http_headers import challenge_parameters, header_lines, status_words
+from gateway.proxy.wires.http_headers import challenge_parameters, status_words
 from gateway.proxy.wires.oauth_metadata import (
     Endpoint,
     check_confidential,
@@ -40,6 +41,7 @@ _DOCUMENT_BOUND: Final = 64 * 1024
 _TOKEN_BOUND: Final = 16 * 1024
 _LIFE: Final = 3600.0
 """Seconds that a token is used which does not say how long it lives; a refusal ends it sooner."""
+_LONGEST_LIFE: Final = 365 * 86_400
 _MARGIN: Final = 30.0
 AGAIN: Final = 5.0
 """Seconds before another token is asked for, after one was given that did not help, or none was given."""
@@ -181,7 +183,7 @@ class ClientCredentialsGrant:
                 f"its authorization server gave none, {status_words(status)}{said}: check `oauth` of this server"
             )
         told: object = document.get("expires_in")
-        life = float(told) if isinstance(told, int | float) and told > 0 else _LIFE
+        life = float(min(told, _LONGEST_LIFE)) if isinstance(told, int | float) and told > 0 else _LIFE
         self._headers = MappingProxyType({"authorization": f"Bearer {token}"})
         self._expires = self._clock() + max(life - _MARGIN, life / 2)
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
+from gateway.http1.origin import Address, Origin, read_url
 from gateway.observe.escape import escape_text
-from gateway.proxy.wires.addresses import Address, Origin, read_url
 from gateway.proxy.wires.wire import NoAnswer
 
 Method = Literal["client_secret_basic", "client_secret_post"]

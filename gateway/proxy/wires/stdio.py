@@ -22,7 +22,7 @@ from gateway.proxy.wires.asking import Questions
 from gateway.proxy.wires.child import Child, run_child
 from gateway.proxy.wires.complaints import Complaints
 from gateway.proxy.wires.watchdog import Watchdog
-from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Unfit, Wire
+from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Pending, Unfit, Wire
 from gateway.rpc.lines import LineSplitter, LongLine
 from gateway.rpc.mending import BrokenAnswer, mend_message
 from gateway.rpc.messages import (
@@ -45,6 +45,8 @@ _NOTIFY_TIME: Final = 5.0
 """Seconds that a notification waits for a server that does not read."""
 _COURTESIES: Final = 64
 """Cancellations that are left in the pipe of a server that does not read; more tell it nothing new."""
+_LATE: Final = 1024
+"""Requests that were given up whose answer is still looked for."""
 
 
 class StdioWire:
@@ -60,6 +62,7 @@ class StdioWire:
         self._splitter = LineSplitter(line_bound)
         self._questions = Questions(self._send, self._complaints)
         self._waiting: dict[RequestId, asyncio.Future[dict[str, Any]]] = {}
+        self._given_up: dict[RequestId, Pending] = {}
         self._sent = 0
         self._cause = ""
         self._courtesies = 0
@@ -73,7 +76,7 @@ class StdioWire:
         self,
         method: str,
         params: Mapping[str, Any],
-        exchange: Exchange | None = None,
+        exchange: Pending | None = None,
         *,
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
@@ -93,6 +96,7 @@ class StdioWire:
                 future.exception()
             elif method not in NEVER_CANCELLED:
                 self._tell_cancelled(number)
+                self._give_up(number, exchange)
             raise
         finally:
             del self._waiting[number]
@@ -110,6 +114,9 @@ class StdioWire:
                 self._take_long(line)
             else:
                 self._take(line.data)
+        if (over := self._splitter.over) is not None and (number := over.answered_id()) is not None:
+            # The rest of the line is read, since the next one stands behind it, but nobody waits for it.
+            self._settle(number, Unfit(too_long(self._bound)))
 
     def _lose(self, cause: str) -> None:
         if self._splitter.close():
@@ -138,6 +145,12 @@ class StdioWire:
         except LinkLost:
             return
         self.child.write(message + b"\n")
+
+    def _give_up(self, number: int, exchange: Pending | None) -> None:
+        if exchange is not None:
+            exchange.given_up()
+            if len(self._given_up) < _LATE:
+                self._given_up[number] = exchange
 
     def _tell_cancelled(self, number: int) -> None:
         self._courtesies = 0 if self.child.room.is_set() else self._courtesies + 1
@@ -197,8 +210,10 @@ class StdioWire:
             self._settle(number, Unfit(too_long(self._bound)))
 
     def _settle(self, number: RequestId, outcome: dict[str, Any] | Exception) -> None:
-        """Give the outcome to who waits for it; an answer that comes too late is nobody's."""
+        """Give the outcome to who waits for it; an answer that comes too late only says that the request is over."""
         future = self._waiting.get(number)
+        if (late := self._given_up.pop(number, None)) is not None:
+            late.answered()
         if future is None or future.done():
             return
         if isinstance(outcome, Exception):

@@ -10,8 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from gateway.config.model import UpstreamConfig
-from gateway.proxy.caller import Exchange
-from gateway.proxy.wires.wire import Wire
+from gateway.proxy.wires.wire import Pending, Wire
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
@@ -46,7 +45,7 @@ class TracedWire:
         self,
         method: str,
         params: Mapping[str, Any],
-        exchange: Exchange | None = None,
+        exchange: Pending | None = None,
         *,
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:

@@ -8,7 +8,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.proxy.caller import Exchange
+
+__all__ = ["LinkLost", "NoAnswer", "PeerError", "SessionForgotten", "Unfit", "Wire"]
 
 
 class PeerError(Exception):
@@ -19,23 +22,8 @@ class PeerError(Exception):
         self.error = error
 
 
-class NoAnswer(Exception):
-    """There will be no usable answer to this request, but the connection lives: too long, malformed, a bad status."""
-
-
 class Unfit(NoAnswer):
     """What was to be asked, or what was answered, can't be carried: too long, or no JSON. The server itself is well."""
-
-
-class LinkLost(Exception):
-    """The connection ended before the answer came. `sent`: the server may have begun to act on the request.
-
-    Over a pipe that is the end of everything. Over HTTP each request has a connection of its own, and others go on.
-    """
-
-    def __init__(self, cause: str, *, sent: bool = True) -> None:
-        super().__init__(cause)
-        self.sent = sent
 
 
 class SessionForgotten(LinkLost):
@@ -43,6 +31,18 @@ class SessionForgotten(LinkLost):
 
     def __init__(self, cause: str) -> None:
         super().__init__(cause, sent=False)
+
+
+class Pending(Exchange, Protocol):
+    """What a request has to do with what is pushed meanwhile, and with an answer that comes too late."""
+
+    def given_up(self) -> None:
+        """Nobody waits for it any more, and the server, which had it, need not have stopped."""
+        ...
+
+    def answered(self) -> None:
+        """The server answered it after that."""
+        ...
 
 
 class Wire(Protocol):
@@ -66,7 +66,7 @@ class Wire(Protocol):
         self,
         method: str,
         params: Mapping[str, Any],
-        exchange: Exchange | None = None,
+        exchange: Pending | None = None,
         *,
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:

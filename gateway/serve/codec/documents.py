@@ -16,11 +16,10 @@ from starlette.routing import Route
 from gateway.config.wire import WireConfig
 from gateway.engine.maps import MapSet, map_file
 from gateway.errors import GatewayError
-from gateway.serve.codec.wire import WireOffer
+from gateway.serve.codec.wire import WireOffer, published_path
 from gateway.serve.errors import refusal
 
 CODEC_VERSION: Final = "0.5"
-_INDEX_VERSION: Final = "0.2"
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _A_WHILE: Final = "public, max-age=300, stale-while-revalidate=86400"
 _WELL_KNOWN: Final = "/.well-known/codec"
@@ -67,7 +66,7 @@ class Documents:
     async def _show_index(self, request: Request) -> Response:
         maps = [_pointer(request, each.id, map_id) for map_id, each in self._maps.accepted.items()]
         dictionaries = [{"hash": name, "format": form} for name, form in self._formats.items()]
-        return _json(request, {"codec_version": _INDEX_VERSION, "maps": maps, "zstd_dictionaries": dictionaries})
+        return _json(request, {"codec_version": CODEC_VERSION, "maps": maps, "zstd_dictionaries": dictionaries})
 
     async def _show_policy(self, request: Request) -> Response:
         if self._wire.minimum_version is None:
@@ -102,8 +101,7 @@ class Documents:
 
 
 def _pointer(request: Request, name: str, map_id: str) -> dict[str, str]:
-    path = f"{_WELL_KNOWN}/maps/sha256/{map_id.removeprefix('sha256:')}.json"
-    return {"id": name, "url": str(request.base_url).rstrip("/") + path, "hash": map_id}
+    return {"id": name, "url": str(request.base_url).rstrip("/") + published_path(map_id), "hash": map_id}
 
 
 def _json(request: Request, document: dict[str, Any]) -> Response:

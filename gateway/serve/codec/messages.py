@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 import msgpack
 
 from gateway.errors import RequestInvalid
+from gateway.serve.body import media_type
 
 Form = Literal["msgpack", "protobuf"]
 MEDIA_TYPES: Final[dict[Form, str]] = {
@@ -37,7 +38,8 @@ def wanted_form(query: str, accept: str) -> Form | None:
 
 def sent_form(content_type: str) -> Form | None:
     """The form of a request's body; None where it is none of ours."""
-    return next((form for form, name in MEDIA_TYPES.items() if name in content_type.lower()), None)
+    named = media_type(content_type)
+    return next((form for form, name in MEDIA_TYPES.items() if name == named), None)
 
 
 def write_frame(form: Form, message: object) -> bytes:

@@ -12,7 +12,7 @@ import msgpack
 from pydantic import ValidationError
 
 from gateway.errors import RequestInvalid
-from gateway.serve.body import BodyUnread
+from gateway.serve.body import BodyUnread, media_type
 from gateway.serve.completion_request import CompletionRequest
 from gateway.serve.fields import invalid
 
@@ -32,7 +32,7 @@ def read_codec_request(content_type: str, body: bytes) -> CompletionRequest:
         BodyUnread: another content type.
         RequestInvalid: it can't be decoded, or a field is wrong; names it.
     """
-    form = _NAMES.get(content_type.partition(";")[0].strip().lower())
+    form = _NAMES.get(media_type(content_type))
     if form is None:
         raise BodyUnread(
             f"Content-Type {content_type!r:.80} is not read here, expected application/x-msgpack or "

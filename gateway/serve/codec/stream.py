@@ -1,8 +1,8 @@
 """An answer as frames on a socket: gathered by the flush policy, compressed in one context, never held too long.
 
 Turns frames into response bytes. Ids wait for each other as long as the policy allows; the clock runs in a task of its
-own, since nothing else may come to look at it. A client that does not read slows the generation down, and is given up
-after a while. Below: `leaf_sdk.wire`; above: the endpoints.
+own, since nothing else may come to look at it. A client that does not read slows the generation down until its
+connection ends. Below: `leaf_sdk.wire`; above: the endpoints.
 """
 
 import asyncio
@@ -19,34 +19,27 @@ from gateway.observe.metrics import Metrics
 from gateway.serve.codec.reply import FrameReply
 from gateway.serve.codec.wire import Visible, Wire
 from gateway.serve.errors import error_answer
-from gateway.serve.replying import Answering, ClientStalled, refused
+from gateway.serve.replying import Answering, refused
 from leaf_sdk.wire import FlushGate, Frame, FrameWriter, open_encoder
 
-STALL: Final = 60.0
-"""Seconds for which a client may leave a stream unread before it is given up."""
 _GRAIN: Final = 0.001
 """Seconds by which the loop's timer may ring early; what is due so soon leaves at once."""
 
 
 class FramePump:
-    """Frames in, bytes out, for one response.
+    """Frames in, bytes out, for one response. The clock is asyncio's own: anyio's costs some 30 µs more a flush."""
 
-    The clock and the limit of a send are asyncio's own: anyio's cost some 30 µs more a flush.
-    """
-
-    def __init__(self, wire: Wire, visible: Visible, send: Send, *, stall: float = STALL) -> None:
+    def __init__(self, wire: Wire, visible: Visible, send: Send) -> None:
         self._gate = FlushGate(wire.policy)
         self._writer = FrameWriter(wire.format)
         self._encoder = open_encoder(wire.choice.coding, wire.dictionary, wire.choice.effort)
         self._headers = wire.headers(visible)
         self._send = send
-        self._stall = stall
         self._lock = anyio.Lock(fast_acquire=True)
         self._loop = asyncio.get_running_loop()
         self._ring = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._frames = 0
-        self._given_up = False
         self.begun = False
         self.sent = 0
         """Bytes of the body."""
@@ -56,7 +49,7 @@ class FramePump:
         """Ids that the model wrote, those of regions included."""
 
     async def put(self, frame: Frame) -> None:
-        """Take a frame; it leaves now or when the policy says. Raises `ClientStalled`."""
+        """Take a frame; it leaves now or when the policy says."""
         now = self._loop.time()
         due = self._gate.feed(frame, now) or self._gate.tick(now + _GRAIN)
         if due:
@@ -67,7 +60,7 @@ class FramePump:
             self._set_timer()
 
     async def keep_time(self) -> None:
-        """Send what has waited long enough. Runs beside the answer, until cancelled or the client stalls."""
+        """Send what has waited long enough. Runs beside the answer, until cancelled."""
         try:
             while True:
                 await self._ring.wait()
@@ -77,8 +70,6 @@ class FramePump:
                 # What waited may have left with other ids in the meantime, and others may wait by now.
                 self._stop_timer()
                 self._set_timer()
-        except ClientStalled:
-            return  # the answer finds out by itself: it can't send either
         finally:
             self._stop_timer()
 
@@ -93,23 +84,16 @@ class FramePump:
 
     async def _leave(self, frames: Sequence[Frame]) -> None:
         async with self._lock:
-            if self._given_up:
-                raise ClientStalled
             data = b"".join([self._writer.write(self._numbered(frame)) for frame in frames])
             done = frames[-1].done
             body = self._encoder.write(data) + (self._encoder.close() if done else self._encoder.flush())
             self.plain += len(data)
             self.ids += sum(len(frame.ids) + len(frame.extras.region_ids) for frame in frames)
             self.sent += len(body)
-            try:
-                async with asyncio.timeout(self._stall):
-                    if not self.begun:
-                        self.begun = True
-                        await self._send({"type": "http.response.start", "status": 200, "headers": self._headers})
-                    await self._send({"type": "http.response.body", "body": body, "more_body": not done})
-            except TimeoutError:
-                self._given_up = True
-                raise ClientStalled from None
+            if not self.begun:
+                self.begun = True
+                await self._send({"type": "http.response.start", "status": 200, "headers": self._headers})
+            await self._send({"type": "http.response.body", "body": body, "more_body": not done})
 
     def _numbered(self, frame: Frame) -> Frame:
         """Frames that say more than ids get a number: by the last one's, a client knows whether it has them all."""
@@ -152,8 +136,6 @@ class FramedAnswer(Response):
             elif failure is not None:
                 for frame in self._reply.fail(error_answer(failure)[1]["error"]["message"]):
                     await pump.put(frame)
-        except ClientStalled:
-            return
         finally:
             self._count(pump)
 

@@ -26,6 +26,8 @@ from leaf_sdk.wire import (
 from leaf_sdk.wire.dictionary import HEADER as DICTIONARY_HEADER
 
 MAP_HEADER: Final = "Codec-Tokenizer-Map"
+MAP_HASH_HEADER: Final = "Codec-Tokenizer-Map-Hash"
+"""Beside a map's URL (the form of Codec's overhead proposal)."""
 VARY: Final = "Accept-Encoding, Codec-Client-Version"
 _POLICIES: Final[dict[FlushName, FlushPolicy]] = {"interactive": INTERACTIVE, "batch": BATCH, "at_once": AT_ONCE}
 
@@ -37,6 +39,8 @@ class WireOffer:
     dictionaries: Mapping[Format, Dictionary] = field(default_factory=dict[Format, Dictionary])
     max_delay: float = INTERACTIVE.max_delay
     """Seconds that an id may wait for others in an interactive stream."""
+    maps_origin: str | None = None
+    """Where maps are published, each under its hash."""
 
     @classmethod
     def of(cls, config: WireConfig) -> "WireOffer":
@@ -49,7 +53,7 @@ class WireOffer:
                 dictionaries["protobuf"] = Dictionary(config.dictionary_protobuf.read_bytes())
         except OSError as error:
             raise ConfigError(f"wire: a zstd dictionary can't be read ({error}); correct its path") from error
-        return cls(dictionaries, config.max_delay)
+        return cls(dictionaries, config.max_delay, config.maps_origin)
 
     def policy(self, name: FlushName) -> FlushPolicy:
         """The flush policy of a name."""
@@ -69,7 +73,15 @@ class WireOffer:
             has_dictionary=dictionary is not None,
             expected_ids=expected_ids,
         )
-        return Wire(form, policy, choice, map_id, dictionary if choice.coding == "zstd" else None)
+        origin = self.maps_origin
+        return Wire(
+            form,
+            policy,
+            choice,
+            map_id,
+            dictionary if choice.coding == "zstd" else None,
+            None if origin is None else origin.rstrip("/") + published_path(map_id),
+        )
 
 
 _AVAILABLE: Final = available_codings()
@@ -84,6 +96,8 @@ class Wire:
     choice: Choice
     map_id: str
     dictionary: Dictionary | None = None
+    map_url: str | None = None
+    """Where the map is published, if it is."""
 
     def headers(self, visible: "Visible") -> list[tuple[bytes, bytes]]:
         """The response's headers; `visible` says which of Codec's the client is old enough for."""
@@ -96,9 +110,16 @@ class Wire:
         if self.choice.coding != "identity":
             headers.append((b"content-encoding", self.choice.coding.encode()))
         named = {MAP_HEADER: self.map_id}
+        if self.map_url is not None:
+            named = {MAP_HEADER: self.map_url, MAP_HASH_HEADER: self.map_id}
         if self.dictionary is not None:
             named[DICTIONARY_HEADER] = self.dictionary.hash
         return headers + [(name.lower().encode(), named[name].encode()) for name in visible(named)]
+
+
+def published_path(map_id: str) -> str:
+    """Where a map stands under the address of whoever publishes it, by its hash (docs/protocol.md, "Documents")."""
+    return f"/.well-known/codec/maps/sha256/{map_id.removeprefix('sha256:')}.json"
 
 
 class Visible:
@@ -114,6 +135,7 @@ class Visible:
 
 HEADER_FLOORS: Final[dict[str, tuple[int, int]]] = {
     "codec-tokenizer-map": (0, 2),
+    "codec-tokenizer-map-hash": (0, 2),
     "codec-zstd-dict": (0, 2),
     "codec-latent-map": (0, 3),
     "codec-map": (0, 3),

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import version
 from typing import Any, Final, cast
 
+import anyio
+
 from gateway.errors import MapUnknown, RpcError
 from gateway.observe.logs import get_logger
 from gateway.proxy.caller import Principal
@@ -22,6 +24,7 @@ from gateway.rpc.messages import (
     METHOD_NOT_FOUND,
     Notification,
     RequestId,
+    Unwritable,
     encode_failure,
     encode_response,
 )
@@ -45,6 +48,9 @@ _NOT_MODERN: Final = frozenset(
 )
 _NOT_HANDSHAKE: Final = frozenset({"initialize", "server/discover", "subscriptions/listen"})
 _MOST_RULES: Final = 4096
+_GREETING: Final = 0.2
+"""Seconds that a greeting waits for servers that start, so that it can hold what the quick ones say of themselves.
+Clients give up a server that does not greet them soon."""
 
 Answer = tuple[bytes, int]
 """A frame, and the code of the error in it; 0: a result."""
@@ -61,6 +67,7 @@ class Core:
         ids: ClientIds,
         session_map: TokenMap | None,
         witness: Witness | None,
+        subscriptions: Subscriptions,
         failed: Callable[[object], None],
     ) -> None:
         """Nothing is asked of the servers before a client comes.
@@ -73,11 +80,10 @@ class Core:
         self.servers = servers
         self.maps = maps
         self.session_map = session_map
-        self.subscriptions = Subscriptions(servers)
+        self.subscriptions = subscriptions
         self._ids = ids
         self._witness = witness
         self._failed = failed
-        self._ready = False
         self._rules: dict[str, tuple[Mapping[str, Any], tuple[Annotation, ...]]] = {}
         self._log = get_logger("gateway.serve.mcp")
 
@@ -96,7 +102,7 @@ class Core:
         return answer
 
     async def greet(self, request_id: RequestId, session: Session, *, alone: bool) -> Answer:
-        """The answer to `initialize`, when the servers are ready to be offered.
+        """The answer to `initialize`, soon: servers may still be starting.
 
         Args:
             alone: no other client can come (standard input and output): its abilities are announced to the servers.
@@ -112,6 +118,8 @@ class Core:
             error: Mapping[str, Any] = failure.error
         except MapUnknown as failure:
             error = {"code": INVALID_REQUEST, "message": failure.message}
+        except Unwritable as failure:
+            error = {"code": INTERNAL_ERROR, "message": f"the answer of the server can't be passed on: {failure}"}
         except Exception:  # noqa: BLE001 - see above
             self._log.exception("request failed", method=method[:64])
             error = {"code": INTERNAL_ERROR, "message": "internal error of the gateway; its log says more"}
@@ -156,12 +164,10 @@ class Core:
         if method in (_NOT_MODERN if call.modern else _NOT_HANDSHAKE):
             return _refuse_method(method, call)
         token_map = self._map_of(params, call)
-        if not self._ready:
-            await self._wait()
         if method == "ping":
             return {}
         if method == "server/discover":
-            return self._discovered(call.principal)
+            return await self._discovered(call.principal)
         if method == "subscriptions/listen":
             return await self.subscriptions.listen(request_id, params, call)
         if method == "logging/setLevel":
@@ -177,15 +183,16 @@ class Core:
         return result
 
     async def _wait(self) -> None:
-        await self.servers.ready()
-        self._ready = True
+        with anyio.move_on_after(_GREETING):
+            await self.servers.ready()
 
     def _map_of(self, params: Mapping[str, Any], call: Call) -> TokenMap | None:
         """The request's own word wins over what its client said before."""
         meta = meta_of(params)
         return self.maps.from_meta(meta[MAP_META_KEY]) if MAP_META_KEY in meta else call.token_map
 
-    def _discovered(self, principal: Principal) -> dict[str, Any]:
+    async def _discovered(self, principal: Principal) -> dict[str, Any]:
+        await self._wait()
         result: dict[str, Any] = {
             "resultType": "complete",
             "supportedVersions": list(MODERN_VERSIONS),

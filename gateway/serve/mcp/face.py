@@ -19,15 +19,17 @@ from gateway.errors import MapUnknown
 from gateway.observe.audit import Audit
 from gateway.observe.metrics import Metrics
 from gateway.proxy import ResultTokens
-from gateway.rpc.eras import HANDSHAKE_VERSIONS
+from gateway.proxy.shares import ShareRule
+from gateway.rpc.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from gateway.rpc.headers import VERSION_HEADER
 from gateway.serve.identity import principal_of
 from gateway.serve.mcp.core import Core
 from gateway.serve.mcp.http import ClientGone, HttpRequest, Rejected, read_headers, send_rejection
 from gateway.serve.mcp.http_modern import ModernHttp
 from gateway.serve.mcp.http_session import SessionLimits
-from gateway.serve.mcp.http_sessions import HttpSessions
+from gateway.serve.mcp.http_sessions import SESSION_HEADER, HttpSessions
 from gateway.serve.mcp.ids import ClientIds
+from gateway.serve.mcp.listen import Subscriptions
 from gateway.serve.mcp.pipe import claim_stdio
 from gateway.serve.mcp.servers import Change, Servers
 from gateway.serve.mcp.session_map import MAP_HEADER, SessionMaps
@@ -71,6 +73,7 @@ class McpFace:
         self._proxy = proxy
         self._body_bytes = config.limits.body_bytes
         metrics = metrics or Metrics()
+        rule = ShareRule(config.limits.principal_share, metrics.access.bound_refused)
         self._dropped: Callable[[], None] = partial(metrics.notification_dropped, "slow_client")
         self._core = Core(
             proxy,
@@ -78,11 +81,12 @@ class McpFace:
             ids=ClientIds(tokens, config.tokens.min_text_length),
             session_map=None if session_map is None else held.from_meta(session_map),
             witness=None if audit is None and tracing is None else Witness(proxy, audit, tracing),
+            subscriptions=Subscriptions(proxy, rule),
             failed=metrics.servers.answered,
         )
         limits = SessionLimits(
             body_bytes=config.limits.body_bytes,
-            sessions=config.serve.max_sessions,
+            sessions=rule.shares("session", config.serve.max_sessions, "sessions", "serve.max_sessions"),
             idle=config.serve.session_idle,
             close_after=config.serve.sse_close_after,
         )
@@ -116,7 +120,9 @@ class McpFace:
             token_map = None if named is None else self._maps.from_header(named)
             request = HttpRequest(scope["method"], headers, repeated, principal_of(scope), token_map, receive, send)
             version = headers.get(VERSION_HEADER)
-            is_handshake = version is None or version in HANDSHAKE_VERSIONS
+            # Who has a session and names no version that there is, made a mistake in the header: the session says so.
+            is_lost = SESSION_HEADER in headers and version not in MODERN_VERSIONS
+            is_handshake = version is None or version in HANDSHAKE_VERSIONS or is_lost
             await (self._sessions if is_handshake else self._modern).serve(request)
         except Rejected as rejected:
             await send_rejection(send, rejected)

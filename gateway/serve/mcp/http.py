@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.deadlines import Deadlines
 from gateway.proxy.caller import Principal
 from gateway.rpc.messages import INVALID_REQUEST
+from gateway.serve.body import media_type
 from gateway.serve.mcp.core import refusal
 from gateway.serve.mcp.outbox import ignore
 from leaf_sdk.vocab import TokenMap
@@ -25,8 +26,6 @@ JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 PING: Final = 15.0
 """Seconds of silence after which a stream says that it is still there."""
-STALL: Final = 60.0
-"""Seconds for which a client may leave a stream unread before it is cut off."""
 _LOOK: Final = 0.1
 """Seconds that a request may take before we look whether its client is still there."""
 _PING_FRAME: Final = b": ping\n\n"
@@ -106,7 +105,7 @@ async def read_message_body(request: HttpRequest, bound: int) -> bytes:
     accept = request.headers.get("accept", "")
     if not (accepts(accept, JSON) and accepts(accept, EVENTS)):
         raise Rejected(406, f"the Accept header must name {JSON} and {EVENTS}")
-    if request.headers.get("content-type", "").split(";")[0].strip().lower() != JSON:
+    if media_type(request.headers.get("content-type", "")) != JSON:
         raise Rejected(415, f"the Content-Type header must be {JSON}")
     announced = request.headers.get("content-length", "")
     if len(announced) > 15 or (announced.isdecimal() and int(announced) > bound):
@@ -173,7 +172,7 @@ class Events(Protocol):
 
 
 async def write_events(send: Send, events: Events) -> None:
-    """Write until they are over. A client that does not read is cut off after a while."""
+    """Write until they are over. A client that does not read slows this down until its connection ends."""
     await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
     while True:
         events.ready.clear()
@@ -186,10 +185,7 @@ async def write_events(send: Send, events: Events) -> None:
             if not silence.cancelled_caught:
                 continue
             data = _PING_FRAME
-        with anyio.move_on_after(STALL) as stall:
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-        if stall.cancelled_caught:
-            return
+        await send({"type": "http.response.body", "body": data, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 
 

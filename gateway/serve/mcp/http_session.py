@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from gateway.errors import RpcError
 from gateway.proxy.caller import Principal
+from gateway.proxy.shares import Shares
 from gateway.rpc.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -41,7 +42,7 @@ class SessionLimits:
     """Bounds of the sessions of one gateway."""
 
     body_bytes: int
-    sessions: int
+    sessions: Shares
     idle: float
     """Seconds without use after which a session ends."""
     close_after: float | None
@@ -90,7 +91,8 @@ class HttpSession(Session):
         return None if busy else self.last_used
 
     def touch(self) -> None:
-        """Somebody uses it."""
+        """Its client sent something."""
+        self.times_heard += 1
         self.last_used = asyncio.get_running_loop().time()
 
     def start(self, message: Request, request: HttpRequest) -> tuple[EventStream, asyncio.Task[None]]:
@@ -144,7 +146,7 @@ class HttpSession(Session):
 
     def release(self, stream: EventStream) -> None:
         """No response carries the stream any more."""
-        self.touch()
+        self.last_used = asyncio.get_running_loop().time()
         if stream is self.standing or not stream.finished:
             return
         if not stream.waiting:

@@ -15,7 +15,7 @@ import anyio
 from gateway.deadlines import Deadlines
 from gateway.errors import MapUnknown, RpcError
 from gateway.observe.logs import get_logger
-from gateway.rpc.eras import MAP_KEY, VERSION_KEY, meta_of
+from gateway.rpc.eras import HANDSHAKE_VERSIONS, MAP_KEY, VERSION_KEY, meta_of
 from gateway.rpc.headers import ERROR_STATUS, VERSION_HEADER, mismatch
 from gateway.rpc.messages import INTERNAL_ERROR, INVALID_REQUEST, Malformed, Request, parse_message
 from gateway.serve.mcp.core import Core, check_greeting, refusal
@@ -98,6 +98,11 @@ class HttpSessions:
         if session is None or session.principal != request.principal:
             raise Rejected(404, "there is no such session (any more): send initialize again")
         session.touch()
+        version = request.headers.get(VERSION_HEADER)
+        if version is not None and version not in HANDSHAKE_VERSIONS:
+            raise Rejected(
+                400, f"{version!r:.60} in {VERSION_HEADER} is no version: this session's is {session.version}"
+            )
         return session
 
     async def _post(self, request: HttpRequest) -> None:
@@ -130,9 +135,6 @@ class HttpSessions:
         await send_frame(request.send, 400, frame)
 
     async def _open(self, message: Request, request: HttpRequest) -> None:
-        if len(self._sessions) >= self._limits.sessions:
-            detail = f"{self._limits.sessions} sessions are open (serve.max_sessions): try again later"
-            raise Rejected(503, detail, headers=((b"retry-after", b"5"),))
         try:
             session = self._make(message.params, request)
         except (RpcError, MapUnknown) as error:
@@ -142,6 +144,8 @@ class HttpSessions:
             frame, code = refusal(message.id, fault)
             await send_frame(request.send, ERROR_STATUS.get(code, 200), frame)
             return
+        if (over := self._limits.sessions.take(session.principal)) is not None:
+            raise Rejected(429 if over.limit == "share" else 503, over.message, headers=((b"retry-after", b"5"),))
         self._sessions[session.session_id] = session
         code = INTERNAL_ERROR
         try:
@@ -239,4 +243,5 @@ class HttpSessions:
 
     def _end(self, session: HttpSession) -> None:
         if self._sessions.pop(session.session_id, None) is not None:
+            self._limits.sessions.give_back(session.principal)
             session.end()

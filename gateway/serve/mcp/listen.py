@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from gateway.errors import RpcError
+from gateway.proxy.shares import ShareRule
 from gateway.rpc.eras import SUBSCRIPTION_KEY
 from gateway.rpc.messages import INTERNAL_ERROR, INVALID_PARAMS, RequestId, encode_notification
 from gateway.serve.mcp.servers import Change, Servers
@@ -71,9 +72,10 @@ class _Subscription:
 class Subscriptions:
     """All open streams."""
 
-    def __init__(self, servers: Servers) -> None:
-        """Nothing is watched before the first stream opens."""
+    def __init__(self, servers: Servers, rule: ShareRule) -> None:
+        """Nothing is watched before the first stream opens. `rule`: how many streams may be one principal's."""
         self._servers = servers
+        self._shares = rule.shares("subscription", _MOST, "subscriptions")
         self._open: set[_Subscription] = set()
 
     async def listen(self, request_id: RequestId, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
@@ -83,8 +85,8 @@ class Subscriptions:
             RpcError: the filter is malformed, too many streams are open, or a resource can't be watched.
         """
         subscription = self._read(request_id, params, call)
-        if len(self._open) >= _MOST:
-            raise RpcError({"code": INTERNAL_ERROR, "message": f"{_MOST} subscriptions are open: end one first"})
+        if (over := self._shares.take(call.principal)) is not None:
+            raise RpcError({"code": INTERNAL_ERROR, "message": over.message})
         self._open.add(subscription)
         releases: list[Callable[[], None]] = []
         try:
@@ -95,6 +97,7 @@ class Subscriptions:
             await subscription.ended
         finally:
             self._open.discard(subscription)
+            self._shares.give_back(call.principal)
             for release in releases:
                 release()
         return {"resultType": "complete", "_meta": subscription.tagged()}

@@ -45,9 +45,15 @@ class Session:
         self.principal = principal
         self.token_map = token_map
         self.log_level: str | None = None
+        self.times_heard = 0
         self.session_id = session_id
         self.asks = Asks(capabilities)
         self.stream = stream
+
+    @property
+    def idle_since(self) -> float | None:
+        """One that is connected all the time is never idle."""
+        return None
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
         """A notification for the client, outside of any request."""

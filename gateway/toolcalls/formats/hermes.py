@@ -2,24 +2,29 @@
 
 The same shape is the one that we teach to models whose template knows no tools, under the name `generic`. The markers
 are one token each in Qwen2.5 and later, and ordinary text elsewhere (Qwen2, SmolLM2). The closing marker goes missing,
-and models put several calls between two markers, or an array.
+and models put several calls between two markers, an array, a code fence, nothing, or
+a call as Qwen3-Coder writes it.
 """
 
 from gateway.toolcalls.combinators import Seq
 from gateway.toolcalls.format import Format
+from gateway.toolcalls.formats.qwen3_coder import FUNCTION_CALL
 from gateway.toolcalls.nodes import Lit, Space
 from gateway.toolcalls.objects import call_object
 from gateway.toolcalls.passages import Prose, Thought
 from gateway.toolcalls.regions import Calls, Region
-from gateway.toolcalls.series import Array, Loose, Spelled, unwritten
+from gateway.toolcalls.series import Array, Loose, Nothing, Spelled, unwritten
 
 # Small models miscount braces: one too few is `Record`'s to bear, one too many stands before the marker.
 _SPARE = unwritten(Lit("}"))
 _CALL = call_object()
-_ONE_OR_MORE = Spelled(Array(_CALL), writes=_CALL)
-_REGION = Region("<tool_call>", Space("\n"), _ONE_OR_MORE, _SPARE, Loose("</tool_call>", lead="\n"))
-_BODY = Seq(Thought("<think>", "</think>", regions=(_REGION,)), Prose(_REGION))
-_CALLS = Calls(_REGION, Space("\n"))
+_END = Loose("</tool_call>", lead="\n")
+_OBJECTS = Array(_CALL)
+_FENCED = Seq("```json", Space(), _OBJECTS, Space(), Loose("```"))
+_CALLED = Spelled(_OBJECTS, Nothing(_END.text), FUNCTION_CALL, _FENCED, writes=_CALL)
+HERMES_REGION = Region("<tool_call>", Space("\n"), _CALLED, _SPARE, _END)
+_BODY = Seq(Thought("<think>", "</think>", regions=(HERMES_REGION,)), Prose(HERMES_REGION))
+_CALLS = Calls(HERMES_REGION, Space("\n"))
 _SHAPE = '<tool_call>\n{"name": "TOOL", "arguments": {"KEY": "VALUE"}}\n</tool_call>'
 
 HERMES = Format(
@@ -29,7 +34,7 @@ HERMES = Format(
     shape=_SHAPE,
     template_has=("<tool_call>", '"arguments'),
     # Qwen3-Coder and Nemotron, GLM, and MiniMax write other things between the same markers.
-    template_lacks=("<function=", "<arg_key>", "<parameter"),
+    template_lacks=("<function=", "<arg_key>", "<parameter", "<use_mcp_tool>"),
 )
 
 GENERIC = Format(name="generic", body=_BODY, calls=_CALLS, shape=_SHAPE)

@@ -1,14 +1,14 @@
-"""Llama 3.1 to 3.3, and models that answer in plain JSON: a call is a bare object, or several.
+"""Llama 3.1 to 4, and models that answer in plain JSON: a call is a bare object, or several.
 
 No marker tells a call from any JSON: an object counts with a name, arguments and no other keys; amid prose only where
 the name is a tool's of the request. Everything else stays content. Llama calls its built-in tools as Python does,
-behind a marker: `brave_search.call(query="...")`. xLAM writes its list behind text, in a code fence or in markers of
-others.
+behind a marker: `brave_search.call(query="...")`. Llama 4 puts either form, or Python's, between two markers. xLAM
+writes its list behind text, in a code fence or in markers of others.
 """
 
 from gateway.toolcalls.combinators import Seq
 from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Lit
+from gateway.toolcalls.nodes import Lit, Space
 from gateway.toolcalls.objects import bare_object
 from gateway.toolcalls.passages import Prose, Thought
 from gateway.toolcalls.pythonic import PythonCall
@@ -18,15 +18,17 @@ from gateway.toolcalls.series import Array, Loose, Series, Spelled, unwritten
 _ANY, _KNOWN = (bare_object(known=known) for known in (False, True))
 _OBJECTS, _AMID = (Bare("{", Series(call, "; ")) for call in (_ANY, _KNOWN))
 _TAGGED = Series(Spelled(_ANY, Call(PythonCall(suffix=".call")), writes=_ANY), "; ")
+_LISTED = Seq("[", Series(Call(PythonCall()), ", "), "]")
+_MARKED = Region("<|python_start|>", Space(), Spelled(_LISTED, _TAGGED, writes=_TAGGED), Loose("<|python_end|>"))
 
 LLAMA_3 = Format(
     name="llama_3",
-    body=Seq(Beginning(_OBJECTS), Prose(_AMID, Region("<|python_tag|>", _TAGGED), lead="")),
+    body=Seq(Beginning(_OBJECTS), Prose(_AMID, Region("<|python_tag|>", _TAGGED), _MARKED, lead="")),
     calls=_OBJECTS,
     shape='{"name": "TOOL", "parameters": {"KEY": "VALUE"}}',
     template_has=("<|start_header_id|>", '"parameters":'),
     template_or=("<|header_start|>",),
-    template_lacks=("<tool_call>", "<TOOLCALL>", ">>>", "<function=", "<|python_start|>", "[func_name1(", "functools["),
+    template_lacks=("<tool_call>", "<TOOLCALL>", ">>>", "<function=", "[func_name1(", "functools["),
 )
 
 _CALL, _KNOWN_CALL = (bare_object(known=known, arguments="arguments") for known in (False, True))

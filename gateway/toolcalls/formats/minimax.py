@@ -1,43 +1,48 @@
-"""MiniMax M2 and M3: calls as `<invoke>` tags in one block, the names of tools as attributes.
+"""MiniMax M2 and M3, dots: calls as `<invoke>` tags in one block, the names of tools as attributes.
 
 Attributes come in either quotation marks or in none. Values are raw text, typed by the tool's schema. M2 has arguments'
 names in attributes too, and its prompt opens reasoning. M3 writes a mark before every tag and an element for each
-argument, with elements inside for objects and lists; without reasoning it begins with the end of reasoning.
+argument, with elements inside for objects and lists; without reasoning it begins with the end of reasoning. dots is
+like M2, and at times writes a JSON object in place of the tags.
 """
 
 from gateway.toolcalls.combinators import Seq
 from gateway.toolcalls.elements import Elements
 from gateway.toolcalls.format import Format
+from gateway.toolcalls.invoke import invoke_call, invoke_shape
 from gateway.toolcalls.nodes import Marker, Space
+from gateway.toolcalls.objects import call_object
 from gateway.toolcalls.passages import Prose, Thought
 from gateway.toolcalls.regions import Call, Calls, Region
-from gateway.toolcalls.series import Loose
-from gateway.toolcalls.tagged import Parameters, TagName
-from gateway.toolcalls.typed import Ending
+from gateway.toolcalls.series import Array, Loose, Spelled
+from gateway.toolcalls.tagged import TagName
 
-_PARAMETERS = Parameters(
-    opener="<parameter name=",
-    ending=Ending(
-        "</parameter>",
-        followers=("<parameter", "</parameter>", "</invoke>", "</minimax:tool_call>"),
-        stops=("</invoke>\n</minimax:tool_call>", "\n<parameter name="),
-        newline="pair",
-    ),
-    ends=("</invoke>", "</minimax:tool_call>"),
-    written=('<parameter name="{key}">', "</parameter>\n"),
-    strays=("</parameter>",),
+_BLOCK_END = "</minimax:tool_call>"
+_BLOCK = Region(
+    "<minimax:tool_call>", Space("\n"), Calls(Seq(invoke_call(_BLOCK_END), Space("\n"))), Marker(_BLOCK_END)
 )
-_CALL = Call(
-    Seq("<invoke name=", TagName(written='"{name}">'), Space("\n"), _PARAMETERS, Loose("</invoke>")),
+_DOTS_END = "</dots_function_call>"
+_INVOKES = Calls(Seq(invoke_call(_DOTS_END), Space("\n")))
+_DOTS = Region(
+    "<dots_function_call>",
+    Space("\n"),
+    Spelled(Array(call_object()), _INVOKES, writes=_INVOKES),
+    Loose(_DOTS_END),
 )
-_BLOCK = Region("<minimax:tool_call>", Space("\n"), Calls(Seq(_CALL, Space("\n"))), Marker("</minimax:tool_call>"))
+
+DOTS = Format(
+    name="dots",
+    body=Seq(Thought("<think>", "</think>", ("<dots_function_call>",)), Prose(_DOTS)),
+    calls=_DOTS,
+    shape=f"<dots_function_call>\n{invoke_shape()}\n{_DOTS_END}",
+    template_has=("<dots_function_call>",),
+)
 
 MINIMAX_M2 = Format(
     name="minimax_m2",
     body=Seq(Thought("<think>", "</think>", ("<minimax:tool_call>",)), Prose(_BLOCK)),
     calls=_BLOCK,
-    shape='<minimax:tool_call>\n<invoke name="TOOL">\n<parameter name="KEY">VALUE</parameter>\n</invoke>\n'
-    "</minimax:tool_call>",
+    shape=f"<minimax:tool_call>\n{invoke_shape()}\n{_BLOCK_END}",
     template_has=("<minimax:tool_call>", "<invoke name="),
 )
 

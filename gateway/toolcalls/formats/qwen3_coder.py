@@ -10,24 +10,20 @@ from typing import Literal
 from gateway.toolcalls.combinators import Seq, maybe
 from gateway.toolcalls.format import Format
 from gateway.toolcalls.nodes import Marker, Space
+from gateway.toolcalls.objects import call_object
 from gateway.toolcalls.passages import Prose, Thought
 from gateway.toolcalls.regions import Bare, Call, Calls, Region
-from gateway.toolcalls.series import Loose
+from gateway.toolcalls.series import Array, Loose, Nothing, Spelled
 from gateway.toolcalls.tagged import Parameters, TagName
 from gateway.toolcalls.typed import Ending
 
+_OBJECTS = Array(call_object())
+"""What models write here that were taught Hermes' form too."""
 
-def _family(
-    name: str,
-    has: tuple[str, ...],
-    lacks: tuple[str, ...] = (),
-    *,
-    prefix: str = "",
-    gap: str = "\n",
-    newline: Literal["always", "pair"] = "always",
-    written: tuple[str, str] = ("<parameter={key}>\n", "\n</parameter>\n"),
-) -> Format:
-    opener, closer = f"<{prefix}tool_call>", f"</{prefix}tool_call>"
+_WRITTEN = ("<parameter={key}>\n", "\n</parameter>\n")
+
+
+def _function(closer: str, gap: str, newline: Literal["always", "pair"], written: tuple[str, str]) -> Call:
     parameters = Parameters(
         opener="<parameter=",
         ending=Ending(
@@ -40,9 +36,27 @@ def _family(
         written=written,
         strays=("</parameter>",),
     )
-    function = (TagName(), Space(gap), parameters, Loose("</function>"), Space(gap))
-    region = Region(opener, Space(gap), Call(Seq("<function=", *function)), Marker(closer))
-    bare = Bare("<function=", Call(Seq("<function=", *function)), maybe(Marker(closer)))
+    return Call(Seq("<function=", TagName(), Space(gap), parameters, Loose("</function>"), Space(gap)))
+
+
+FUNCTION_CALL = _function("</tool_call>", "\n", "always", _WRITTEN)
+
+
+def _family(
+    name: str,
+    has: tuple[str, ...],
+    lacks: tuple[str, ...] = (),
+    *,
+    prefix: str = "",
+    gap: str = "\n",
+    newline: Literal["always", "pair"] = "always",
+    written: tuple[str, str] = _WRITTEN,
+) -> Format:
+    opener, closer = f"<{prefix}tool_call>", f"</{prefix}tool_call>"
+    call = _function(closer, gap, newline, written)
+    called = Spelled(call, _OBJECTS, Nothing(closer), writes=call)
+    region = Region(opener, Space(gap), called, Marker(closer))
+    bare = Bare("<function=", call, maybe(Marker(closer)))
     return Format(
         name=name,
         body=Seq(Thought(f"<{prefix}think>", f"</{prefix}think>", (opener,)), Prose(region, bare)),

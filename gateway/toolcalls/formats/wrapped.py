@@ -1,4 +1,4 @@
-"""LongCat, ERNIE 4.5, InternLM2, GigaChat 3, Granite 20B, Command R+: JSON in markers of their own.
+"""LongCat, ERNIE 4.5, InternLM2, GigaChat 3, Granite 20B, Nemotron Mini, Command R+: JSON in markers of their own.
 
 GigaChat 3.0 writes a message of the role `function call`, 3.1 one marker; InternLM2 names `parameters`, Command R+ also
 `tool_name`, in a code fence behind `Action:`. ERNIE answers in `<response>` after reasoning.
@@ -84,6 +84,16 @@ GRANITE_20B = Format(
     calls=Calls(_FUNCTION, Space("\n")),
     shape=f"<function_call> {_OBJECT}",
     template_has=("<function_call>", "<|function_call_library|>"),
+)
+
+_TOOLCALL = Region("<toolcall>", Space(" "), _ONE_OR_MORE, Loose("</toolcall>", lead=" "))
+
+NEMOTRON_MINI = Format(
+    name="nemotron_mini",
+    body=Prose(_TOOLCALL),
+    calls=Calls(_TOOLCALL, Space(" ")),
+    shape=f"<toolcall> {_OBJECT} </toolcall>",
+    template_has=("<extra_id_1>", "<tool> "),
 )
 
 _FENCE, _LIST = (

@@ -23,6 +23,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens
+from gateway.toolcalls import choose_format
 from leaf_sdk.testing import tiny_map
 
 SAYS = Path(__file__).parents[2] / "e2e" / "servers" / "says.py"
@@ -59,13 +60,20 @@ class ScriptedEngine:
         yield GenerationEnd("stop" if stopped else "length", END if stopped else None, timings)
 
 
+async def at_rest(number: int) -> bool:
+    """A scripted engine does nothing between generations."""
+    return True
+
+
 class ScriptedRoute:
     """The route to a scripted engine."""
 
-    def __init__(self, engine: ScriptedEngine, context: int) -> None:
-        facts = EngineFacts("scripted", None, "", False, len(TINY), context, 1, ())
+    def __init__(self, engine: ScriptedEngine, context: int, tools_template: str = "") -> None:
+        facts = EngineFacts("scripted", None, tools_template, bool(tools_template), len(TINY), context, 1, ())
         template = ChatTemplate(engine, facts, TINY)  # pyright: ignore[reportArgumentType]
-        self._ready = ReadyEngine(engine, facts, TINY, template, SlotTable(1))  # pyright: ignore[reportArgumentType]
+        tool_format = choose_format(facts.chat_template, supports_tools=facts.supports_tools)
+        slots = SlotTable(1, at_rest=at_rest)
+        self._ready = ReadyEngine(engine, facts, TINY, template, slots, tool_format)  # pyright: ignore[reportArgumentType]
         self.losses = 0
 
     def ready(self) -> ReadyEngine:
@@ -94,7 +102,7 @@ class Stage:
 
 @asynccontextmanager
 async def call_runner(
-    limits: LimitsConfig, *texts: str, audit: Audit | None = None
+    limits: LimitsConfig, *texts: str, audit: Audit | None = None, tool_search: Any = "auto"
 ) -> AsyncGenerator[tuple[CallRunner, Metrics]]:
     """Calls of `up__say`, a real server whose result is `texts`, a block each."""
     blocks = json.dumps([{"type": "text", "text": text} for text in texts])
@@ -102,7 +110,8 @@ async def call_runner(
     metrics = Metrics()
     notices = TokenNotices(get_logger("test.tokens"))
     tokens = ResultTokens({TINY.map_id: TINY}, level="verify", metrics=metrics, notices=notices)
-    async with Proxy(GatewayConfig(upstreams=(upstream,), limits=limits, prefix="always"), metrics) as proxy:
+    config = GatewayConfig(upstreams=(upstream,), limits=limits, prefix="always", tool_search=tool_search)
+    async with Proxy(config, metrics) as proxy:
         yield CallRunner(proxy, tokens, limits, audit), metrics
 
 
@@ -113,13 +122,15 @@ async def stage(
     context: int = 4000,
     breaks: bool = False,
     hold_calls: bool = False,
+    tools_template: str = "",
+    tool_search: Any = False,
     **limits: Any,
 ) -> AsyncGenerator[Stage]:
-    """An agent whose model writes `generations`, one after the other."""
+    """An agent whose model writes `generations`, one after the other; `tools_template` renders tools, it says."""
     bounds = LimitsConfig(**limits)
     engine = ScriptedEngine(*generations, breaks=breaks)
-    route = ScriptedRoute(engine, context)
-    async with call_runner(bounds, says) as (runner, metrics):
+    route = ScriptedRoute(engine, context, tools_template)
+    async with call_runner(bounds, says, tool_search=tool_search) as (runner, metrics):
         agent = Agent(route, runner, bounds, metrics, hold_calls=hold_calls)  # pyright: ignore[reportArgumentType]
         yield Stage(agent, engine, route, metrics)
 

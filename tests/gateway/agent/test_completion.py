@@ -7,7 +7,9 @@ import pytest
 from gateway.agent import Completer, CompletionOptions
 from gateway.agent.events import IdsGenerated
 from gateway.config import LimitsConfig
-from gateway.errors import RequestInvalid
+from gateway.engine.protocol import Generated, GenerationEnd, Timings
+from gateway.errors import EngineRefused, RequestInvalid
+from gateway.proxy.caller import Principal
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio
@@ -43,3 +45,26 @@ async def test_id_that_the_map_does_not_have_never_reaches_the_engine(open_stage
         with pytest.raises(RequestInvalid, match="99999999"):
             completer.open([1, 99_999_999])
         assert stage.engine.asked == []
+
+
+async def test_prompt_that_the_engine_refused_tells_nothing_of_the_cache_when_it_is_asked_again(open_stage):
+    """Else a refused request would be the first half of a question that the second one answers."""
+
+    async def refuse(prompt: list[int], most: int):
+        raise EngineRefused("no", 400)
+        yield
+
+    async def know(prompt: list[int], most: int):
+        yield Generated((5,))
+        yield GenerationEnd("length", None, Timings(1, len(prompt) - 1, 1, 0.0, 0.0))
+
+    async with open_stage("") as stage:
+        completer = Completer(stage.route, LimitsConfig(), stage.metrics)
+        prompt = completer.open("Somebody else's prompt", Principal("eve"))
+        stage.engine._events = refuse
+        with pytest.raises(EngineRefused):
+            await completer.answer(prompt, CompletionOptions(), stage.listen)
+        stage.engine._events = know
+        told = [await completer.answer(prompt, CompletionOptions(), stage.listen) for _ in range(2)]
+
+    assert [each.cached_ids for each in told] == [0, len(prompt.ids) - 1]

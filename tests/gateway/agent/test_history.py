@@ -29,6 +29,13 @@ USER = {"role": "user", "content": "hi"}
         ([{"role": "user", "content": 7}], "messages[0].content"),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], "messages[0].content"),
         ([{"role": "user", "content": ["x"]}], "messages[0].content"),
+        ([{"role": "user", "content": [{"type": "text", "text": None}]}], "messages[0].content"),
+        ([{"role": "user", "content": [{"type": "text", "text": {"a": 1}}]}], "messages[0].content"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content"),
+        (
+            [USER, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": '{"a": -1e999}'}}]}],
+            "messages[1].tool_calls",
+        ),
         ([USER, {"role": "assistant", "tool_calls": 5}], "messages[1].tool_calls"),
         ([USER, {"role": "assistant", "tool_calls": [{}]}], "messages[1].tool_calls"),
         ([USER, {"role": "assistant", "tool_calls": [{"function": {"name": 1}}]}], "messages[1].tool_calls"),
@@ -44,6 +51,16 @@ def test_message_that_can_not_be_read_is_refused_by_its_place(messages, param):
 
     assert refused.value.param == param
     assert param.partition(".")[0].partition("[")[0] in refused.value.message
+
+
+@pytest.mark.parametrize("key", ["role", "type"])
+def test_long_word_that_is_refused_is_not_said_whole(key):
+    words = ["x" * 100] * 1000
+    message = {"role": words} if key == "role" else {"role": "user", "content": [{"type": words}]}
+    with pytest.raises(RequestInvalid) as refused:
+        checked_messages([message])
+
+    assert len(refused.value.message) < 400
 
 
 @given(
@@ -68,7 +85,7 @@ def test_any_json_is_messages_with_text_contents_or_is_refused(value):
 def test_text_parts_are_joined_and_a_developer_speaks_as_the_system():
     parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
 
-    assert checked_messages([{"role": "developer", "content": parts}]) == [{"role": "system", "content": "one two"}]
+    assert checked_messages([{"role": "developer", "content": parts}]) == [{"role": "system", "content": "one \ntwo"}]
 
 
 def test_absent_content_is_empty_text_where_calls_stand():

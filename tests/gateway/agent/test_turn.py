@@ -6,7 +6,7 @@ from gateway.agent import AnswerOptions
 from gateway.agent.choice import hold_for
 from gateway.agent.events import Finished, GenerationFinished, ToolFinished
 from gateway.errors import EngineUnavailable, RequestInvalid
-from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, ToolSpec
+from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, ToolSpec
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio
@@ -252,6 +252,21 @@ async def test_question_in_the_same_conversation_extends_it(open_stage):
     assert asked == before + ahead + TINY.encode("And <|im_end|> then?") + behind
 
 
+async def test_an_id_that_a_length_limit_cut_was_sampled_and_is_not_held(open_stage):
+    async with open_stage("One two three.", "Four.", "Five.") as stage:
+        conversation = await stage.agent.open(QUESTION)
+        cut = await stage.agent.answer(conversation, AnswerOptions(max_tokens=3), stage.listen)
+        await conversation.ask("And then?")
+        await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+        await conversation.ask("And then?")
+        await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+
+    first, second, third = stage.of(GenerationFinished)
+    assert (cut.reason, first.generated) == ("length", 3)
+    assert second.held == first.prompt + first.generated - 1
+    assert third.held == second.prompt + second.generated
+
+
 async def test_engine_that_breaks_off_is_reported_and_what_came_is_kept(open_stage):
     async with open_stage("half an ans", breaks=True) as stage:
         conversation = await stage.agent.open(QUESTION)
@@ -320,6 +335,38 @@ async def test_call_that_breaks_off_keeps_its_index_to_itself(open_stage):
     started = [event.index for event in stage.of(CallStarted)]
     assert started == sorted(set(started))
     assert {event.index for event in stage.of(CallClosed)} <= set(started)
+
+
+async def test_tools_are_taught_where_the_template_renders_them_in_a_form_that_nobody_knows(open_stage):
+    async with open_stage(SAY, "Done.", tools_template="{{ tools }} and no word on calls") as stage:
+        await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
+
+    assert [call.name for call in stage.of(CallClosed)] == ["up__say"]
+    assert "To call a tool, write" in TINY.decode(stage.engine.asked[0].prompt)
+
+
+async def test_call_in_the_form_that_the_templates_text_teaches_is_run(open_stage):
+    template = 'Use {{ tools }}: write {"name": the name, "parameters": what it takes}.'
+    async with open_stage('{"name": "up__say", "parameters": {}}', "Done.", tools_template=template) as stage:
+        await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
+
+    assert [call.name for call in stage.of(ToolFinished)] == ["up__say"]
+    assert "To call a tool, write" not in TINY.decode(stage.engine.asked[0].prompt)
+
+
+async def test_fault_of_the_parser_costs_the_call_and_not_the_answer(open_stage, monkeypatch, caplog):
+    def fault(*_: object, **__: object) -> int:
+        raise IndexError("a fault in a node")
+
+    async with open_stage(f"Well. {SAY} Done.") as stage:
+        monkeypatch.setattr("gateway.toolcalls.jsonscan.JsonScanner.scan", fault)
+        finished = await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
+
+    assert finished.reason == "stop"
+    assert [problem.kind for problem in stage.of(Diagnostic)] == ["failed"]
+    assert text_of(stage.events).startswith("Well. ")
+    assert text_of(stage.events).endswith(" Done.")
+    assert "the parser of a tool-call format failed" in caplog.text
 
 
 async def test_message_too_long_for_any_tokenizer_is_refused_unread(open_stage):

@@ -162,15 +162,16 @@ def test_result_that_tells_nothing_leaves_the_tool_unknown(servers, tool, found,
     assert server["tools"][0]["ids"]["word"] == "unknown"
 
 
-def test_name_that_two_servers_offer_is_a_problem_that_names_both(servers, tool, found) -> None:
+def test_name_that_two_servers_offer_is_a_problem_that_names_both_and_a_uri_a_warning(servers, tool, found) -> None:
     offer = {"tools": [tool()], "resources": [{"uri": "a:b", "name": "b"}], "result": text()}
     file = servers(one=offer, two=offer)
     own(file, 'prefix = "never"\n')
 
     report = found(file, code=exit_codes.FAILED)
 
-    assert len(report["problems"]) == 2
-    assert all("'one'" in each and "'two'" in each for each in report["problems"])
+    (problem,) = report["problems"]
+    (warning,) = [each for each in report["warnings"] if each.startswith("resource 'a:b'")]
+    assert all("'one'" in each and "'two'" in each for each in (problem, warning))
     assert all(server["problems"] == [] for server in report["servers"])
 
 
@@ -195,7 +196,7 @@ def test_credentials_over_plain_http_are_warned_of() -> None:
     from gateway.serve.advice import advice_for
 
     def said(url: str) -> list[str]:
-        return list(advice_for(UpstreamConfig(name="up", url=url, headers={"Authorization": "Bearer t"}), (), {}))
+        return list(advice_for(UpstreamConfig(name="up", url=url, headers={"Authorization": "Bearer t"}), (), {}, {}))
 
     assert "unencrypted" in said("http://far.example/mcp")[0]
     assert said("https://far.example/mcp") == said("http://127.0.0.1:9/mcp") == []
@@ -250,6 +251,16 @@ def test_engine_that_is_away_is_a_problem(servers, found, map_file) -> None:
 
     assert report["engine"] == "away"
     assert "127.0.0.1:9" in report["problems"][0]
+
+
+def test_tool_format_that_there_is_not_is_a_problem_and_names_those_there_are(servers, found, map_file) -> None:
+    file = servers()
+    own(file, f'[engine]\nkind = "embedded"\ntool_format = "hermis"\n[tokens]\nmap = "{map_file}"\n')
+
+    report = found(file, code=exit_codes.FAILED)
+
+    assert "'hermis'" in report["problems"][0]
+    assert "'hermes'" in report["problems"][0]
 
 
 def test_secret_of_a_server_is_in_no_finding(servers, tool, command, monkeypatch) -> None:

@@ -71,7 +71,8 @@ def test_server_that_says_nothing_is_one_that_did_not_come_up_in_time(servers, c
 
     (problem,) = checks_of(command, file)["silent"]["problems"]
 
-    assert "in time" in problem
+    # On a busy machine the process itself is not there in half a second.
+    assert problem.endswith(" within 0.5 s (limits.start_timeout)")
 
 
 def test_words_of_a_server_that_dies_are_one_option_away(command, servers) -> None:

@@ -25,6 +25,7 @@ def server(name: str, **more: Any) -> dict[str, Any]:
         "restarts": 0,
         "breaker": "closed",
         "last_error": None,
+        "invalid_tools": [],
         **more,
     }
 
@@ -40,7 +41,7 @@ def report() -> dict[str, Any]:
         "engine": {"kind": "none"},
         "maps": {"session": MAP, "accepted": [MAP, "sha256:" + "cd" * 32]},
         "keys": {"names": ["laptop"], "problem": None},
-        "servers": [server("time"), gone],
+        "servers": [server("time", invalid_tools=[{"tool": "bad", "reason": "no header name"}]), gone],
         "pins": {"broken": [{"server": "time", "tool": "look"}], "problem": None},
         "shim": {"leaf_bypasses": 7, "tokenize_calls": 5},
         "definition_tokens": 40,
@@ -94,6 +95,7 @@ def test_head_says_how_long_it_has_been_up_and_which_maps_it_takes(report) -> No
     assert "keys   laptop" in page
     assert "engine none" in page
     assert "! time: the definition of 'look' is not the pinned one: codec-gateway pins show" in page
+    assert "! time: 'bad' is not offered: no header name" in page
     assert "7 results came with ids, 5 were tokenized here" in page
 
 

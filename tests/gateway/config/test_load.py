@@ -7,6 +7,7 @@ import pytest
 
 from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig
 from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection
+from gateway.config.connections import ConnectionsConfig
 from gateway.config.load import load_config
 from gateway.config.model import (
     ClientCredentials,
@@ -179,6 +180,25 @@ def test_own_file_beside_the_named_json_is_read(tmp_path: Path) -> None:
     assert load_config(Path("inner/mcp.json"), environ={}, cwd=tmp_path).separator == "-"
     (inner / "codec-gateway.toml").unlink()
     assert load_config(Path("inner/mcp.json"), environ={}, cwd=tmp_path).separator == "---"
+
+
+def test_bounds_of_connections_and_trusted_proxies_are_read(tmp_path: Path) -> None:
+    written = "[serve]\ntrusted_proxies = ['10.1.2.3/8', '::1']\n[serve.connections]\ntotal = 9\nhead_timeout = 0.5\n"
+    path = own(tmp_path, written)
+    environ = {"CODEC_GATEWAY_SERVE__CONNECTIONS__PER_ADDRESS": "7"}
+
+    serve = load_config(path, environ=environ, cwd=tmp_path).serve
+
+    assert serve.connections == ConnectionsConfig(total=9, per_address=7, head_timeout=0.5)
+    assert serve.trusted_proxies == ("10.0.0.0/8", "::1/128")
+    environ = {"CODEC_GATEWAY_SERVE__TRUSTED_PROXIES": "1.2.3.4, 10.0.0.0/8"}
+    assert load_config(None, environ=environ, cwd=tmp_path).serve.trusted_proxies == ("1.2.3.4/32", "10.0.0.0/8")
+
+
+def test_trusted_proxy_that_is_no_address_is_refused(tmp_path: Path) -> None:
+    message = refuse(tmp_path, "[serve]\ntrusted_proxies = ['proxy.lan']\n")
+
+    assert message == "serve.trusted_proxies: expected an address or a network such as 10.0.0.0/8, got 'proxy.lan'"
 
 
 def test_own_file_names_the_list_of_servers_from_its_own_folder(tmp_path: Path) -> None:
@@ -398,3 +418,13 @@ def test_configuration_is_frozen_down_to_its_tables(tmp_path: Path) -> None:
 
     with pytest.raises(TypeError):
         config.upstreams[0].env["A"] = "2"  # type: ignore[index]
+
+
+def test_engine_of_somebody_else_can_not_be_isolated(tmp_path: Path) -> None:
+    said = refuse(tmp_path, "[engine]\nurl = 'http://127.0.0.1:8080'\nisolate = true\n")
+    assert "engine.isolate can't be held for a server at engine.url" in said
+
+
+def test_isolation_and_a_host_cache_exclude_each_other(tmp_path: Path) -> None:
+    said = refuse(tmp_path, "[engine]\nkind = 'embedded'\nisolate = true\ncache_mib = 64\n")
+    assert "engine.cache_mib is 64" in said

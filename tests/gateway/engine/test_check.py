@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 
-from gateway.engine.check import BATTERY, check_map
+from gateway.config import EngineConfig, GatewayConfig, TokensConfig
+from gateway.engine.check import BATTERY, check_map, with_all_specials
 from gateway.engine.llama_cpp import LlamaCpp
+from gateway.engine.route import EngineRoute
 from gateway.errors import MapDiffers
+from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+from gateway.observe.notices import TokenNotices
+from gateway.proxy import ResultTokens
+from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.testing import tiny_map
 from leaf_sdk.vocab import TokenMap, load_map
 
@@ -21,6 +28,12 @@ async def engine(engine_url: str) -> AsyncIterator[LlamaCpp]:
     client = LlamaCpp(engine_url)
     yield client
     await client.aclose()
+
+
+class Nobody:
+    """Waits for no news of the engine."""
+
+    def engine_up(self, up: bool, reason: str) -> None: ...
 
 
 def changed(model_map_bytes: bytes, change: Callable[[dict[str, Any]], object]) -> TokenMap:
@@ -88,3 +101,84 @@ async def test_map_with_more_ids_than_the_engine_has_is_refused_by_size(engine, 
 async def test_map_of_another_model_is_refused(engine):
     with pytest.raises(MapDiffers):
         await check_map(engine, await engine.facts(), tiny_map())
+
+
+def without(*names: str) -> Callable[[dict[str, Any]], None]:
+    def leave_out(fields: dict[str, Any]) -> None:
+        for name in names:
+            del fields["special_tokens"][name]
+
+    return leave_out
+
+
+async def test_map_that_lists_every_control_token_stays_as_it_is(engine, model_map):
+    assert await with_all_specials(engine, model_map) is model_map
+
+
+async def test_control_token_that_the_map_leaves_out_counts_as_special_whatever_the_map_says(engine, model_map_bytes):
+    poorer = changed(model_map_bytes, without("<repo_name>", "<filename>"))
+    assert 3 not in poorer.special_ids
+    await check_map(engine, await engine.facts(), poorer)
+
+    whole = await with_all_specials(engine, poorer)
+
+    assert {3, 6} <= whole.special_ids
+    assert whole.special_texts["<repo_name>"] == 3
+    assert whole.encode("<repo_name>", specials=True) == [3]
+    assert 3 not in whole.encode("<repo_name>")
+    assert whole.map_id == poorer.map_id
+
+
+async def test_every_control_token_of_the_model_is_found_in_few_requests_where_the_map_has_none(
+    engine, model_map_bytes, model_map
+):
+    bare = changed(model_map_bytes, lambda fields: fields["special_tokens"].clear())
+    asked: list[str] = []
+
+    class Counted:
+        async def tokenize(self, text: str, *, specials: bool) -> list[int]:
+            asked.append(text)
+            return await engine.tokenize(text, specials=specials)
+
+    whole = await with_all_specials(Counted(), bare)
+
+    assert whole.special_ids == model_map.special_ids
+    assert len(asked) < 5
+
+
+async def test_control_token_that_a_merge_of_the_map_makes_is_found_too(engine, model_map_bytes):
+    """Then the map's own encoder reaches it from ordinary text, and the engine does not."""
+
+    def reachable(fields: dict[str, Any]) -> None:
+        del fields["special_tokens"]["<empty_output>"]
+        fields["vocab"] |= {"<empty": 49_998, "_output>": 49_999}
+        fields["merges"].append("<empty _output>")
+
+    wrong = changed(model_map_bytes, reachable)
+    assert 16 not in wrong.special_ids
+
+    whole = await with_all_specials(engine, wrong)
+
+    assert 16 in whole.special_ids
+    assert 16 not in whole.encode("<empty_output>")
+
+
+async def test_leaf_ids_of_a_control_token_that_the_map_leaves_out_are_refused(engine_url, model_map_bytes, tmp_path):
+    fields = json.loads(model_map_bytes)
+    without("<repo_name>")(fields)
+    path = tmp_path / "map.json"
+    path.write_bytes(json.dumps(fields).encode())
+    poorer = load_map(path.read_bytes())
+    config = GatewayConfig(engine=EngineConfig(kind="url", url=engine_url), tokens=TokensConfig(map=str(path)))
+    route = EngineRoute(config, Nobody())
+    tokens = ResultTokens(
+        route.maps.accepted, level="verify", metrics=Metrics(), notices=TokenNotices(get_logger("test.tokens"))
+    )
+    async with route.running():
+        assert route.ready().token_map.map_id == poorer.map_id
+        assert 3 in route.ready().token_map.special_ids
+        assert route.maps.accepted[poorer.map_id] is route.maps.session is route.ready().token_map
+        meta = {CODEC_META_KEY: {"map_id": poorer.map_id, "ids": [3, 3]}}
+        result = {"content": [{"type": "text", "text": "<repo_name>" * 2, "_meta": meta}]}
+        (made,) = tokens.for_engine("tool", result, route.ready().token_map).pieces
+    assert (made.source, 3 in made.ids) == ("shim", False)

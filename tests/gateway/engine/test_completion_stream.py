@@ -29,7 +29,7 @@ def ids_of(text: str) -> list[int]:
 
 
 def fed(lines: list[bytes], *, gather: bool) -> list[object]:
-    return list(CompletionStream("http://engine", TINY, gather=gather).feed(lines))
+    return list(CompletionStream("http://engine", TINY, most=64, gather=gather).feed(lines))
 
 
 def test_ids_of_one_read_are_one_event_where_they_may_be_gathered_and_one_each_where_not():
@@ -47,7 +47,7 @@ def test_ids_of_one_read_are_one_event_where_they_may_be_gathered_and_one_each_w
 
 def test_ids_come_over_several_reads_and_the_end_knows_the_last_of_them():
     a, b, c = ids_of("one two three")
-    stream = CompletionStream("http://engine", TINY, gather=True)
+    stream = CompletionStream("http://engine", TINY, most=64, gather=True)
     assert list(stream.feed([event(a, 1)])) == [Generated((a,))]
     assert list(stream.feed([b"", b": keep-alive"])) == []
     *ids, end = stream.feed([event(b, 2), event(c, 3), line({**LAST, "stop_type": "eos"})])
@@ -69,7 +69,7 @@ def test_ids_come_over_several_reads_and_the_end_knows_the_last_of_them():
 )
 def test_ids_before_a_fault_are_given_before_it_is_raised(gather, fault, words):
     a, b, _ = ids_of("one two three")
-    events = CompletionStream("http://engine", TINY, gather=gather).feed([event(a, 1), event(b, 2), fault])
+    events = CompletionStream("http://engine", TINY, most=64, gather=gather).feed([event(a, 1), event(b, 2), fault])
     given: list[int] = []
     while len(given) < 2:
         given += next(events).ids
@@ -95,3 +95,57 @@ def test_ids_that_the_stream_lost_are_found_and_counted_in_gathered_events_too()
     assert generated.ids == tuple(ids)
     assert isinstance(end, GenerationEnd)
     assert (end.repaired, end.missed) == (1, 0)
+
+
+@pytest.mark.parametrize("strange", ["7", "x", 1.0, 1.5, None, True, [1], {}, -1, 2**32, 10**30])
+@pytest.mark.parametrize("repaired", [True, False])
+def test_engine_whose_ids_are_no_numbers_is_named(strange: object, repaired: bool):
+    first = ids_of("one two three")[0]
+    bad = line({"content": "", "tokens": [strange], "stop": False, "tokens_predicted": 2})
+    stream = CompletionStream("http://engine", TINY if repaired else None, most=64, gather=True)
+    words = r"'http://engine' answered something else than llama\.cpp does.*no token id"
+
+    assert list(stream.feed([event(first, 1)])) == [Generated((first,))]
+    with pytest.raises(EngineRefused, match=words):
+        list(stream.feed([bad]))
+
+
+def stream_of(most: int, *, gather: bool = False) -> CompletionStream:
+    return CompletionStream("http://engine", TINY, most=most, gather=gather)
+
+
+@pytest.mark.parametrize("gather", [True, False])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_engine_that_goes_on_past_what_was_asked_for_is_ended_there(gather, at_once):
+    a, b, c = ids_of("one two three")
+    stream = stream_of(2, gather=gather)
+    lines = [event(token, number) for number, token in enumerate((a, b, c, a, b), 1)]
+    events = list(stream.feed(lines)) if at_once else []
+    for each in () if at_once else lines:
+        events += stream.feed([each])
+        if isinstance(events[-1], GenerationEnd):
+            break
+
+    *ids, end = events
+    assert [token for each in ids for token in each.ids] == [a, b]
+    assert isinstance(end, GenerationEnd)
+    assert (end.reason, end.ended_by, end.told, end.timings.generated_n) == ("length", None, False, 2)
+
+
+def test_stream_of_messages_without_ids_has_an_end():
+    stream = stream_of(2)
+    empty = line({"content": "", "tokens": [], "stop": False, "tokens_predicted": 0})
+    events = [each for _ in range(40) for each in stream.feed([empty])]
+
+    assert isinstance(events[0], GenerationEnd)
+    assert not events[0].told
+
+
+def test_engine_that_ends_where_it_was_asked_to_is_told_by_itself():
+    a, b, c = ids_of("one two three")
+    stream = stream_of(3)
+    *_, end = stream.feed([event(a, 1), event(b, 2), event(c, 3), line(LAST)])
+
+    assert isinstance(end, GenerationEnd)
+    assert end.told
+    assert stream.is_full

@@ -18,6 +18,7 @@ from gateway.engine.template import ChatTemplate
 from gateway.errors import EngineRefused
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls import (
+    ChosenFormat,
     Format,
     ToolSpec,
     call_grammar,
@@ -143,7 +144,8 @@ async def test_the_agent_holds_a_call_that_the_model_begins_of_itself_to_its_sch
     weighed = {"logit_bias": [[start, 60]]}
     monkeypatch.setattr("gateway.engine.llama_cpp.completion_body", lambda request: completion_body(request) | weighed)
     facts = await engine.facts()
-    ready = ReadyEngine(engine, facts, model_map, ChatTemplate(engine, facts, model_map), SlotTable(1))
+    template = ChatTemplate(engine, facts, model_map)
+    ready = ReadyEngine(engine, facts, model_map, template, SlotTable(1), ChosenFormat(ISSUES, preamble=False))
     conversation = Conversation(ready, ISSUES, (CLOCK,), shots(CLOCK.name, model_map))
     hold = hold_for(conversation, "auto", parallel=False, always=True)
     told: list[object] = []

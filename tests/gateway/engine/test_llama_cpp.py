@@ -1,7 +1,9 @@
 """The client of a real llama.cpp server: ids in, ids out, errors named."""
 
+import json
 import socket
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import anyio
 import pytest
@@ -147,3 +149,41 @@ async def test_engine_whose_client_was_closed_in_the_meantime_is_unavailable(eng
         await client.tokenize("x", specials=False)
     with pytest.raises(EngineUnavailable, match="ask again"):
         await collect(client, GenerateRequest(PROMPT, 0, 1))
+
+
+def told(token: int, number: int) -> bytes:
+    message = {"content": "a", "tokens": [token], "stop": False, "tokens_predicted": number}
+    data = b"data: " + json.dumps(message).encode() + b"\n\n"
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+@pytest.mark.parametrize("stuck", ["goes on for ever", "falls silent"])
+async def test_stream_without_an_end_is_ended_at_max_tokens(stuck: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.engine.llama_cpp._ACCOUNT_TIME", 0.05)
+    left = anyio.Event()
+
+    async def answer(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            with suppress(anyio.BrokenResourceError, anyio.EndOfStream):
+                await stream.receive()
+                head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+                await stream.send(head + b"".join(told(n, n) for n in range(1, 5)))
+                while stuck == "goes on for ever":
+                    await stream.send(told(7, 7))
+                await stream.receive()
+            left.set()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    url = f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, answer)
+        client = LlamaCpp(url)
+        with anyio.fail_after(60):
+            ids, end = await collect(client, GenerateRequest(PROMPT, None, 4))
+            # The engine is told by the connection's end.
+            await left.wait()
+        await client.aclose()
+        tasks.cancel_scope.cancel()
+
+    assert ids == [1, 2, 3, 4]
+    assert (end.reason, end.told) == ("length", False)

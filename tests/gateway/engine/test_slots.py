@@ -1,44 +1,66 @@
-"""A conversation that comes back finds its slot; a new one does not take it away."""
+"""A conversation that comes back finds its slot; a new one does not take it away; a slot that works is not named."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
-from gateway.engine.slots import SlotTable, shared_prefix
+from gateway.engine.protocol import Timings
+from gateway.engine.slots import Place, SlotTable
 from gateway.errors import EngineUnavailable
 
 pytestmark = pytest.mark.anyio
 
 
+async def resting(number: int) -> bool:
+    return True
+
+
+def slot_table(count: int, *, isolate: bool = False) -> SlotTable:
+    """Of an engine that is ours alone, and does nothing else."""
+    return SlotTable(count, at_rest=resting, isolate=isolate)
+
+
+@asynccontextmanager
+async def generating(
+    table: SlotTable, prompt: list[int], *, owner: str = "ada", leaves: list[int] | None = None
+) -> AsyncGenerator[Place]:
+    """One generation, which ends well and leaves its prompt behind, or more."""
+    async with table.take(prompt, owner) as place:
+        yield place
+        place.slot.holds(prompt if leaves is None else leaves, at_rest=True, answered=True)
+
+
 async def test_the_slot_with_the_longest_common_prefix_is_taken() -> None:
-    table = SlotTable(3)
+    table = slot_table(3)
+    numbers: list[int | None] = []
     for prompt in ([1, 2, 3], [1, 9], [7]):
-        async with table.take(prompt) as slot:
-            slot.ids = prompt
-            number = slot.number
-    async with table.take([1, 9, 9, 9]) as slot:
-        assert slot.ids == [1, 9]
-        assert slot.number != number
+        async with generating(table, prompt) as place:
+            numbers.append(place.pinned)
+    async with generating(table, [1, 9, 9, 9]) as place:
+        assert place.pinned == numbers[1]
 
 
 async def test_a_new_conversation_takes_the_slot_that_has_rested_longest() -> None:
-    table = SlotTable(2)
-    async with table.take([1, 2]) as first:
-        first.ids = [1, 2]
-    async with table.take([5]) as second:
-        second.ids = [5]
-    async with table.take([9]) as third:
-        assert third.number == first.number
+    table = slot_table(2)
+    async with generating(table, [1, 2]) as first:
+        pass
+    async with generating(table, [5]):
+        pass
+    async with generating(table, [9]) as third:
+        assert third.pinned == first.pinned
 
 
 async def test_a_generation_waits_while_all_slots_are_taken() -> None:
-    table = SlotTable(1)
+    table = slot_table(1)
     order: list[str] = []
 
     async def second() -> None:
-        async with table.take([2]):
+        async with generating(table, [2]):
             order.append("second")
 
-    async with anyio.create_task_group() as tasks, table.take([1]):
+    async with anyio.create_task_group() as tasks, generating(table, [1]):
         tasks.start_soon(second)
         await anyio.wait_all_tasks_blocked()
         order.append("first")
@@ -46,67 +68,200 @@ async def test_a_generation_waits_while_all_slots_are_taken() -> None:
 
 
 async def test_a_slot_comes_back_when_its_generation_fails() -> None:
-    table = SlotTable(1)
+    table = slot_table(1)
     with pytest.raises(RuntimeError):
-        async with table.take([1]):
+        async with table.take([1], "ada"):
             raise RuntimeError
     with anyio.fail_after(20):
-        async with table.take([1]) as slot:
-            assert slot.number == 0
+        async with table.take([1], "ada") as place:
+            assert place.pinned == 0
 
 
 async def test_a_reserved_slot_is_never_handed_out() -> None:
-    table = SlotTable(2)
+    table = slot_table(2)
     reserved = table.reserve()
-    async with table.take([1]) as slot:
-        assert slot.number != reserved
+    async with table.take([1], "ada") as place:
+        assert place.pinned != reserved
         with pytest.raises(anyio.WouldBlock):
             table.reserve()
 
 
-@pytest.mark.parametrize(
-    ("held", "prompt", "shared"),
-    [([], [1], 0), ([1], [], 0), ([1, 2, 3], [1, 2, 3, 4], 3), ([1, 2, 9], [1, 2, 3], 2), ([4], [5], 0)],
-)
-def test_the_common_prefix_is_counted_in_ids(held: list[int], prompt: list[int], shared: int) -> None:
-    assert shared_prefix(held, prompt) == shared
-
-
 async def test_a_conversation_that_waits_for_a_tool_keeps_its_slot_although_all_begin_alike() -> None:
-    table = SlotTable(2)
+    table = slot_table(2)
     preamble = list(range(100))
-    async with table.take([*preamble, 1]) as slot:
-        waiting = slot.number
-        slot.ids = [*preamble, *[1] * 60]
-    async with table.take([*preamble, 2]) as other:
-        assert other.number != waiting
-        other.ids = [*preamble, 2]
-    async with table.take([*preamble, *[1] * 60, 3]) as slot:
-        assert slot.number == waiting
+    async with generating(table, [*preamble, 1], leaves=[*preamble, *[1] * 60]) as waiting:
+        pass
+    async with generating(table, [*preamble, 2]) as other:
+        assert other.pinned != waiting.pinned
+    async with generating(table, [*preamble, *[1] * 60, 3]) as place:
+        assert place.pinned == waiting.pinned
 
 
-async def test_an_answer_that_is_asked_for_again_finds_its_prompt() -> None:
-    table = SlotTable(2)
-    prompt = list(range(100))
-    async with table.take(prompt) as slot:
-        number = slot.number
-        slot.ids = [*prompt, 7, 7, 7]
-    async with table.take(prompt) as again:
-        assert again.number == number
+@pytest.mark.parametrize(("lost", "same"), [(10, True), (11, False)])
+async def test_an_answer_that_is_asked_for_again_finds_its_prompt_where_no_more_than_a_tenth_is_lost(
+    lost: int, same: bool
+) -> None:
+    table = slot_table(2)
+    prompt = list(range(100 - lost))
+    async with generating(table, prompt, leaves=[*prompt, *[700] * lost]) as first:
+        pass
+    async with generating(table, prompt) as again:
+        assert (again.pinned == first.pinned) is same
 
 
 async def test_one_more_than_may_wait_is_refused_and_told_so() -> None:
-    table = SlotTable(1)
+    table = slot_table(1)
 
     async def wait() -> None:
-        async with table.take([1]):
+        async with table.take([1], "ada"):
             pass
 
-    async with table.take([0]), anyio.create_task_group() as tasks:
+    async with table.take([0], "ada"), anyio.create_task_group() as tasks:
         for _ in range(64):
             tasks.start_soon(wait)
         await anyio.wait_all_tasks_blocked()
         with pytest.raises(EngineUnavailable, match="64 requests wait"):
-            async with table.take([2]):
+            async with table.take([2], "ada"):
                 pass
         tasks.cancel_scope.cancel()
+
+
+async def test_no_slot_is_named_where_the_engine_is_not_ours_alone() -> None:
+    table = SlotTable(2)
+    async with table.take([1], "ada") as one, table.take([1], "ada") as other:
+        assert (one.pinned, other.pinned) == (None, None)
+
+
+async def test_a_slot_is_named_only_once_the_engine_says_that_it_does_nothing() -> None:
+    asked: list[int] = []
+
+    async def busy_twice(number: int) -> bool:
+        asked.append(number)
+        return len(asked) > 2
+
+    table = SlotTable(1, at_rest=busy_twice)
+    # Of a server that was there before, nothing is known.
+    async with generating(table, [1]) as place:
+        assert (place.pinned, asked) == (0, [0, 0, 0])
+    # Whoever was told the end knows it.
+    async with table.take([1, 2], "ada") as place:
+        assert len(asked) == 3
+        place.slot.holds([1, 2], at_rest=False, answered=True)
+    # Given up in the middle: it may work on.
+    async with table.take([1, 2], "ada"):
+        assert len(asked) == 4
+
+
+async def test_a_slot_that_never_comes_to_rest_is_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def busy(number: int) -> bool:
+        return False
+
+    monkeypatch.setattr("gateway.engine.slots._REST_TIME", 0.05)
+    table = SlotTable(1, at_rest=busy)
+    for _ in range(2):
+        with pytest.raises(EngineUnavailable, match="slot 0"):
+            async with table.take([1], "ada"):
+                pass
+
+
+async def test_what_another_principal_left_decides_nothing() -> None:
+    table = slot_table(2)
+    async with generating(table, [8], owner="eve"):
+        pass
+    async with generating(table, [1, 2, 3], owner="ada") as hers:
+        pass
+    async with generating(table, [1, 2, 3, 4], owner="eve") as guess:
+        # Any new conversation's: the one that has rested longest.
+        assert guess.pinned != hers.pinned
+    async with generating(table, [1, 2, 3, 4], owner="ada") as again:
+        assert again.pinned == hers.pinned
+
+
+def timings(cached: int, processed: int) -> Timings:
+    return Timings(processed, cached, 1, 0.1, 0.1)
+
+
+async def test_figures_tell_of_what_the_principal_left_behind_and_of_nothing_else() -> None:
+    table = slot_table(2)
+    secret = list(range(50))
+    async with generating(table, secret, owner="ada", leaves=[*secret, 7, 7]):
+        pass
+    async with generating(table, secret, owner="eve") as guess:
+        told = guess.shown(timings(cached=49, processed=1))
+    async with generating(table, [*secret, 7, 8], owner="ada") as own:
+        hers = own.shown(timings(cached=51, processed=1))
+    async with generating(table, secret, owner="eve") as again:
+        repeated = again.shown(timings(cached=49, processed=1))
+
+    assert (told.cache_n, told.prompt_n) == (0, 50)
+    assert (hers.cache_n, hers.prompt_n) == (51, 1)
+    assert (repeated.cache_n, repeated.prompt_n) == (49, 1)
+
+
+async def test_isolated_principals_reuse_nothing_of_each_other() -> None:
+    table = slot_table(1, isolate=True)
+    reused: list[bool] = []
+    for owner in ("ada", "ada", "eve", "eve", "ada"):
+        async with generating(table, [1, 2], owner=owner) as place:
+            reused.append(place.reuse)
+    assert reused == [True, True, False, True, False]
+    async with generating(slot_table(1), [1], owner="ada") as place:
+        assert place.reuse
+
+
+async def test_prompt_that_was_refused_or_given_up_tells_nothing_when_it_is_asked_again() -> None:
+    table = slot_table(2)
+    secret = list(range(50))
+    async with generating(table, secret, owner="ada"):
+        pass
+    async with table.take(secret, "eve") as place:
+        # The engine has not said a word of it: it may not even have begun.
+        place.slot.holds(secret, at_rest=False, answered=False)
+    async with generating(table, secret, owner="eve") as guess:
+        told = guess.shown(timings(cached=49, processed=1))
+
+    assert (told.cache_n, told.prompt_n) == (0, 50)
+
+
+async def test_isolated_principal_does_not_reuse_what_a_request_without_an_answer_left_in_the_slot() -> None:
+    table = slot_table(1, isolate=True)
+    async with generating(table, [1, 2], owner="ada"):
+        pass
+    for _ in range(2):
+        async with table.take([1, 2], "eve") as place:
+            assert not place.reuse
+            place.slot.holds([1, 2], at_rest=False, answered=False)
+    async with generating(table, [1, 2], owner="eve") as place:
+        assert not place.reuse
+    async with generating(table, [1, 2], owner="eve") as place:
+        assert place.reuse
+
+
+async def test_principal_that_fills_its_share_of_the_queue_leaves_room_for_the_others() -> None:
+    table = SlotTable(1, share=0.25)
+
+    async def wait(owner: str) -> None:
+        async with table.take([1], owner):
+            pass
+
+    async with table.take([0], "eve"), anyio.create_task_group() as tasks:
+        for _ in range(16):
+            tasks.start_soon(wait, "eve")
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(
+            EngineUnavailable, match=r"'eve' has 16 of the 64 .* share is 16 \(limits.principal_share\)"
+        ):
+            async with table.take([2], "eve"):
+                pass
+        for _ in range(4):
+            tasks.start_soon(wait, "ada")
+        await anyio.wait_all_tasks_blocked()
+        with anyio.move_on_after(0):
+            async with table.take([2], "eve", alone=True):
+                pass
+        tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks, table.take([0], "ada"):
+        # Who has waited has its share again.
+        for _ in range(16):
+            tasks.start_soon(wait, "eve")
+        await anyio.wait_all_tasks_blocked()

@@ -1,8 +1,11 @@
 """The audit log, in real files."""
 
+import errno
 import json
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -195,7 +198,115 @@ def test_disk_that_is_full_is_counted_and_the_gateway_lives(caplog: pytest.LogCa
         audit.record(CALL)
 
     assert dropped(metrics) == 1
-    assert "can't be written" in caplog.text
+    assert caplog.text.count("can't be written") == 1
+
+
+class Disk:
+    """What stands under one file: it takes so many bytes, and then none until there is room again."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room = 0
+        self.full = threading.Event()
+        self.tries = 0
+        self._path = path
+        self._write = os.write
+        monkeypatch.setattr(os, "write", self.write)
+
+    def write(self, file: int, data: bytes) -> int:
+        if not self._path.exists() or os.fstat(file).st_ino != self._path.stat().st_ino:
+            return self._write(file, data)
+        fits = data[: self.room]
+        self.room -= len(fits)
+        if fits:
+            return self._write(file, fits)
+        self.tries += 1
+        self.full.set()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def numbered(start: int, stop: int) -> list[AuditLine]:
+    return [AuditLine("a", "v1", "m", "ok", request_id=n) for n in range(start, stop)]
+
+
+@pytest.mark.parametrize("room", [0, 1, 100, 1000, 2500])
+def test_gap_of_a_full_disk_is_noted_in_its_place_and_counted_exactly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    path, metrics = tmp_path / "audit.jsonl", Metrics()
+    disk = Disk(path, monkeypatch)
+    disk.room = room
+    with Audit(path, metrics.access) as audit:
+        for line in numbered(0, 20):
+            audit.record(line)
+        assert disk.full.wait(30)
+        disk.room = 1_000_000
+        for line in numbered(20, 30):
+            audit.record(line)
+
+    written = read(path)
+    (place,) = [place for place, line in enumerate(written) if "dropped" in line]
+    note = written.pop(place)
+    ids = [line["request_id"] for line in written]
+    assert note["reason"] == "the file could not be written: No space left on device"
+    assert note["dropped"] == dropped(metrics) == 30 - len(ids) > 0
+    assert ids == [*range(place), *range(place + note["dropped"], 30)]
+
+
+def test_gaps_add_up_until_there_is_room_for_the_note_which_needs_no_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("gateway.observe.audit._RETRY_SECONDS", 0.01)
+    path, metrics = tmp_path / "audit.jsonl", Metrics()
+    disk = Disk(path, monkeypatch)
+    noted = threading.Event()
+    with Audit(path, metrics.access) as audit:
+        for n in range(3):
+            disk.full.clear()
+            audit.record(numbered(n, n + 1)[0])
+            # Behind the try that found it full there was another one, so all that was recorded before is lost.
+            assert disk.full.wait(30)
+            disk.full.clear()
+            assert disk.full.wait(30)
+        disk.room = 1_000_000
+        while not path.read_bytes():
+            noted.wait(0.01)
+
+    (note,) = read(path)
+    assert note["dropped"] == dropped(metrics) == 3
+    assert [record.msg["event"] for record in caplog.records].count("the audit log can't be written") == 1
+
+
+def test_file_over_the_limit_of_the_system_holds_whole_lines_and_the_note(tmp_path: Path) -> None:
+    script = """
+import resource, sys, time
+from pathlib import Path
+from gateway.observe.audit import Audit
+from gateway.observe.audit_line import AuditLine
+from gateway.observe.metrics import Metrics
+
+def lost():
+    (line,) = [x for x in metrics.render().decode().splitlines() if x.startswith("codec_audit_lines_dropped_total ")]
+    return int(float(line.split()[1]))
+
+metrics, hard = Metrics(), resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+with Audit(Path(sys.argv[1]), metrics.access) as audit:
+    for n in range(50):
+        audit.record(AuditLine("a", "v1", "m", "ok", request_id=n))
+    while not lost():
+        time.sleep(0.01)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    audit.record(AuditLine("a", "v1", "m", "ok", request_id=50))
+print(lost())
+"""
+    path = tmp_path / "audit.jsonl"
+    ran = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, check=True, timeout=120)
+
+    lines = read(path)
+    (note,) = [line for line in lines if "dropped" in line]
+    assert note["dropped"] == int(ran.stdout) == 51 - (len(lines) - 1)
+    assert "File too large" in note["reason"]
+    assert lines[-1]["request_id"] == 50
 
 
 def test_arguments_that_wait_are_bounded_by_their_bytes(tmp_path: Path) -> None:

@@ -131,6 +131,8 @@ class Client:
         self.capabilities: dict[str, Any] = capabilities
         self.log_level: str | None = None
         self.session: ClientSession | None = None if modern else self
+        self.times_heard = 0
+        self.idle_since: float | None = None
         self.heard: list[tuple[str, dict[str, Any]]] = []
         self.was_asked: list[str] = []
         self.answers: dict[str, dict[str, Any]] = {}

@@ -152,3 +152,41 @@ async def heard(reply: Reply, server: RawServer, count: int) -> None:
     """Return when everything that was sent so far has been read: a ping behind it was answered."""
     await reply.event({"jsonrpc": "2.0", "id": f"ping {count}", "method": "ping"})
     await server.until(lambda: server.methods.count("-") == count)
+
+
+@pytest.fixture
+def one_after_the_other(monkeypatch: pytest.MonkeyPatch, _asks_both_ways_at_once: None) -> None:
+    monkeypatch.setattr("gateway.proxy.upstreams.negotiation._PROBE_TIME", 20)
+
+
+@pytest.mark.usefixtures("one_after_the_other")
+@pytest.mark.parametrize(
+    ("supported", "spoken", "asked"), [([MODERN], MODERN, 2), (["2099-01-01"], HANDSHAKE, 1), ("no list", HANDSHAKE, 1)]
+)
+async def test_version_that_is_refused_is_exchanged_for_one_that_the_server_names(proxy_of, supported, spoken, asked):
+    async def refused_at_first(asked: Asked, reply: Reply, server: RawServer) -> None:
+        if server.methods.count("server/discover") > 1:
+            await reply.result(asked, DISCOVERED)
+            return
+        data = {"supported": supported, "requested": MODERN}
+        error = {"code": -32022, "message": "Unsupported protocol version", "data": data}
+        await reply.message({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}, status=400)
+
+    async with Slow(refused_at_first, greeted) as server, proxy_of(web(server)) as proxy:
+        (status,) = proxy.statuses()
+
+    assert (status.state, status.protocol) == ("up", spoken)
+    assert server.methods.count("server/discover") == asked
+
+
+@pytest.mark.usefixtures("one_after_the_other")
+async def test_version_that_is_refused_again_and_again_is_asked_for_twice(proxy_of):
+    async def refused(asked: Asked, reply: Reply, _: RawServer) -> None:
+        error = {"code": -32022, "message": "no", "data": {"supported": [MODERN]}}
+        await reply.message({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}, status=400)
+
+    async with Slow(refused, greeted) as server, proxy_of(web(server)) as proxy:
+        (status,) = proxy.statuses()
+
+    assert status.protocol == HANDSHAKE
+    assert server.methods.count("server/discover") == 2

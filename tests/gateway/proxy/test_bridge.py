@@ -10,6 +10,7 @@ import pytest
 from gateway.errors import RpcError
 from gateway.proxy.bridge import Bridge
 from gateway.proxy.caller import ANYBODY
+from gateway.proxy.shares import ShareRule
 
 pytestmark = pytest.mark.anyio
 CLIENT = SimpleNamespace(
@@ -43,7 +44,7 @@ class AsksAside:
 @pytest.fixture
 async def bridge():
     async with anyio.create_task_group() as tasks:
-        yield Bridge(tasks)
+        yield Bridge(tasks, ShareRule())
         tasks.cancel_scope.cancel()
 
 

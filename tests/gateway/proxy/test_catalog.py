@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.proxy.catalog import Catalog, fits
+from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import Naming
 from gateway.proxy.upstreams.listing import Listed
+from gateway.proxy.uris import UriClaims, fits
 
 
 def listed(key: str, *values: str) -> Listed:
@@ -63,48 +64,116 @@ def test_names_that_carry_their_server_do_not_clash():
     assert catalog_of(both, "auto").clashes == ()
 
 
-def test_same_template_of_two_servers_is_no_clash_and_both_may_own_its_uris():
+def test_resource_of_two_servers_belongs_to_the_first_of_the_configuration_and_keeps_no_gateway_from_starting():
+    lists = {name: {"resources": listed("uri", "x:1")} for name in ("one", "two")}
+    catalog = catalog_of(lists)
+
+    assert catalog.uris.owner("x:1", ANYBODY) == "one"
+    assert [clash.ends_start for clash in catalog.clashes] == [False]
+
+
+def test_same_template_of_two_servers_belongs_to_the_first_and_the_others_is_told():
     lists = {name: {"templates": listed("uriTemplate", "file:///{path}")} for name in ("one", "two")}
     catalog = catalog_of(lists)
 
-    assert catalog.clashes == ()
-    assert catalog.resource_owners("file:///x", ANYBODY) == ["one", "two"]
+    assert catalog.uris.owner("file:///x", ANYBODY) == catalog.uris.lister("file:///{path}", ANYBODY) == "one"
+    assert [str(clash).partition(":")[0] for clash in catalog.clashes] == ["resource template 'file"]
+    assert [(clash.kept, clash.hidden) for clash in catalog.clashes] == [("one", "two")]
 
 
-def test_who_lists_a_resource_owns_it_before_whose_template_it_fits():
+def test_who_lists_a_resource_at_the_start_owns_it_before_whose_template_it_fits():
     lists = {
         "one": {"templates": listed("uriTemplate", "file:///{path}")},
         "two": {"resources": listed("uri", "file:///x")},
     }
+    catalog = catalog_of(lists)
 
-    assert catalog_of(lists).resource_owners("file:///x", ANYBODY) == ["two"]
+    assert catalog.uris.owner("file:///x", ANYBODY) == "two"
+    assert catalog.uris.owner("file:///y", ANYBODY) == "one"
+    assert catalog.clashes == ()
 
 
-def test_template_that_says_most_itself_comes_first():
+def test_template_of_the_configurations_first_server_keeps_its_uris_however_much_another_says_itself():
     lists = {
         "one": {"templates": listed("uriTemplate", "{any}")},
         "two": {"templates": listed("uriTemplate", "notes:///{id}")},
     }
 
-    assert catalog_of(lists).resource_owners("notes:///7", ANYBODY) == ["two", "one"]
+    assert catalog_of(lists).uris.owner("notes:///7", ANYBODY) == "one"
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["later server first", "later server last"])
+@pytest.mark.parametrize(
+    ("had", "takes"),
+    [
+        ({"resources": listed("uri", "file:///x")}, {"resources": listed("uri", "file:///x")}),
+        ({"resources": listed("uri", "file:///x")}, {"templates": listed("uriTemplate", "file:///{path}")}),
+        ({"templates": listed("uriTemplate", "file:///{path}")}, {"resources": listed("uri", "file:///x")}),
+        ({"templates": listed("uriTemplate", "{any}")}, {"templates": listed("uriTemplate", "file:///{path}")}),
+    ],
+)
+def test_what_is_listed_later_takes_nothing_from_who_had_it(first, had, takes):
+    names = ("late", "early") if first else ("early", "late")
+    empty = {"resources": listed("uri")}
+    catalog = catalog_of({name: had if name == "early" else empty for name in names})
+    catalog.uris.settle()
+    for _ in range(2):
+        catalog.rebuild({name: had if name == "early" else takes for name in names})
+
+    assert catalog.uris.owner("file:///x", ANYBODY) == "early"
+
+
+def test_what_its_owner_lists_no_longer_is_free_for_the_next():
+    both = {name: {"resources": listed("uri", "x:1")} for name in ("one", "two")}
+    catalog = catalog_of(both)
+    catalog.uris.settle()
+    catalog.rebuild({**both, "one": {"resources": listed("uri")}})
+    owners = [catalog.uris.owner("x:1", ANYBODY)]
+    catalog.rebuild(both)
+    owners.append(catalog.uris.owner("x:1", ANYBODY))
+
+    assert owners == ["two", "two"]
 
 
 def test_template_itself_leads_to_its_owner_for_completion():
     lists = {"one": {"templates": listed("uriTemplate", "a:{x}")}, "two": {"templates": listed("uriTemplate", "b:{x}")}}
 
-    assert catalog_of(lists).resource_owners("b:{x}", ANYBODY) == ["two"]
+    assert catalog_of(lists).uris.owner("b:{x}", ANYBODY) == "two"
 
 
 def test_what_a_client_may_not_see_owns_nothing_for_it():
-    lists = {name: {"resources": listed("uri", f"{name}:x")} for name in ("one", "two")}
+    lists = {name: {"resources": listed("uri", f"{name}:x", "both:x")} for name in ("one", "two")}
+    uris, two = catalog_of(lists).uris, Principal("p", servers=frozenset({"two"}))
 
-    assert catalog_of(lists).resource_owners("one:x", Principal("p", servers=frozenset({"two"}))) == []
+    assert uris.owner("one:x", two) is None
+    assert [uris.owner("both:x", each) for each in (two, ANYBODY)] == ["two", "one"]
 
 
 def test_resource_that_is_left_out_has_no_owner():
     lists = {"one": {"resources": listed("uri", "x:1"), "templates": listed("uriTemplate", "x:{n}")}}
 
-    assert catalog_of(lists, exclude=("x:*",)).resource_owners("x:1", ANYBODY) == []
+    assert catalog_of(lists, exclude=("x:*",)).uris.owner("x:1", ANYBODY) is None
+
+
+NAMES = st.sampled_from(["a:1", "a:2", "b:1", "a:{x}", "{x}", "b:{x}"])
+SERVERS = ("one", "two", "three")
+LISTS = st.dictionaries(st.sampled_from(SERVERS), st.sets(NAMES))
+
+
+@given(st.lists(LISTS, min_size=1, max_size=5))
+def test_owner_keeps_a_uri_for_as_long_as_it_lists_it(steps):
+    """Whatever the others list meanwhile, once the start is over."""
+    uris, owner = UriClaims(), None
+    before: dict[str, set[str]] = {}
+    for lists in steps:
+        fitting = {server: {each for each in lists.get(server, ()) if fits(each, "a:1")} for server in SERVERS}
+        uris.take((server, each, int("{" in each)) for server in SERVERS for each in sorted(lists.get(server, ())))
+        now = uris.owner("a:1")
+        assert fitting[now] if now is not None else not any(fitting.values())
+        if owner is not None and before[owner] <= fitting[owner]:
+            assert now == owner
+        owner, before = now, fitting
+        uris.settle()
 
 
 @given(
@@ -121,3 +190,36 @@ def test_template_made_to_try_every_way_of_fitting_ends_in_this_life():
     # What keeps trying would run into the time of a test.
     assert not fits("a" + "{x}a" * 2000 + "b", "a" * 200_000)
     assert not fits("{x}" * 2000 + "b", "a" * 200_000)
+
+
+def test_templates_that_are_too_many_or_too_long_make_no_uri_their_server_s():
+    uris = UriClaims()
+    uris.take([("one", f"x:{n}/{{v}}", 1) for n in range(101)] + [("two", "y:" + "{v}" * 17, 1)])
+
+    assert uris.owner("x:99/a") == "one"
+    assert uris.owner("x:100/a") is None
+    assert uris.owner("y:a") is None
+    # They are shown as any other.
+    assert uris.lister("x:100/{v}", ANYBODY) == "one"
+
+
+def test_thousands_of_templates_and_of_uris_that_come_later_are_told_apart_in_this_life():
+    templates = [("bad", "{v}" * 2000 + str(n), 1) for n in range(2000)]
+    uris = UriClaims()
+    uris.take(templates)
+    uris.settle()
+    # What holds every URI against every template would run into the time of a test.
+    uris.take([*templates, *(("good", f"x:{n}/", 0) for n in range(2000))])
+
+    assert uris.hidden() == []
+
+
+def test_servers_that_clash_under_ever_new_names_do_not_fill_the_log(caplog):
+    catalog = catalog_of({"one": {}, "two": {}})
+    for turn in range(5):
+        names = listed("uri", *(f"x:{turn}/{n}" for n in range(60)))
+        catalog.rebuild({"one": {"resources": names}, "two": {"resources": names}})
+
+    assert len(caplog.records) == 101
+    assert "doctor" in caplog.records[-1].getMessage()
+    assert len(catalog.clashes) == 60

@@ -44,8 +44,7 @@ async def test_server_that_dies_later_hides_no_resource_of_another(obeying, prox
         one = client()
         assert "exit code 9" in await call(proxy, one, "one__do", exit=9)
         await until(proxy, lambda: proxy.statuses()[0].state == "restarting")
-        # Nobody lists this one, so every server is tried: the dead one first.
-        read = await proxy.handle("resources/read", {"uri": "b:unlisted"}, one)
+        read = await proxy.handle("resources/read", {"uri": "b:1"}, one)
         with pytest.raises(RpcError, match="server 'one' is not available: its process ended"):
             await proxy.handle("resources/read", {"uri": "a:1"}, one)
 
@@ -132,6 +131,28 @@ async def test_call_behind_a_full_queue_is_refused_at_once_by_name(obeying, prox
         await asyncio.wait([running, waiting])
 
     assert refused == "server 'up' is not available: 1 calls wait for it already; call again later"
+
+
+async def test_key_that_fills_its_share_of_a_queue_leaves_room_for_the_others(
+    obeying, proxy_of, client, call, until_noted
+):
+    async with proxy_of(obeying(concurrency=1, queue=4), tool_timeout=3600.0) as proxy:
+        ann, bob = client(principal=Principal("ann")), client(principal=Principal("bob"))
+        tasks = [asyncio.create_task(call(proxy, ann, hold=True))]
+        await until_noted("holds")
+        for count, who in enumerate((ann, bob), start=1):
+            tasks.append(asyncio.create_task(call(proxy, who)))
+            while proxy.statuses()[0].queued < count:
+                await anyio.lowlevel.checkpoint()
+        refused = await call(proxy, ann)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    assert refused == (
+        "server 'up' is not available: 'ann' has 1 of the 4 calls that may wait for server 'up' (upstreams.up.queue), "
+        "and its share is 1 (limits.principal_share): end what is not needed any more, or ask the operator for more"
+    )
 
 
 async def test_call_that_waited_for_its_turn_in_vain_says_so_and_blames_nobody(

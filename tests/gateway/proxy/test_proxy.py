@@ -260,6 +260,7 @@ async def test_server_that_does_not_shake_hands_is_given_up(upstream, proxy_of, 
         text = text_of(await proxy.call("up__echo", {}))
 
     assert "'up' is not available" in text
+    assert "within 0.5 s (limits.start_timeout)" in text
     assert not any(is_running(pid) for pid in noted_pids())
 
 
@@ -275,6 +276,16 @@ async def test_server_that_tells_of_changes_after_each_listing_is_listed_once_a_
     upstream, proxy_of, noted_words, monkeypatch
 ):
     monkeypatch.setattr("gateway.proxy.upstreams.tending.LISTING_PAUSE", 3600.0)
+    async with proxy_of(upstream("restless")) as proxy:
+        for _ in range(50):
+            await proxy.call("up__echo", {})
+
+    assert noted_words() == ["listed"] * 2
+
+
+async def test_server_whose_lists_take_long_to_take_over_is_listed_seldom(upstream, proxy_of, noted_words, monkeypatch):
+    monkeypatch.setattr("gateway.proxy.upstreams.tending.LISTING_PAUSE", 0.0)
+    monkeypatch.setattr("gateway.proxy.upstreams.tending._REST", 1e12)
     async with proxy_of(upstream("restless")) as proxy:
         for _ in range(50):
             await proxy.call("up__echo", {})

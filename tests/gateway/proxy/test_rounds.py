@@ -130,13 +130,13 @@ async def test_two_rounds_with_one_state_at_the_same_time_are_one_too_many(obeyi
 async def test_calls_that_wait_for_their_clients_are_bounded(obeying, proxy_of, put, monkeypatch):
     monkeypatch.setattr("gateway.proxy.bridge._MOST", 2)
     async with proxy_of(obeying()) as proxy:
-        first, _ = await put(proxy), await put(proxy)
+        first, _ = await put(proxy), await put(proxy, principal=BOB)
         refused = await put(proxy)
         await put(proxy, first)
         again = await put(proxy)
 
     assert refused["isError"] is True
-    assert refused["content"][0]["text"].startswith("2 calls wait for their clients' answers already")
+    assert "'ann' has 1 of the 2 calls that wait for their clients' answers" in refused["content"][0]["text"]
     assert again["resultType"] == "input_required"
 
 

@@ -4,6 +4,7 @@ import anyio
 import pytest
 
 from gateway.errors import RpcError
+from gateway.proxy.caller import Principal
 
 pytestmark = pytest.mark.anyio
 OFFER = {"prompts": ["p"], "resources": ["x:1"], "capabilities": {"completions": {}}}
@@ -82,6 +83,19 @@ async def test_client_that_subscribed_on_no_session_of_its_own_hears_of_changes_
         await call(proxy, client(modern=True), push=push)
 
     assert one.heard == [("notifications/resources/updated", {"uri": "x:1"})]
+
+
+async def test_client_ends_no_subscription_but_its_own(obeying, proxy_of, client, call, until_noted, noted):
+    offer = {"resources": ["x:1"], "capabilities": {"resources": {"subscribe": True}}}
+    push = [["notifications/resources/updated", {"uri": "x:1"}]]
+    one, other = client(principal=Principal("ann")), client(principal=Principal("bob"))
+    async with proxy_of(obeying("up", offer, sessions="shared")) as proxy:
+        await proxy.handle("resources/subscribe", {"uri": "x:1"}, one)
+        await until_noted("resources/subscribe x:1")
+        assert await proxy.handle("resources/unsubscribe", {"uri": "x:1"}, other) == {}
+        await call(proxy, client(modern=True), push=push)
+        await one.until(lambda: one.heard)
+        assert "resources/unsubscribe x:1" not in noted()
 
 
 async def test_client_that_is_gone_is_watched_for_no_longer(obeying, proxy_of, client, until_noted):

@@ -21,7 +21,7 @@ class Sampler:
     def __init__(self):
         self.most = []
 
-    async def sample(self, params, most):
+    async def sample(self, params, most, payer):
         self.most.append(most)
         return OURS, most
 
@@ -123,7 +123,7 @@ async def test_server_that_may_spend_something_is_told_so(sampling, noted):
 async def test_engine_that_takes_longer_than_a_call_may_costs_the_call_no_time(
     sampling, sampler, client, call, answered
 ):
-    async def sample(params, most):
+    async def sample(params, most, payer):
         await anyio.sleep(1.2)
         return OURS, most
 

@@ -9,9 +9,15 @@ import anyio.lowlevel
 import pytest
 
 from gateway.errors import RpcError
+from gateway.proxy.caller import Principal
 
 pytestmark = pytest.mark.anyio
 ASKS = {"elicitation": {}}
+ANN, BOB = Principal("ann"), Principal("bob")
+FULL = (
+    "server 'up' gave no session: all 1 sessions with server 'up' are taken (upstreams.up.client_sessions); "
+    "call again later"
+)
 
 
 async def test_no_process_is_started_for_a_call_however_many_there_are(obeying, proxy_of, client, call, starts):
@@ -135,12 +141,11 @@ async def test_process_of_one_client_that_hangs_is_replaced_and_nobody_elses(
 
 
 async def test_session_that_nobody_waits_for_any_more_counts_until_it_is_gone(
-    obeying, proxy_of, client, call, answered, monkeypatch, until_noted, soon, tmp_path, noted_pids, is_running
+    obeying, proxy_of, client, call, answered, until_noted, soon, tmp_path, noted_pids, is_running
 ):
-    monkeypatch.setattr("gateway.proxy.upstreams.pool._LEASED", 1)
     gate = tmp_path / "gate"
     gate.touch()
-    async with proxy_of(obeying("up", {"gate": str(gate)})) as proxy:
+    async with proxy_of(obeying("up", {"gate": str(gate)}, client_sessions=1)) as proxy:
         gate.unlink()
         leaves = asyncio.create_task(call(proxy, client(modern=True, **ASKS)))
         await until_noted("pid", 2)
@@ -151,14 +156,13 @@ async def test_session_that_nobody_waits_for_any_more_counts_until_it_is_gone(
         await soon(lambda: not is_running(noted_pids()[1]))
         assert (await answered(proxy, client(modern=True, **ASKS)))["pid"] not in noted_pids()[:2]
 
-    assert refused == "server 'up' gave no session: 1 calls that may ask their clients run on it already"
+    assert refused == FULL
 
 
 async def test_session_that_nobody_uses_gives_way_when_a_client_with_other_abilities_needs_one(
-    obeying, proxy_of, client, call, monkeypatch, noted_pids, is_running, soon
+    obeying, proxy_of, client, call, is_running, soon
 ):
-    monkeypatch.setattr("gateway.proxy.upstreams.pool._LEASED", 2)
-    async with proxy_of(obeying()) as proxy:
+    async with proxy_of(obeying(client_sessions=2)) as proxy:
         first, second, third = [
             (await call(proxy, client(modern=True, elicitation={}, experimental={"n": n})))["pid"] for n in range(3)
         ]
@@ -168,9 +172,8 @@ async def test_session_that_nobody_uses_gives_way_when_a_client_with_other_abili
         assert proxy.statuses()[0].sessions == 3
 
 
-async def test_sessions_that_are_in_use_give_way_to_nobody(obeying, proxy_of, client, call, monkeypatch, until_noted):
-    monkeypatch.setattr("gateway.proxy.upstreams.pool._LEASED", 1)
-    async with proxy_of(obeying()) as proxy:
+async def test_sessions_that_are_in_use_give_way_to_nobody(obeying, proxy_of, client, call, until_noted):
+    async with proxy_of(obeying(client_sessions=1)) as proxy:
         running = asyncio.create_task(call(proxy, client(modern=True, **ASKS), hold=True))
         await until_noted("holds")
         refused = await call(proxy, client(modern=True, **ASKS))
@@ -178,4 +181,4 @@ async def test_sessions_that_are_in_use_give_way_to_nobody(obeying, proxy_of, cl
         running.cancel()
         await asyncio.wait([running])
 
-    assert refused == "server 'up' gave no session: 1 calls that may ask their clients run on it already"
+    assert refused == FULL

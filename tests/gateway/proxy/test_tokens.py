@@ -445,3 +445,17 @@ def test_unread_ids_that_the_engines_own_map_calls_special_are_made_again_from_t
     counted = metrics.get_shim_metrics()
     assert (counted["rejected"], counted["leaf_bypasses"]) == ({"special": 1}, 0)
     assert (counted["tokenize_calls"], counted["detokenize_calls"]) == (1, 1)
+
+
+@pytest.mark.parametrize("spelled", [str.lower, str.upper])
+@pytest.mark.parametrize("beside", [False, True])
+def test_map_that_a_leaf_names_in_bare_hex_goes_out_in_the_spelling_that_every_reader_takes(spelled, beside):
+    own = [FIELDS["vocab"]["h"], FIELDS["vocab"]["i"]]
+    bare = spelled(ENGINE.map_id.removeprefix("sha256:"))
+    leaf = {"type": "text", "text": "hi", "_meta": {CODEC_META_KEY: {"map_id": bare, "ids": own}}}
+    bench = Bench(ENGINE)
+
+    first, *_ = bench.client(leaf, *([block("x")] if beside else []))
+
+    assert first["_meta"][CODEC_META_KEY] == {"map_id": ENGINE.map_id, "ids": own}
+    assert bench.counted["leaf_bypasses"] == 1

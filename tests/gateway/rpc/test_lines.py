@@ -98,3 +98,21 @@ def test_long_request_of_the_server_answers_none_of_ours(head):
 
     assert isinstance(line, LongLine)
     assert line.answered_id() is None
+
+
+def test_line_over_the_bound_is_seen_before_it_ends_and_no_longer_when_it_did():
+    splitter = LineSplitter(300)
+    seen: list[LongLine | None] = []
+    for piece in (b"x" * 300, b"y", b"z" * 1000, b"\nshort"):
+        splitter.feed(piece)
+        seen.append(splitter.over)
+
+    head, edge = b"x" * 256, b"x" * 255 + b"y"
+    assert seen == [None, LongLine(head, edge, 301), LongLine(head, b"z" * 256, 1301), None]
+
+
+def test_line_over_a_bound_that_is_shorter_than_a_head_is_not_judged_by_half_of_one():
+    splitter = LineSplitter(BOUND)
+    splitter.feed(b'{"jsonrpc":"2.0","id":5,')
+
+    assert splitter.over is None

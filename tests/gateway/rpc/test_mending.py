@@ -95,3 +95,38 @@ def test_answer_that_is_nested_too_deep_fails_its_own_request():
     data = b'{"jsonrpc": "2.0", "id": 7, "result": ' + b'{"a": ' * 500 + b"1" + b"}" * 501
 
     assert mend_message(data, refused(data)) == BrokenAnswer(7, ANY)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":' + b'{"a":' * 200_000 + b"1" + b"}" * 200_000 + b"}", "nested too deep"),
+        (b'{"result":' + b"[" * 200_000 + b"]" * 200_000 + b',"jsonrpc":"2.0","id":7}', "nested too deep"),
+        (b'{"jsonrpc":"2.0","id":7,"result":' + b"[" * 500 + b"]" * 500 + b"}", "nested too deep"),
+        (b'{"jsonrpc": "2.0", "id": 7, "result": {"a": "cut sh', "no JSON"),
+        (b'{"jsonrpc": "2.0", "id": 7, "result": {"a": ' + b"9" * 5000 + b"}}", "no JSON"),
+    ],
+)
+def test_answer_that_is_no_json_is_known_by_its_ends(line, said):
+    refused = parse_message(line)
+    assert isinstance(refused, Malformed)
+    message = mend_message(line, refused)
+
+    assert isinstance(message, BrokenAnswer)
+    assert message.id == 7
+    assert said in message.detail
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":7,"method":"x","params":' + b"[" * 100_000,
+        b'{"id": 7, "level": "debug", oops',
+        b'{"jsonrpc":"2.0","result":{"id":7,' + b"[" * 100_000,
+    ],
+)
+def test_line_that_is_no_json_and_shows_no_answer_answers_nobody(line):
+    refused = parse_message(line)
+    assert isinstance(refused, Malformed)
+
+    assert mend_message(line, refused) == refused

@@ -14,6 +14,7 @@ from gateway.rpc.messages import (
     Notification,
     Request,
     Response,
+    Unwritable,
     encode_failure,
     encode_notification,
     encode_request,
@@ -123,3 +124,40 @@ def test_missing_and_null_params_are_empty_ones():
 def test_what_no_json_can_hold_is_not_written():
     with pytest.raises(ValueError, match="surrogates"):
         encode_request(1, "m", {"x": "\ud800"})
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_number_that_json_does_not_have_is_refused_by_name_where_it_is_read(word):
+    message = parse_message(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":%s}}' % word.encode())
+
+    assert message == Malformed(
+        PARSE_ERROR, "the message is no JSON: NaN and Infinity are no numbers of JSON; send null or a text"
+    )
+
+
+@pytest.mark.parametrize("text", ["NaN", "-Infinity", "say NaN"])
+def test_texts_may_say_what_they_like(text):
+    params = {"x": text, text: 1}
+
+    assert parse_message(encode_request(1, "m", params)) == Request(1, "m", params)
+    assert parse_message(b'{"x":"NaN", nope') == Malformed(PARSE_ERROR, "the message is no JSON")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf"), 1e999])
+def test_number_that_json_does_not_have_is_not_written(number):
+    for write in (
+        lambda x: encode_request(1, "m", x),
+        lambda x: encode_notification("m", x),
+        lambda x: encode_response(1, x),
+        lambda x: encode_failure(1, x),
+    ):
+        with pytest.raises(Unwritable, match="NaN and Infinity are no numbers of JSON"):
+            write({"x": [number]})
+
+
+def test_number_too_large_for_a_float_comes_back_to_nobody_as_something_else():
+    message = parse_message(b'{"jsonrpc":"2.0","id":1,"result":{"x":1e999}}')
+
+    assert isinstance(message, Response)
+    with pytest.raises(Unwritable):
+        encode_response(1, message.result)

@@ -174,3 +174,31 @@ def test_written_event_has_its_fields_before_its_data():
         b"id: 1\nevent: message\nretry: 500\ndata: {}\n\n"
     )
     assert encode_event(b"") == b"data: \n\n"
+
+
+@pytest.mark.parametrize("begun", [b"data: ", b": ", b"id: ", b"x", b"data: " + b"y" * 300 + b"\ndata: "])
+def test_what_goes_over_the_bound_is_seen_before_it_ends(begun):
+    parser = EventParser(400)
+    assert parser.feed(begun) == []
+    assert parser.over is None
+
+    assert parser.feed(b"z" * 500) == []
+    assert parser.over is not None
+    assert parser.over.length >= 500
+    assert parser.over.tail == b"z" * 256
+
+
+def test_event_of_many_lines_is_seen_to_be_over_the_bound_between_them():
+    parser = EventParser(400)
+    lengths: list[int] = []
+    for _ in range(4):
+        parser.feed(b"data: " + b"x" * 299 + b"\n")
+        lengths.append(0 if parser.over is None else parser.over.length)
+
+    assert lengths == [0, 600, 900, 1200]
+    parser.feed(b"\n")
+    assert parser.over is None
+
+
+def test_long_comment_in_an_event_costs_the_event_nothing():
+    assert parse(b":" + b"x" * 1000 + b"\ndata: a\n\n") == [Event(b"a")]

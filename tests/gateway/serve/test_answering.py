@@ -38,6 +38,9 @@ class Recorder(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return 5
 
+    def is_closing(self) -> bool:
+        return bool(self.seen) and self.seen[-1] in ("closed", "aborted")
+
 
 def gathering() -> tuple[GatheredWrites, Recorder]:
     inner = Recorder()
@@ -99,6 +102,15 @@ async def test_abort_loses_what_was_not_written_yet() -> None:
     await anyio.lowlevel.checkpoint()
 
     assert inner.seen == ["aborted"]
+
+
+async def test_what_is_written_to_a_closed_connection_goes_nowhere() -> None:
+    transport, inner = gathering()
+    transport.close()
+    transport.write(b"too late")
+    await anyio.lowlevel.checkpoint()
+
+    assert inner.seen == ["closed"]
 
 
 async def test_bytes_that_change_afterwards_leave_as_they_were() -> None:

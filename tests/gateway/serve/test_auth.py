@@ -211,3 +211,26 @@ def test_state_folder_that_can_not_be_written_names_the_way_out(
 
     with pytest.raises(ConfigError, match="set CODEC_GATEWAY_TOKEN"):
         stored_token()
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        [(b"host", b"localhost"), (b"host", b"evil.example")],
+        [(b"host", b"evil.example"), (b"host", b"localhost")],
+        [(b"host", b"localhost"), (b"host", b"localhost")],
+        [(b"host", b"localhost"), (b"origin", b"http://localhost"), (b"origin", b"https://evil.example")],
+        [(b"host", b"localhost"), (b"origin", b"https://evil.example"), (b"origin", b"http://localhost")],
+    ],
+)
+async def test_second_host_or_origin_is_refused_whichever_is_ours(twice: list[tuple[bytes, bytes]]) -> None:
+    guard = HostGuard(face())
+    sent: list[dict[str, object]] = []
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    for _ in range(2):
+        sent.clear()
+        await guard({"type": "http", "method": "GET", "path": "/v1/models", "headers": twice}, None, send)
+        assert sent[0]["status"] == 400

@@ -78,6 +78,20 @@ async def test_refusal_tells_when_to_ask_again():
     assert "stopping" in answer.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
+async def test_client_of_mcp_is_refused_in_json_rpc(path):
+    app = Drain(Slow())
+    await app.drained(0, nothing)
+    async with client_of(app) as client:
+        answer = await client.post(path, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+
+    assert (answer.status_code, answer.headers["connection"]) == (503, "close")
+    assert answer.headers["retry-after"]
+    body = answer.json()
+    assert (body["jsonrpc"], body["id"]) == ("2.0", None)
+    assert body["error"]["message"] == "the gateway is stopping; ask again"
+
+
 async def test_request_that_outlasts_the_time_is_counted_as_left():
     slow = Slow()
     app = Drain(slow)

@@ -46,6 +46,23 @@ def test_rate_is_never_exceeded_by_more_than_one_minute_s_worth(pauses: list[flo
     assert admitted <= rate + (clock.now - 1000.0) * rate / 60 + 1e-6
 
 
+def test_rest_saves_up_no_more_than_a_minute_s_worth() -> None:
+    clock = Clock()
+    limiter, key, bystander = Limiter(clock), who(rate=6, concurrency=1), who("b")
+    assert limiter.enter(key, "call") is None
+    assert limiter.enter(bystander, "call") is None
+    clock.now += 3600
+    limiter.leave(key, "call")
+
+    admitted = 0
+    while limiter.enter(key, "call") is None:
+        limiter.leave(key, "call")
+        admitted += 1
+        assert admitted <= 6
+
+    assert admitted == 6
+
+
 def test_concurrency_counts_what_runs() -> None:
     limiter, key = Limiter(Clock()), who(concurrency=2)
     assert limiter.enter(key, "call") is None

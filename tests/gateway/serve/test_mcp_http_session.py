@@ -115,6 +115,23 @@ async def test_session_that_is_unknown_or_somebody_elses_is_not_found(servers, s
     assert unknown.json() == foreign.json()
 
 
+@pytest.mark.parametrize("version", ["2020-01-01", "garbage", "2025-11-25 ; x", ""])
+async def test_version_that_there_is_not_is_named_in_a_session_and_changes_nothing(servers, site_of, version):
+    servers.tool(quiet)
+    async with site_of(servers) as site:
+        session = await site.session()
+        refused = await session.call("quiet", **{"mcp-protocol-version": version})
+        unknown = await session.call("quiet", **{"mcp-protocol-version": version, "mcp-session-id": "made up"})
+        answer = await session.call("quiet")
+
+    assert refused.status_code == 400
+    assert refused.json()["error"]["message"] == (
+        f"{version!r} in mcp-protocol-version is no version: this session's is 2025-11-25"
+    )
+    assert unknown.status_code == 404
+    assert answer.json()["result"]["content"][0]["text"] == "done"
+
+
 async def test_deleted_session_is_gone_and_its_requests_with_it(servers, site_of):
     began, cancelled = servers.hanging()
     async with site_of(servers) as site:

@@ -9,15 +9,17 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.errors import ConfigError
-from gateway.serve.sockets import listening, passed_sockets, url_of_socket
+from gateway.serve.sockets import listening, take_passed_sockets, url_of_socket
 
 SHOW = """
-import sys
+import os, sys
 from gateway.errors import ConfigError
-from gateway.serve.sockets import listening
+from gateway.serve.sockets import listening, take_passed_sockets
+passed = take_passed_sockets(os.environ, os.getpid())
 try:
-    with listening(sys.argv[1], sys.argv[2], 0) as listener:
-        print(listener.getsockname()[1])
+    with listening(sys.argv[1], sys.argv[2], 0, passed) as listener:
+        kept = any(map(os.get_inheritable, passed.values())) or any(name.startswith('LISTEN_') for name in os.environ)
+        print('inherited' if kept else listener.getsockname()[1])
 except ConfigError as error:
     print(error.message)
 """
@@ -53,6 +55,15 @@ def test_socket_that_was_passed_on_is_found_by_its_name(listeners: tuple[socket.
         assert activated("admin", "127.0.0.1", local, second) == ports[1]
 
 
+def test_descriptor_that_is_not_open_is_refused_by_its_name() -> None:
+    with socket.socket() as closed:
+        number = closed.fileno()
+
+    wanted = f"'faces' that was passed on can't be used .descriptor {number}: Bad file descriptor"
+    with pytest.raises(ConfigError, match=wanted), listening("faces", "127.0.0.1", 0, {"faces": number}):
+        pass
+
+
 def test_name_that_was_not_passed_on_is_bound(listeners: tuple[socket.socket, socket.socket]) -> None:
     local, _ = listeners
 
@@ -77,13 +88,14 @@ def test_socket_that_is_no_tcp_socket_is_refused() -> None:
     "environ", [{}, {"LISTEN_PID": "8", "LISTEN_FDS": "1"}, {"LISTEN_PID": "7", "LISTEN_FDS": "one"}]
 )
 def test_variables_of_another_process_or_without_a_number_pass_nothing(environ: dict[str, str]) -> None:
-    assert passed_sockets({"LISTEN_FDNAMES": "faces", **environ}, 7) == {}
+    assert take_passed_sockets({"LISTEN_FDNAMES": "faces", **environ}, 7) == {}
 
 
 def test_more_names_than_sockets_are_left_out() -> None:
     environ = {"LISTEN_PID": "7", "LISTEN_FDS": "1", "LISTEN_FDNAMES": "faces:admin"}
 
-    assert passed_sockets(environ, 7) == {"faces": 3}
+    assert take_passed_sockets(environ, 7) == {"faces": 3}
+    assert environ == {}
 
 
 @pytest.mark.parametrize(("name", "flag"), [("faces", "--port"), ("admin", "--admin-port")])
@@ -93,12 +105,12 @@ def test_taken_port_names_the_flag_that_changes_it(
     port = listeners[0].getsockname()[1]
 
     wanted = f"can't listen on 127.0.0.1:{port} .*choose another with {flag}$"
-    with pytest.raises(ConfigError, match=wanted), listening(name, "127.0.0.1", port):
+    with pytest.raises(ConfigError, match=wanted), listening(name, "127.0.0.1", port, {}):
         pass
 
 
 def test_socket_is_closed_with_the_context() -> None:
-    with listening("faces", "127.0.0.1", 0) as listener:
+    with listening("faces", "127.0.0.1", 0, {}) as listener:
         assert url_of_socket("127.0.0.1", listener) == f"http://127.0.0.1:{listener.getsockname()[1]}"
         assert url_of_socket("::1", listener).startswith("http://[::1]:")
 

@@ -46,6 +46,25 @@ def _command_r_plus(call: Written) -> str:
     return an_object(call, "tool_name", "parameters")
 
 
+_PLAMO_THINK = ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>")
+
+
+def _inkling(call: Written) -> str:
+    return f"<|message_model|>{call.name}<|content_invoke_tool_json|>{an_object(call, arguments='args')}<|end_message|>"
+
+
+def _plamo(call: Written) -> str:
+    name = f"<|plamo:begin_tool_name:plamo|>{call.name}<|plamo:end_tool_name:plamo|>"
+    given = f"<|plamo:constrain|>json<|plamo:msg|>{call.given}<|plamo:end_tool_arguments:plamo|>"
+    body = f"{name}<|plamo:begin_tool_arguments:plamo|>{given}"
+    return f"<|plamo:begin_tool_request:plamo|>{body}<|plamo:end_tool_request:plamo|>"
+
+
+def _miro(call: Written) -> str:
+    head = f"<server_name>extras</server_name>\n<tool_name>{call.name}</tool_name>\n"
+    return f"{head}<arguments>\n{call.given}\n</arguments>"
+
+
 def _longcat(call: Written) -> str:
     return f"<longcat_tool_call>\n{an_object(call)}\n</longcat_tool_call>"
 
@@ -168,6 +187,31 @@ JSON_FAMILIES = (
            ("<|message_sep|>", "<|function_call|>", "</s>")),
     Family("granite_20b", listed("", "\n", "", lambda call: f"<function_call> {an_object(call)}"),
            ("<function_call>",)),
+    Family(
+        "inkling",
+        listed("", "", "", _inkling),
+        ("<|message_model|>", "<|end_message|>", "<|content_model_end_sampling|>", "<|content_thinking|>",
+         "<|content_text|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>", "<|content_invoke_tool_json|>"),
+        ("<|content_thinking|>", "<|end_message|>"),
+        names=words,
+        answer="<|message_model|><|content_text|>",
+    ),
+    Family(
+        "plamo3",
+        listed("<|plamo:begin_tool_requests:plamo|>", "", "<|plamo:end_tool_requests:plamo|>", _plamo),
+        ("<|plamo:begin_tool_requests:plamo|>", "<|plamo:tag|>", *_PLAMO_THINK),
+        _PLAMO_THINK,
+        names=words,
+    ),
+    Family(
+        "miro_thinker",
+        listed("<use_mcp_tool>\n", "\n", "\n</use_mcp_tool>", _miro),
+        ("<use_mcp_tool>", "<tool_call>", *_THINK),
+        _THINK,
+        names=words,
+    ),
+    Family("nemotron_mini", listed("", " ", "", lambda call: f"<toolcall> {an_object(call)} </toolcall>"),
+           ("<toolcall>",)),
     Family("internlm2", listed("<|action_start|><|plugin|>\n", "<|action_end|><|action_start|><|plugin|>\n",
                                "<|action_end|>", _internlm2), ("<|action_start|>", *_THINK), _THINK),
     Family("longcat", listed("", "\n", "", _longcat),

@@ -137,6 +137,18 @@ _SEED = _tags(
 _GLM45 = _tags("<arg_key>{key}</arg_key>\n<arg_value>", "</arg_value>\n", "<tool_call>{name}\n", "</tool_call>")
 _GLM47 = _tags("<arg_key>{key}</arg_key><arg_value>", "</arg_value>", "<tool_call>{name}", "</tool_call>")
 _MINIMAX = _tags('<parameter name="{key}">', "</parameter>\n", '<invoke name="{name}">\n', "</invoke>\n")
+_MUSE = _tags(
+    '<atem:parameter name="{key}">',
+    "</atem:parameter>\n",
+    '<|start|>assistant to={name}<|message|><atem:function_calls>\n<atem:invoke name="{name}">\n',
+    "</atem:invoke>\n</atem:function_calls><|eom|>",
+)
+_IFM = _tags(
+    "<ifm|arg_key>{key}</ifm|arg_key>\n<ifm|arg_value>",
+    "</ifm|arg_value>\n",
+    "<ifm|tool_call>{name}\n",
+    "</ifm|tool_call>\n",
+)
 _DSML = _tags(
     '<｜DSML｜parameter name="{key}" string="{string}">',
     "</｜DSML｜parameter>\n",
@@ -236,6 +248,25 @@ TAGGED_FAMILIES = (
         arguments=_elements,
         verbatim=False,
         data=("<mm:think>", "</mm:think>", "<tool_call>"),
+    ),
+    _tagged("dots", listed("<dots_function_call>\n", "", "</dots_function_call>", _MINIMAX), ("<dots_function_call>",)),
+    Family(
+        "muse_glimmer",
+        listed("", "", "", _MUSE),
+        ("<|start|>", "<|message|>", "<|eom|>", "<|eot|>", "to="),
+        (" to=self<|message|>", "<|eom|>"),
+        names=words,
+        arguments=_strings,
+        answer="<|start|>assistant to=user<|message|>",
+        verbatim=False,
+        data=("<atem:function_calls>", "<|start|>"),
+    ),
+    _tagged(
+        "k2_horizon",
+        listed("<ifm|tool_calls>\n", "", "</ifm|tool_calls>", _IFM),
+        ("<ifm|tool_calls>", "<|ifm|im_end|>", "<ifm|think>", "</ifm|think>"),
+        _unlike_json,
+        ("<ifm|think>", "</ifm|think>"),
     ),
     _tagged("minicpm5", listed("", "\n", "", _minicpm5), ("<function", "</function>", "</param>"), _strings),
     _tagged(

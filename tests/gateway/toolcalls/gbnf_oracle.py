@@ -2,6 +2,7 @@
 
 import random
 import re
+import sys
 from dataclasses import dataclass
 
 _TOKEN = re.compile(
@@ -83,7 +84,13 @@ class Gbnf:
     def takes(self, text: str) -> bool:
         """Whether the whole text is one of the grammar's."""
         self._memo: dict[tuple[int, int], frozenset[int]] = {}
-        return len(text) in self._ends(Item("rule", "root"), text, 0)
+        before = sys.getrecursionlimit()
+        # A rule that goes on with itself is as deep as the text is long.
+        sys.setrecursionlimit(before + 20 * len(text))
+        try:
+            return len(text) in self._ends(Item("rule", "root"), text, 0)
+        finally:
+            sys.setrecursionlimit(before)
 
     def _ends(self, item: Item, text: str, start: int) -> frozenset[int]:
         ends: set[int] = {start} if item.least == 0 else set()
@@ -124,18 +131,14 @@ class Gbnf:
         return self._write(Item("rule", "root"), chance, 0)
 
     def _write(self, item: Item, chance: random.Random, depth: int) -> str:
-        top = item.least if depth > 40 else min(item.least + 3, 99 if item.most is None else item.most)
+        top = item.least if depth > 40 else item.least + 3 if item.most is None else min(item.least + 3, item.most)
         return "".join(self._write_once(item, chance, depth + 1) for _ in range(chance.randint(item.least, top)))
 
     def _write_once(self, item: Item, chance: random.Random, depth: int) -> str:
         if item.kind == "text":
             return str(item.value)
         if item.kind == "class":
-            while not _in_class(
-                item.value, char := chr(chance.choice([*range(0x20, 0x7F), 10, 0xE9, 0x4EAC, 0x1F600]))
-            ):
-                pass
-            return char
+            return _char(item.value, chance)
         if item.kind == "rule":
             return self._write(self.rules[str(item.value)], chance, depth)
         rows: list[list[Item]] = item.value  # type: ignore[assignment]
@@ -169,3 +172,13 @@ def _class(text: str) -> tuple[bool, list[tuple[str, str]]]:
 def _in_class(value: object, char: str) -> bool:
     negated, ranges = value  # type: ignore[misc]
     return any(low <= char <= high for low, high in ranges) != negated
+
+
+def _char(value: object, chance: random.Random) -> str:
+    negated, ranges = value  # type: ignore[misc]
+    if not negated:
+        low, high = chance.choice(ranges)
+        return chr(chance.randint(ord(low), ord(high)))
+    while not _in_class(value, char := chr(chance.choice([*range(0x20, 0x7F), 10, 0xE9, 0x4EAC, 0x1F600]))):
+        pass
+    return char

@@ -237,8 +237,11 @@ def test_a_name_outside_of_a_call_is_a_fault_of_the_format() -> None:
 
 
 def test_a_name_read_outside_of_a_call_is_a_fault_of_the_format() -> None:
-    with pytest.raises(ValueError, match="put them inside one"):
-        reads(Region("<", QuotedName()), '<"f"')
+    events = reads(Region("<", QuotedName()), '<"f"')
+    (problem,) = diagnostics(events)
+    assert problem.kind == "failed"
+    assert "put them inside one" in str(problem.cause)
+    assert texts(events) == '<"f"'
 
 
 def test_a_region_may_hold_no_call_and_a_call_that_is_never_told_is_none() -> None:

@@ -176,3 +176,15 @@ def test_a_parameter_without_a_name_breaks_the_call() -> None:
 )  # fmt: skip
 def test_function_gemma_s_strings_stand_between_escape_tokens(text: str, calls: Any) -> None:
     assert read("function_gemma", f"Sure. <start_function_call>{text}") == ("Sure. ", calls, [])
+
+
+@pytest.mark.parametrize(
+    "elements",
+    ["~<a>~<b>x~</b>~</a>", "~<a>~<item>x~</item>~<item>~<c>~</c>~</item>~</a>", "~<tags>~<item>a~</item>~</tags>"],
+)
+def test_an_element_cut_before_its_value_does_not_say_that_it_is_a_string(elements: str) -> None:
+    text = f'~<tool_call>\n~<invoke name="order">{elements}~</invoke>\n~</tool_call>'.replace("~", MARK)
+    (whole,) = parse("minimax_m3", text, [ORDER]).tool_calls
+    for cut in range(text.index("<a") if "<a" in text else text.index("<tags"), len(text)):
+        for call in parse("minimax_m3", text[:cut], [ORDER]).tool_calls:
+            assert call.arguments == "{}" or whole.arguments.startswith(call.arguments), text[:cut]

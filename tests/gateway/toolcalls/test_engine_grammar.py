@@ -1,8 +1,8 @@
 """The grammars on a real llama.cpp server with a real, small model: what comes out is always a call.
 
 One child process serves all tests of this module, on one thread; its slots generate side by side. Every generation ends
-of itself: the grammars of `TOOL_SETS` bound all lengths, so that a text is at most some hundred characters long and the
-token limit is never met. With a single seed each format takes the next of the tool sets; `TOOLCALL_SEEDS=20` (`make
+of itself: the schemas of `TOOL_SETS` bound nearly all lengths, so that a text is some hundred characters long and the
+token limit is not met. With a single seed each format takes the next of the tool sets; `TOOLCALL_SEEDS=20` (`make
 grammar-seeds`) takes all of them, with so many seeds each, for half an hour.
 """
 
@@ -20,7 +20,7 @@ import httpx2
 import jsonschema
 import pytest
 
-from gateway.engine.embedded import packaged_model
+from gateway.engine.packaged import packaged_model
 from gateway.toolcalls import (
     CallClosed,
     Content,
@@ -152,10 +152,8 @@ async def test_the_engine_takes_every_formats_grammar_and_what_it_writes_is_a_ca
 
 
 @pytest.mark.parametrize("tools", [ANYTHING, MAP], ids=["anything", "map"])
-async def test_a_schema_that_bounds_nothing_is_written_within_our_own_bounds(
-    writer: Writer, tools: tuple[ToolSpec, ...]
-) -> None:
-    # Ours are wide, so a model may take its time: of several beginnings, one comes to its end within the limit.
+async def test_a_schema_that_bounds_nothing_is_written_to_an_end(writer: Writer, tools: tuple[ToolSpec, ...]) -> None:
+    # Nothing but the token limit bounds it, so a model may take its time: of several beginnings, one comes to its end.
     for seed in range(1, 20):
         try:
             ids = await writer.write(GENERIC, tools, seed)
@@ -165,6 +163,40 @@ async def test_a_schema_that_bounds_nothing_is_written_within_our_own_bounds(
         break
     else:
         pytest.fail("no generation ended")
+
+
+DEAR = {
+    "texts": {"type": "array", "items": {"type": "string", "minLength": 1}},
+    "many": {"type": "array", "items": {"type": "string", "minLength": 2, "maxLength": 400}, "maxItems": 2000},
+    "long": {"type": "string", "minLength": 3000, "maxLength": 100_000},
+    "deep": {"type": "array", "minItems": 900, "items": {"type": "array", "minItems": 900, "items": {"const": 1}}},
+    "codes": {
+        "type": "array",
+        "items": {"type": "string", "pattern": "^([A-Z]{2,900}-){1,900}[0-9]{3}$"},
+        "maxItems": 900,
+    },
+    "whole": {"type": "integer", "minimum": -123456789, "maximum": 9876543210},
+    "map": {"type": "object", "additionalProperties": {"type": "string", "maxLength": 900}, "minProperties": 900},
+    "wide": {"properties": {f"k{n}": {"type": "string", "maxLength": 999} for n in range(90)}, "minProperties": 5},
+    "self": {"$ref": "#"},
+    "choice": {"enum": [f"value {n}" for n in range(2_500)]},
+}
+"""Schemas that multiply in the engine's hands: it writes repetitions out, and refuses what comes to too much."""
+
+
+@pytest.mark.parametrize("name", ["generic", "qwen3_coder", "gemma4", "minimax_m3", "olmo_3"])
+async def test_no_schema_makes_a_grammar_that_the_engine_refuses(writer: Writer, name: str) -> None:
+    tools = [
+        ToolSpec(key, "", {"type": "object", "properties": {key: value}, "required": [key]})
+        for key, value in DEAR.items()
+    ]
+    tools.append(ToolSpec("all", "", {"type": "object", "properties": DEAR}))
+    grammars = [call_grammar(format_named(name), [tool], choice="required") for tool in tools]
+    grammars.append(call_grammar(format_named(name), [*tools * 20], choice="required", parallel=True))
+    for grammar in grammars:
+        request = {"prompt": ASK, "n_predict": 3, "grammar": grammar, "id_slot": 0}
+        answer = await writer.client.post("/completion", json=request)
+        assert answer.status_code == 200, (answer.text, grammar[:500])
 
 
 async def test_a_call_s_ids_are_all_that_was_generated(writer: Writer) -> None:

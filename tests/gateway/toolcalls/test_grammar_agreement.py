@@ -1,8 +1,8 @@
-"""Three readers of one grammar agree: our parser, our own reader of GBNF, and llguidance, by way of its GBNF reader.
+"""Three readers of one grammar agree: our parser, our own reader of GBNF, and llguidance.
 
 llguidance is the outside opinion: it takes what the format's models render and what the grammar writes, and a text that
 one character has been changed of exactly where our reader takes it too. Its lexer is greedy and never goes back; hence
-the whole grammar, in which no rule refers to itself, is given to it as one lexeme.
+the grammar is given to it with every character as a lexeme of its own.
 """
 
 import random
@@ -10,23 +10,24 @@ from collections.abc import Callable
 
 import llguidance
 import pytest
-from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from gateway.toolcalls import call_grammar, format_named, format_names, parse
 
 from .fakes import TOOLS
 from .families import Written
-from .gbnf_oracle import Gbnf
+from .gbnf_oracle import Gbnf, Item
 from .test_laws import ALL
-from .tool_sets import ANYTHING, MAP, TOOL_SETS
+from .tool_sets import MAP, SHELF, TOOL_SETS
 
 BYTES = llguidance.LLTokenizer("byte")
-SETS = {**TOOL_SETS, "anything": ANYTHING, "map": MAP}
+NOTHING = '""'
+SETS = {**TOOL_SETS, "map": MAP, "shelf": SHELF}
 
 
 def taker(grammar: str) -> Callable[[str], bool]:
     """Say of a text whether llguidance takes it, whole."""
-    lark = gbnf_to_lark(grammar).replace("start: ", "start: ROOT\nROOT: ", 1)
+    rules = {"start": Item("rule", "root"), **{_name(name): item for name, item in Gbnf(grammar).rules.items()}}
+    lark = "\n".join(f"{name}: {_lark(item)}" for name, item in rules.items())
     matcher = llguidance.LLMatcher(BYTES, lark)
     assert not matcher.is_error(), matcher.get_error()
 
@@ -35,6 +36,33 @@ def taker(grammar: str) -> Callable[[str], bool]:
         return one.try_consume_tokens(data) == len(data) and one.is_accepting()
 
     return takes
+
+
+def _name(rule: str) -> str:
+    return f"rule_{rule.replace('-', '_')}"
+
+
+def _lark(item: Item) -> str:
+    match item.kind:
+        case "rule":
+            once = _name(str(item.value))
+        case "text":
+            once = f"({' '.join(_class(False, [(char, char)]) for char in str(item.value))})"
+        case "class":
+            once = _class(*item.value)  # type: ignore[misc]
+        case _:
+            rows: list[list[Item]] = item.value  # type: ignore[assignment]
+            once = f"({' | '.join(' '.join(map(_lark, row)) or NOTHING for row in rows)})"
+    if (item.least, item.most) == (1, 1):
+        return once
+    if item.most is None and item.least < 2:
+        return once + "*+"[item.least]
+    return f"{once}{{{item.least},{'' if item.most is None else item.most}}}"
+
+
+def _class(negated: bool, ranges: list[tuple[str, str]]) -> str:
+    spelled = "".join(f"\\x{{{ord(low):x}}}-\\x{{{ord(high):x}}}" for low, high in ranges)
+    return f"/[{'^' if negated else ''}{spelled}]/"
 
 
 @pytest.mark.parametrize("tool_set", SETS)
@@ -65,6 +93,8 @@ RENDERED_OTHERWISE: dict[str, Callable[[str], str]] = {
     "functionary_32": lambda text: text.removeprefix(">>>"),
     # The token that ends the turn is the engine's to write.
     "harmony": lambda text: text.removesuffix("<|call|>").replace("<|call|>", "<|end|>"),
+    "muse_glimmer": lambda text: text.removeprefix("<|start|>assistant").removesuffix("<|eom|>"),
+    "inkling": lambda text: text.removeprefix("<|message_model|>"),
     # Both are read; the grammar writes the one.
     "json": lambda text: f"[{', '.join(text.splitlines())}]",
     **dict.fromkeys(("lfm2", "olmo_3", "pythonic"), lambda text: text.replace('"', '\\"').replace("'", '"')),

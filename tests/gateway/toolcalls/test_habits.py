@@ -40,6 +40,8 @@ MINIMAX = (
     '<minimax:tool_call>\n<invoke name="plan">\n<parameter name="goal">tea</parameter>\n</invoke>\n</minimax:tool_call>'
 )
 KIMI = f"<|tool_call_begin|>functions.plan:0<|tool_call_argument_begin|>{GOAL}<|tool_call_end|>"
+INKLING = f'<|content_invoke_tool_json|>{{"name": "plan", "args": {GOAL}}}'
+ATEM = '<atem:function_calls><atem:invoke name="plan"><atem:parameter name="goal">tea</atem:parameter></atem:invoke>'
 HARMONY = f"<|channel|>commentary to=functions.plan <|constrain|>json<|message|>{GOAL}<|call|>"
 
 
@@ -177,6 +179,45 @@ HABITS: list[tuple[str, str, str, str, str, str, tuple[tuple[str, dict[str, Any]
      "<|channel|>commentary<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>", "a\nb", "",
      ()),
     ("harmony", "a call in the analysis channel", "", HARMONY.replace("commentary", "analysis"), "", "", (TEA,)),
+    # Arguments that are no object, in any family with JSON.
+    ("hermes", "no arguments are null", "", '<tool_call>{"name": "ping", "arguments": null}</tool_call>', "", "",
+     (PING,)),
+    ("hermes", "no arguments are an empty text", "", '<tool_call>{"name": "ping", "arguments": ""}</tool_call>', "", "",
+     (PING,)),
+    ("hermes", "arguments are encoded twice", "",
+     f'<tool_call>{{"name": "plan", "arguments": {json.dumps(GOAL)}}}</tool_call>', "", "", (TEA,)),
+    ("kimi_k2", "arguments are encoded twice", "", KIMI.replace(GOAL, json.dumps(GOAL)), "", "", (TEA,)),
+    ("mistral", "no arguments are null", "", "[TOOL_CALLS]ping[ARGS]null", "", "", (PING,)),
+    # Another family's form, a fence, or nothing, between the same markers.
+    ("hermes", "a call in a code fence", "", f"<tool_call>\n```json\n{OBJECT}\n```\n</tool_call>", "", "", (TEA,)),
+    ("hermes", "nothing between the markers", "", f"a <tool_call>\n</tool_call>{QWEN}", "a", "", (TEA,)),
+    ("hermes", "a call as Qwen3-Coder writes it", "", QWEN, "", "", (TEA,)),
+    ("qwen3_coder", "a call as Hermes writes it", "", f"<tool_call>\n{OBJECT}\n</tool_call>", "", "", (TEA,)),
+    ("qwen3_coder", "nothing between the markers", "", "a<tool_call></tool_call>", "a", "", ()),
+    ("miro_thinker", "a call as Hermes writes it", "", f"<tool_call>\n{OBJECT}\n</tool_call>", "", "", (TEA,)),
+    ("k2_horizon", "a call as JSON", "",
+     f"<ifm|tool_calls>\n<ifm|tool_call>{OBJECT}</ifm|tool_call>\n</ifm|tool_calls>", "", "", (TEA,)),
+    ("k2_horizon", "a tag says the type", "<ifm|think_fast>",
+     "hm</ifm|think_fast><ifm|tool_calls><ifm|tool_call>plan<ifm|arg_key>x</ifm|arg_key><ifm|arg_type>integer"
+     "</ifm|arg_type><ifm|arg_value>7</ifm|arg_value></ifm|tool_call>", "", "hm", (("plan", {"x": 7}),)),
+    ("dots", "a call as JSON", "", f"<dots_function_call>{OBJECT}</dots_function_call>", "", "", (TEA,)),
+    ("inkling", "a call without a name before it, and none of the markers of ends", "<|message_model|>",
+     f'<|content_thinking|>hm<|message_model|>{INKLING}', "", "hm", (TEA,)),
+    ("inkling", "the prompt has begun the thinking", "<|message_model|><|content_thinking|>",
+     f"hm<|end_message|><|message_model|>plan{INKLING}<|end_message|><|content_text|>so", "so", "hm", (TEA,)),
+    ("inkling", "a call right behind text", "<|message_model|><|content_text|>", f"so{INKLING}", "so", "", (TEA,)),
+    ("muse_glimmer", "an end before anything has begun", "", "<|eom|>so", "so", "", ()),
+    ("inkling", "a name longer than any, and text without a kind", "", "x" * 300 + "<|end_message|>y",
+     "x" * 300 + "y", "", ()),
+    ("muse_glimmer", "text without a header", "<|start|>assistant", "so<|eot|>", "so", "", ()),
+    ("muse_glimmer", "a header without a recipient", "<|start|>assistant", "<|message|>so<|eot|>", "so", "", ()),
+    ("muse_glimmer", "a message to nobody who could be called", "<|start|>assistant", " to=moon<|message|>so<|eot|>",
+     "so", "", ()),
+    ("muse_glimmer", "a name doubled in the header", "<|start|>assistant",
+     f" to=self<|message|>hm<|eom|><|start|>assistant to=plan.plan<|message|>\n{ATEM}<|eot|>", "", "hm", (TEA,)),
+    ("plamo3", "arguments without a word on their form", "",
+     "<|plamo:begin_tool_requests:plamo|><|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>plan"
+     f"<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|><|plamo:msg|>{GOAL}", "", "", (TEA,)),
     # Python.
     ("lfm2", "a list outside of its markers", "", "[plan(goal='tea')]<|tool_call_end|>", "", "", (TEA,)),
     ("lfm2", "a call in thoughts is a thought", "", "<think>a <|tool_call_start|>[ping()]<|tool_call_end|></think>b",
@@ -200,6 +241,20 @@ def test_what_models_were_seen_to_write_is_read_as_meant(
     for size in (1, 2, 7):
         pieces = [text[at : at + size] for at in range(0, len(text), size)]
         assert stream(name, pieces, TOOLS, tail, new_id=iter(map(str, range(9))).__next__) == whole
+
+
+@pytest.mark.parametrize("written", ["7", "[1]", '"tea"', '"[1]"', r'"{\"a\": \"\ud800\"}"', r'"{\"a\": 1} {}"', '"{"'])
+def test_arguments_that_spell_no_object_stay_what_they_are(written: str) -> None:
+    (call,) = parse("hermes", f'<tool_call>{{"name": "f", "arguments": {written}}}</tool_call>', ()).tool_calls
+    assert call.arguments == written
+
+
+@pytest.mark.parametrize("broken", ['"a', "nul", '"\x01"', "nope"])
+def test_arguments_that_are_no_value_make_no_call(broken: str) -> None:
+    for text in (f"[TOOL_CALLS]f[ARGS]{broken}", f"[TOOL_CALLS]f[ARGS]{broken} and more"):
+        message = parse("mistral", text, ())
+        assert [call.arguments for call in message.tool_calls] == [""]
+        assert len(message.diagnostics) == 1
 
 
 def test_every_habit_is_of_a_family_that_there_is() -> None:

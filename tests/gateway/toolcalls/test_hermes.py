@@ -115,11 +115,9 @@ def test_a_call_without_arguments_says_an_empty_object(text: str) -> None:
     assert [(call.name, call.arguments) for call in closed(events)] == [("now", "{}")]
 
 
-def test_arguments_that_are_no_object_are_told_as_they_are() -> None:
-    assert (
-        told('<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>').tool_calls[0].arguments
-        == '"{\\"a\\": 1}"'
-    )
+def test_arguments_that_are_an_object_in_a_text_are_that_object() -> None:
+    call = '<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>'
+    assert told(call).tool_calls[0].arguments == '{"a": 1}'
 
 
 def test_keys_that_no_call_has_are_passed_over() -> None:

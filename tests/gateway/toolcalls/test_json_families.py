@@ -215,6 +215,10 @@ TEMPLATES = {
     "granite_20b": "<|function_call_library|>{{ '<function_call> ' + call }}",
     "internlm2": "{{ '<|action_start|><|plugin|>' + call }}",
     "json": '[{"name": "tool_call_name", "arguments": {"arg1": "value1"}}]',
+    "inkling": "{{ '<|message_model|>' + name + '<|content_invoke_tool_json|>' }}",
+    "plamo3": "{{ '<|plamo:begin_tool_requests:plamo|>' }}",
+    "miro_thinker": "<use_mcp_tool> {{ '<tool_call>\\n' }} \"arguments\"",
+    "nemotron_mini": "<extra_id_1>User {{ '<tool> ' + tool }}",
     "longcat": "<longcat_tool_call>{{ call }}</longcat_tool_call>",
     "solar_open": "{{ '<|tool_call:begin|>' + id }}",
 }

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,7 +90,9 @@ def test_all_text_is_content_arguments_or_markup_in_its_order(text: str) -> None
     if not any(started(events)):
         assert all(char in rest for char in told)
     if not started(events) and not text.lstrip().startswith(("<think>", "</think>")):
-        assert told == text
+        # Two markers with nothing between them are markup, and no call.
+        left = re.sub(r"<tool_call>[ \t\r\n]*</tool_call>", "", text)
+        assert told == text if left == text else "".join(told.split()) == "".join(left.split())
 
 
 @given(any_ids)

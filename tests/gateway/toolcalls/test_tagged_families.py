@@ -316,6 +316,9 @@ def test_whitespace_behind_a_call_amid_reasoning_parts_the_reasoning_where_that_
         ("<|tool_call>call:{{ name }}", "gemma4"),
         ('<|open|>call tool=\\"{{ name }}\\"<|sep|><|close|>call<|sep|>', "kimi_k3"),
         ("<|start|>assistant<|channel|>analysis<|message|>", "harmony"),
+        ("<dots_function_call>\n<invoke name=", "dots"),
+        ("<|start|>assistant to=self<|message|> <atem:function_calls>", "muse_glimmer"),
+        ("<ifm|tool_calls>\n<ifm|tool_call>{{ name }}<ifm|arg_key>", "k2_horizon"),
     ],
 )
 def test_a_template_names_its_family(template: str, name: str) -> None:

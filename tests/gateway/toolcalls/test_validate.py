@@ -168,3 +168,13 @@ keywords = st.sampled_from(
 @given(st.recursive(json_values, lambda inner: st.dictionaries(keywords, inner | st.lists(inner))), json_values)
 def test_no_schema_and_no_arguments_at_all_raise(schema: Any, arguments: Any) -> None:
     assert all(isinstance(complaint, str) for complaint in validate_call(tool(schema), arguments))
+
+
+def test_items_that_are_equal_are_named_where_the_schema_wants_none() -> None:
+    schema = {"type": "object", "properties": {"v": {"type": "array", "uniqueItems": True}}}
+    tool = ToolSpec("f", "", schema)
+    assert validate_call(tool, {"v": [1, {"a": 1, "b": 2}, "1"]}) == []
+    assert validate_call(tool, {"v": [{"a": 1, "b": 2}, {"b": 2, "a": 1}]}) == [
+        "arguments.v: two of the items are equal"
+    ]
+    assert validate_call(tool, {"v": "aa"}) == ["arguments.v: 'aa' is not of type 'array'"]

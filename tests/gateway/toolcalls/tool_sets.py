@@ -1,7 +1,7 @@
 """Tools whose schemas ask a grammar for everything that it can say, in three sets and a fourth that asks for nothing.
 
-Every string, list and number of the three has a bound: what a model writes under their grammars ends of itself, however
-the dice fall, and a generation that meets the token limit is a fault of the grammar.
+Nearly every string, list and number of the three has a bound: what a model writes under their grammars ends of itself,
+and a generation that meets the token limit is a fault of the grammar.
 """
 
 from typing import Any
@@ -70,6 +70,22 @@ TOOL_SETS: dict[str, tuple[ToolSpec, ...]] = {
         ToolSpec("ping", "", _object({"ratio": {"type": "number"}, "hosts": {"maxItems": 0, "type": "array"}}, [])),
     ),
 }
+
+SHELF = (
+    ToolSpec(
+        "shelve",
+        "Puts books on a shelf.",
+        _object(
+            {
+                "books": {"type": "array", "items": {"$ref": "#/$defs/Book"}, "minItems": 1},
+                "note": {"type": ["string", "null"]},
+                "place": {"allOf": [{"$ref": "#/$defs/Book"}, {"properties": {"title": {"minLength": 2}}}]},
+            },
+            ["books"],
+            **{"$defs": {"Book": _object({"title": {"type": "string"}, "year": {"type": "integer"}}, ["title"])}},
+        ),
+    ),
+)
 
 ANYTHING = (ToolSpec("note", "Takes anything.", {"type": "object", "properties": {"x": {}}, "required": ["x"]}),)
 

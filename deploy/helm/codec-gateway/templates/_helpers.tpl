@@ -83,7 +83,7 @@ capabilities: {drop: [ALL]}
     - "999"
     - --jinja
     - --cache-ram
-    - "0"
+    - {{ .Values.engine.cacheMib | quote }}
     - --no-webui
   env:
     - {name: HOME, value: /tmp}
@@ -94,6 +94,8 @@ capabilities: {drop: [ALL]}
     - {name: CODEC_GATEWAY_ENGINE__CONTEXT, value: {{ .Values.engine.context | quote }}}
     - {name: CODEC_GATEWAY_ENGINE__SLOTS, value: {{ .Values.engine.slots | quote }}}
     - {name: CODEC_GATEWAY_ENGINE__THREADS, value: {{ .Values.engine.threads | quote }}}
+    - {name: CODEC_GATEWAY_ENGINE__CACHE_MIB, value: {{ .Values.engine.cacheMib | quote }}}
+    - {name: CODEC_GATEWAY_ENGINE__EXCLUSIVE, value: {{ eq .Values.engine.mode "sidecar" | quote }}}
   {{- end }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   securityContext: {{- include "codec-gateway.containerSecurity" . | nindent 4 }}

@@ -3,9 +3,10 @@
 Its one argument is JSON: what it offers (`tools`, `prompts`, `resources`, `templates`: names), more `capabilities`,
 `instructions`, `mute` (requests, or words of them, that get no answer), `fussy` (a method that it does not know ends
 it), the `version` that it speaks, `gate` (a file: while it is not there, a start goes no further than to note its pid).
-A call's arguments: `push` (notifications, sent first; progress under the call's own token), `ask` (a request to the
-client; its answer is the result, after the notifications of `then`), `hold` (no result until a call says `release`),
-`error`, `exit`, `list` (from now on it has these tools).
+A call's arguments: `push` (notifications, sent first; progress under the call's own token, unless it names one), `ask`
+(a request to the client; its answer is the result, after the notifications of `then`), `hold` (no result until a call
+says `release`), `error`, `exit`, `list` (from now on it has these tools), `resources` (these resources, and it does not
+say so). With `task` in its params it makes a task, called as the argument of that name says.
 """
 
 import json
@@ -25,6 +26,7 @@ KINDS = {
     "resources/templates/list": ("resourceTemplates", "uriTemplate", "templates"),
 }
 held: list[dict[str, Any]] = []
+tasks: list[str] = []
 asked: dict[str, dict[str, Any]] = {}
 
 
@@ -53,7 +55,7 @@ def push(request: dict[str, Any], pushes: list[Any]) -> None:
     token = request["params"].get("_meta", {}).get("progressToken")
     for method, params in pushes:
         named = {"progressToken": token} if method == "notifications/progress" else {}
-        send({"jsonrpc": "2.0", "method": method, "params": {**params, **named}})
+        send({"jsonrpc": "2.0", "method": method, "params": {**named, **params}})
 
 
 def hold(request: dict[str, Any]) -> None:
@@ -65,9 +67,15 @@ def call(request: dict[str, Any]) -> None:
     orders = request["params"].get("arguments") or {}
     note("call " + request["params"]["name"])
     push(request, orders.get("push", []))
+    if "task" in request["params"]:
+        tasks.append(f"{orders.get('task', 'task')}")
+        answer(request, {"task": {"taskId": tasks[-1], "status": "working"}})
+        return
     if "list" in orders:
         TOOLS[:] = orders["list"]
         send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    if "resources" in orders:
+        OFFER["resources"] = orders["resources"]
     if "exit" in orders:
         os._exit(orders["exit"])
     if "ask" in orders:
@@ -117,6 +125,14 @@ def complete(request: dict[str, Any]) -> None:
     answer(request, {"completion": {"values": [json.dumps(request["params"]["ref"])]}})
 
 
+def task(request: dict[str, Any]) -> None:
+    note(f"{request['method']} {request.get('params', {}).get('taskId', '')}")
+    if request["method"] == "tasks/list":
+        answer(request, {"tasks": [{"taskId": each, "status": "working"} for each in tasks]})
+    else:
+        answer(request, {"taskId": request["params"]["taskId"], "status": "working"})
+
+
 def vendor(request: dict[str, Any]) -> None:
     answer(request, {"pid": os.getpid()})
 
@@ -131,6 +147,7 @@ METHODS = {
     "prompts/get": prompt,
     "completion/complete": complete,
     "vendor/method": vendor,
+    **dict.fromkeys(["tasks/get", "tasks/result", "tasks/cancel", "tasks/list"], task),
 }
 
 

@@ -18,7 +18,8 @@ WEB = UpstreamConfig(name="a", url="http://127.0.0.1/mcp")
     [
         (FileNotFoundError(2, "No such file"), "its command 'tool' does not exist or is not on PATH"),
         (PermissionError(13, "Permission denied"), "PermissionError: [Errno 13] Permission denied"),
-        (TimeoutError(), "it did not answer the handshake in time"),
+        (TimeoutError(), "it did not answer in time"),
+        (TimeoutError("not within 60 s (limits.start_timeout)"), "not within 60 s (limits.start_timeout)"),
         (LinkLost(""), "its process ended"),
         (LinkLost("Connection reset"), "Connection reset"),
         (NoAnswer("its answer is no JSON"), "its answer is no JSON"),

@@ -6,7 +6,8 @@ import anyio
 import pytest
 
 from gateway.errors import RpcError
-from gateway.proxy.caller import Nobody, Principal
+from gateway.proxy.caller import ANYBODY, Nobody, Principal
+from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstreams.helping import SAMPLING, Allowance
 
 pytestmark = pytest.mark.anyio
@@ -18,11 +19,13 @@ class Sampler:
     def __init__(self, cost: int = 0) -> None:
         self.cost = cost
         self.most: list[int] = []
+        self.payers: list[str] = []
         self.go_on = asyncio.Event()
         self.go_on.set()
 
-    async def sample(self, params, most):
+    async def sample(self, params, most, payer):
         self.most.append(most)
+        self.payers.append(payer.name)
         await self.go_on.wait()
         if self.cost < 0:
             raise RpcError({"code": -32603, "message": "no engine"})
@@ -30,14 +33,14 @@ class Sampler:
 
 
 def allowance(tokens: int, sampler: Sampler | None) -> Allowance:
-    made = Allowance("up", tokens)
+    made = Allowance("up", tokens, ShareRule(0.25))
     made.sampler = sampler
     return made
 
 
 async def test_what_was_spent_is_gone_and_what_was_not_comes_back():
     budget = allowance(100, sampler := Sampler(30))
-    await budget.spend({"maxTokens": 50})
+    await budget.spend({"maxTokens": 50}, ANYBODY)
 
     assert (sampler.most, budget.left) == ([50], 70)
 
@@ -45,7 +48,7 @@ async def test_what_was_spent_is_gone_and_what_was_not_comes_back():
 @pytest.mark.parametrize("asked", [None, 0, -5, "9", 1000])
 async def test_server_that_asks_for_more_or_for_nothing_in_particular_gets_what_is_left(asked):
     budget = allowance(100, sampler := Sampler(1))
-    await budget.spend({"maxTokens": asked})
+    await budget.spend({"maxTokens": asked}, ANYBODY)
 
     assert sampler.most == [100]
 
@@ -53,9 +56,9 @@ async def test_server_that_asks_for_more_or_for_nothing_in_particular_gets_what_
 async def test_generation_is_paid_for_before_it_runs_so_that_two_at_a_time_can_not_overspend():
     budget = allowance(100, sampler := Sampler(60))
     sampler.go_on.clear()
-    first = asyncio.create_task(budget.spend({"maxTokens": 80}))
+    first = asyncio.create_task(budget.spend({"maxTokens": 80}, ANYBODY))
     await anyio.wait_all_tasks_blocked()
-    second = asyncio.create_task(budget.spend({"maxTokens": 80}))
+    second = asyncio.create_task(budget.spend({"maxTokens": 80}, ANYBODY))
     await anyio.wait_all_tasks_blocked()
     sampler.go_on.set()
     await asyncio.gather(first, second)
@@ -67,21 +70,21 @@ async def test_generation_is_paid_for_before_it_runs_so_that_two_at_a_time_can_n
 async def test_exhausted_allowance_is_refused_by_name_and_no_longer_offered():
     budget = allowance(10, Sampler(10))
     assert budget.open
-    await budget.spend({"maxTokens": 10})
+    await budget.spend({"maxTokens": 10}, ANYBODY)
 
     assert not budget.open
     with pytest.raises(RpcError, match="server 'up' has no tokens left to sample with"):
-        await budget.spend({"maxTokens": 1})
+        await budget.spend({"maxTokens": 1}, ANYBODY)
 
 
 async def test_generation_that_failed_or_was_cancelled_is_paid_for_all_the_same():
     budget = allowance(100, Sampler(-1))
     with pytest.raises(RpcError, match="no engine"):
-        await budget.spend({"maxTokens": 40})
+        await budget.spend({"maxTokens": 40}, ANYBODY)
     budget.sampler = hanging = Sampler(0)
     hanging.go_on.clear()
     with anyio.move_on_after(0.01):
-        await budget.spend({"maxTokens": 40})
+        await budget.spend({"maxTokens": 40}, ANYBODY)
 
     assert budget.left == 20
 
@@ -113,3 +116,22 @@ async def test_helped_caller_offers_sampling_and_every_other_question_is_its_own
     assert await helped.asked(SAMPLING, {}) == {"role": "assistant"}
     assert await helped.asked("elicitation/create", {}) == {"asked": "elicitation/create"}
     assert (helped.modern, helped.principal.name, helped.session, helped.log_level) == (True, "ann", None, None)
+
+
+async def test_one_key_can_cause_a_quarter_of_what_is_sampled_and_the_others_still_can():
+    ann, bob = Principal("ann"), Principal("bob")
+    budget = allowance(100, sampler := Sampler(20))
+    await budget.spend({"maxTokens": 90}, ann)
+    await budget.spend({}, ann)
+    with pytest.raises(RpcError, match=r"'ann' has 40 of the 100 tokens .* its share is 25 \(limits.principal_share\)"):
+        await budget.spend({"maxTokens": 1}, ann)
+    await budget.spend({"maxTokens": 90}, bob)
+
+    assert sampler.most == [25, 5, 25]
+
+
+async def test_generation_runs_on_behalf_of_whoever_pays():
+    budget = allowance(100, sampler := Sampler(1))
+    await budget.spend({}, Principal("ann"))
+
+    assert sampler.payers == ["ann"]

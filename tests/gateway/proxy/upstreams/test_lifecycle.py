@@ -28,26 +28,26 @@ def test_life_begins_starting_with_no_failure():
 
 
 def test_failure_to_start_counts_and_keeps_its_cause():
-    life = Lifecycle().went_down("no such file", uptime=0.0, steady=30.0)
+    life = Lifecycle().went_down("no such file")
 
     assert life == Lifecycle(state="restarting", failures=1, restarts=0, last_error="no such file")
 
 
-def test_short_stays_are_failures_in_a_row_so_that_a_crash_loop_slows_down():
+def test_deaths_without_an_answer_between_them_are_failures_in_a_row_so_that_a_crash_loop_slows_down():
     life = Lifecycle()
     for _ in range(3):
-        life = life.came_up().went_down("crash", uptime=1.0, steady=30.0).started_again()
+        life = life.came_up().went_down("crash").started_again()
 
     assert (life.failures, life.restarts) == (3, 3)
 
 
-def test_long_stay_begins_a_new_row():
+def test_answer_begins_a_new_row():
     life = Lifecycle(state="restarting", failures=9, restarts=9).came_up()
 
-    assert life.went_down("crash", uptime=30.0, steady=30.0).failures == 1
+    assert life.answered().went_down("crash").failures == 1
 
 
 def test_coming_up_keeps_the_last_cause_for_the_person_who_asks():
-    life = Lifecycle().went_down("crash", uptime=0.0, steady=30.0).started_again().came_up()
+    life = Lifecycle().went_down("crash").started_again().came_up()
 
     assert (life.state, life.last_error, life.restarts) == ("up", "crash", 1)

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.proxy.wires.http_headers import challenge_parameters, header_lines, media_type, status_words
+from gateway.http1.lines import header_lines
+from gateway.proxy.wires.http_headers import challenge_parameters, media_type, status_words
 from gateway.proxy.wires.wire import NoAnswer
 
 

@@ -252,6 +252,28 @@ async def test_answer_over_the_bound_fails_its_own_call_and_says_which_limit(ope
         assert (await call(wire, bytes=5, order=order))["content"][0]["text"] == "xxxxx"
 
 
+async def test_answer_over_the_bound_fails_its_call_before_its_line_ends(opened):
+    async with opened("huge") as wire:
+        with pytest.raises(NoAnswer, match=r"100000 bytes is over the limit \(limits.result_bytes\)"):
+            await call(wire, bytes=BOUND + 1, order="unended")
+        assert (await call(wire, bytes=5))["content"][0]["text"] == "xxxxx"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"jsonrpc":"2.0","id":$ID,"result":' + "[" * 40_000 + "]" * 40_000 + "}", "nested too deep"),
+        ('{"result":' + '{"a":' * 15_000 + "1" + "}" * 15_000 + ',"jsonrpc":"2.0","id":$ID}', "nested too deep"),
+        ('{"jsonrpc":"2.0","id":$ID,"result":{"a":', "no JSON"),
+    ],
+)
+async def test_answer_that_nobody_can_read_fails_its_call_at_once(opened, line, said):
+    async with opened("puppet") as wire:
+        with pytest.raises(NoAnswer, match=said):
+            await call(wire, lines=[line], answer=False)
+        assert await call(wire) == {"done": True}
+
+
 async def test_params_that_no_json_can_carry_are_not_sent(opened, heard_by_server):
     async with opened("puppet") as wire:
         with pytest.raises(NoAnswer, match="was not asked"):

@@ -11,7 +11,7 @@ from gateway.observe.metrics import Metrics
 from gateway.serve.codec.reply import FrameReply
 from gateway.serve.codec.stream import FramedAnswer, FramePump
 from gateway.serve.codec.wire import Visible, WireOffer, read_version
-from gateway.serve.replying import Answering, ClientStalled
+from gateway.serve.replying import Answering
 from leaf_sdk.wire import CODINGS, Decoder, Dictionary, Extras, Frame, FrameReader, Usage
 
 pytestmark = pytest.mark.anyio
@@ -118,19 +118,6 @@ async def test_batch_holds_everything_but_the_first_ids_until_the_end():
     assert [frame.ids for frame in socket.frames] == [(0,), tuple(range(1, 100))]
 
 
-async def test_client_that_does_not_read_is_given_up_and_gets_nothing_more():
-    async def stuck(_message) -> None:
-        await anyio.sleep_forever()
-
-    pump = FramePump(wire(), Visible((0, 5)), stuck, stall=0.01)
-
-    with anyio.fail_after(20):
-        with pytest.raises(ClientStalled):
-            await pump.put(Frame((1,)))
-        with pytest.raises(ClientStalled):
-            await pump.put(LAST)
-
-
 @pytest.mark.parametrize(
     ("value", "version"),
     [
@@ -154,6 +141,23 @@ def test_client_is_sent_no_header_that_is_newer_than_it():
     assert Visible((0, 2))(names) == names[:2]
     assert Visible((0, 3))(names) == names[:3]
     assert Visible((0, 5))(names) == names
+
+
+@pytest.mark.parametrize("origin", ["https://maps.example", "https://maps.example/"])
+def test_map_is_named_by_its_url_and_its_hash_where_the_operator_publishes_maps(origin):
+    headers = dict(wire(maps_origin=origin).headers(Visible((0, 5))))
+
+    digest = MAP.removeprefix("sha256:")
+    url = f"https://maps.example/.well-known/codec/maps/sha256/{digest}.json"
+    assert headers[b"codec-tokenizer-map"].decode() == url
+    assert headers[b"codec-tokenizer-map-hash"].decode() == MAP
+
+
+def test_map_is_named_by_its_hash_alone_where_nobody_says_that_it_is_published():
+    headers = dict(wire().headers(Visible((0, 5))))
+
+    assert headers[b"codec-tokenizer-map"].decode() == MAP
+    assert b"codec-tokenizer-map-hash" not in headers
 
 
 async def still_there() -> dict[str, str]:

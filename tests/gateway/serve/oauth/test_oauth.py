@@ -25,10 +25,12 @@ from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
 from gateway.serve.access import guard_faces
-from gateway.serve.identity import CredentialRefused
-from gateway.serve.jwks import IssuerKeys
+from gateway.serve.bearer import BearerAuth
+from gateway.serve.credentials import Credentials
+from gateway.serve.identity import CredentialRefused, MustWait
+from gateway.serve.jwks import FRESH, IssuerKeys
 from gateway.serve.keys import digest_of
-from gateway.serve.limits import FAILURES_AT_ONCE
+from gateway.serve.limits import FAILURES_AT_ONCE, SIGNATURES_A_SECOND, SIGNATURES_AT_ONCE, SignatureChecks
 from gateway.serve.oauth import TokenVerifier, scopes_of
 
 from .issuer import RESOURCE, Issuer, Server
@@ -326,14 +328,105 @@ async def test_issuer_that_is_away_is_503(gateway: Gateway, issuer: Issuer) -> N
     assert "retry-after" in response.headers
 
 
-async def test_address_that_sends_bad_tokens_is_not_checked_any_more_and_good_ones_go_on(
-    gateway: Gateway, issuer: Issuer
-) -> None:
-    good, stranger = issuer.token(), Issuer("stranger")
-    stranger.url = issuer.url
-    assert (await gateway.post(good)).status_code == 200
-    bad = stranger.token()
-    assert {(await gateway.post(bad)).status_code for _ in range(FAILURES_AT_ONCE)} == {401}
+async def test_token_whose_header_is_nested_deep_is_refused_as_any_other(gateway: Gateway) -> None:
+    for deep in ("[" * 9000, '{"alg":' * 1500, '{"alg":"RS256","kid":' + "[" * 9000, '{"alg":' + "9" * 9000 + "}"):
+        header = base64.urlsafe_b64encode(deep.encode()).rstrip(b"=").decode()
+        assert (await gateway.post(f"{header}.e30.AAAA")).status_code == 401
 
-    assert (await gateway.post(bad)).status_code == 429
-    assert (await gateway.post(good)).status_code == 200
+
+async def test_bad_tokens_lock_out_nobody_who_shares_their_address(gateway: Gateway, issuer: Issuer) -> None:
+    stranger = Issuer("stranger")
+    stranger.url = issuer.url
+    bad = [stranger.token(), issuer.token(exp=1_700_000_000), "eyJhbGciOiJSUzI1NiJ9.e30.AAAA", "a.b.c", "guess"]
+    for token in bad:
+        assert {(await gateway.post(token)).status_code for _ in range(FAILURES_AT_ONCE + 5)} <= {401, 429}
+
+    assert (await gateway.post(issuer.token())).status_code == 200
+    # Nobody finds a signature by trying: it is looked at each time. A guess is not.
+    assert (await gateway.post(bad[0])).status_code == 401
+    assert (await gateway.post("guess")).status_code == 429
+
+
+async def test_signatures_are_checked_so_often_a_second_and_known_tokens_pass_all_the_same(issuer: Issuer) -> None:
+    now = 1000.0
+    config = config_of(issuer)
+    verifier = TokenVerifier(config, IssuerKeys(config), SignatureChecks(lambda: now))
+    good = issuer.token("rsa")
+    identity = await verifier.verify(good, digest_of(good))
+    stranger = Issuer("stranger")
+    stranger.url = issuer.url
+    bad = stranger.token("rsa")
+    for _ in range(SIGNATURES_AT_ONCE - 1):
+        with pytest.raises(CredentialRefused, match="signature is wrong"):
+            await verifier.verify(bad, digest_of(bad))
+
+    with pytest.raises(MustWait) as waiting:
+        await verifier.verify(bad, digest_of(bad))
+
+    assert waiting.value.wait == pytest.approx(1 / SIGNATURES_A_SECOND)
+    assert verifier.remembered(digest_of(good)) is identity
+    now += waiting.value.wait
+    other = issuer.token("ec")
+    assert await verifier.verify(other, digest_of(other))
+
+
+async def test_what_costs_no_check_of_a_signature_takes_none_of_their_share(issuer: Issuer) -> None:
+    config = config_of(issuer)
+    verifier = TokenVerifier(config, IssuerKeys(config), SignatureChecks(lambda: 1000.0))
+    cheap = [issuer.token(header={"kid": "made up"}), jwt.encode(issuer.claims(), "", "none")]
+    for _ in range(SIGNATURES_AT_ONCE):
+        for token in cheap:
+            with pytest.raises(CredentialRefused):
+                await verifier.verify(token, digest_of(token))
+
+    assert await verifier.verify(issuer.token(), b"")
+
+
+async def test_gateway_that_checks_too_many_signatures_says_when_to_come_again(issuer: Issuer) -> None:
+    config = config_of(issuer)
+    verifier = TokenVerifier(config, IssuerKeys(config), SignatureChecks(lambda: 1000.0))
+    app = BearerAuth(Starlette(), Credentials(oauth=verifier), Metrics().access)
+    bad = issuer.token(aud="https://other.example")
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost") as client:
+        headers = {"Authorization": f"Bearer {bad}"}
+        codes = [(await client.post("/mcp", headers=headers)).status_code for _ in range(SIGNATURES_AT_ONCE)]
+        last = await client.post("/mcp", headers=headers)
+
+    assert set(codes) == {401}
+    assert (last.status_code, last.headers["retry-after"]) == (429, "1")
+    assert "access tokens" in last.json()["error"]["message"]
+
+
+async def test_token_whose_key_is_withdrawn_is_forgotten_when_the_keys_are_asked_for_anew(issuer: Issuer) -> None:
+    now = 5000.0
+    config = config_of(issuer)
+    keys = IssuerKeys(config, lambda: now)
+    verifier = TokenVerifier(config, keys)
+    tokens = {kid: issuer.token(kid) for kid in ("rsa", "ec")}
+    for token in tokens.values():
+        await verifier.verify(token, digest_of(token))
+    issuer.published = ["ec", "ed"]
+
+    now += FRESH - 1
+    assert verifier.remembered(digest_of(tokens["rsa"])) is not None
+    now += 2
+    # It is time to ask anew: one request does, and both tokens are judged by what it brings.
+    assert verifier.remembered(digest_of(tokens["ec"])) is None
+    await verifier.verify(tokens["ec"], digest_of(tokens["ec"]))
+    assert verifier.remembered(digest_of(tokens["ec"])) is not None
+    assert verifier.remembered(digest_of(tokens["rsa"])) is None
+    assert issuer.fetches == 2
+
+
+async def test_issuer_that_is_away_costs_known_tokens_no_check(issuer: Issuer) -> None:
+    now = 5000.0
+    config = config_of(issuer)
+    verifier = TokenVerifier(config, IssuerKeys(config, lambda: now))
+    token = issuer.token()
+    await verifier.verify(token, digest_of(token))
+    issuer.status = 500
+    now += FRESH + 1
+
+    assert verifier.remembered(digest_of(token)) is None
+    await verifier.verify(token, digest_of(token))
+    assert verifier.remembered(digest_of(token)) is not None

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gateway.proxy.wires.addresses import Origin
+from gateway.http1.origin import Origin
 from gateway.proxy.wires.http_client import HttpClient, open_http_client, proxy_for
 from gateway.proxy.wires.wire import LinkLost, NoAnswer
 

@@ -335,6 +335,7 @@ async def test_authorization_server_that_hangs_is_given_up(client, monkeypatch):
         ({"expires_in": 10}, 5.0),
         ({"expires_in": "soon"}, 3570.0),
         ({"expires_in": -1}, 3570.0),
+        ({"expires_in": 10**400}, 365 * 86_400 - 30.0),
     ],
 )
 async def test_token_is_renewed_a_little_before_it_expires(guarded, client, told, renewed):

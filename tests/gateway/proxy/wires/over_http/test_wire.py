@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway.proxy.wires.addresses import Origin
+from gateway.http1.origin import Origin
 from gateway.proxy.wires.http import open_http_client
 from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, SessionForgotten, Wire
 
@@ -335,6 +335,68 @@ async def test_answer_over_the_bound_fails_its_own_request_and_says_which_limit(
         with pytest.raises(NoAnswer, match=r"100000 bytes is over the limit \(limits.result_bytes\)"):
             await call(wire, length=1_000_000)
         assert (await call(wire, length=1))["a"] == "x"
+
+
+ENDLESS = {
+    "answer": (b'data: {"jsonrpc":"2.0","id":1,"result":{"a":"', b"x", "100000 bytes is over the limit"),
+    "answer of many lines": (b"data: x\n", b"data: xxxxx\n", "100000 bytes is over the limit"),
+    "notification": (b'data: {"jsonrpc":"2.0","method":"n","params":{"a":"', b"x", "more than 200000 bytes"),
+    "comment": (b":", b"x", "100000 bytes is over the limit"),
+    "id": (b"id: ", b"x", "100000 bytes is over the limit"),
+    "kind": (b"event: ", b"x", "100000 bytes is over the limit"),
+    "pause": (b"retry: ", b"9", "100000 bytes is over the limit"),
+}
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+async def test_stream_that_never_comes_to_the_end_of_something_is_left_at_the_bound(opened, what):
+    begun, piece, words = ENDLESS[what]
+    left = asyncio.Event()
+
+    async def answer(asked: Asked, reply: Reply) -> None:
+        if asked.message.get("params", {}).get("arguments"):
+            await reply.result(asked, {"fine": True})
+            return
+        await reply.stream()
+        await reply.chunk(begun)
+        try:
+            while True:
+                await reply.chunk(piece * 1000)
+        finally:
+            left.set()
+
+    async with raw_server(answer) as server, opened(server.url) as wire:
+        with pytest.raises(NoAnswer, match=words):
+            await call(wire)
+        with anyio.fail_after(20):
+            await left.wait()
+        assert await call(wire, fine=True) == {"fine": True}
+
+
+@pytest.mark.parametrize(
+    "framing", [b"4;" + b"x" * 2_000_000, b"0\r\n" + b"x: y\r\n" * 400_000], ids=["extension", "trailers"]
+)
+async def test_framing_of_a_body_that_never_ends_is_left_at_a_bound(opened, framing):
+    async def answer(asked: Asked, reply: Reply) -> None:
+        await reply.head(200, {"content-type": "application/json", "transfer-encoding": "chunked"})
+        await reply.chunk(b"{")
+        await reply.raw(framing)
+        await reply.gone()
+
+    async with raw_server(answer) as server, opened(server.url) as wire:
+        with pytest.raises(NoAnswer, match=r"chunks or trailers of its answer have heads of over|no HTTP/1.1"):
+            await call(wire)
+
+
+async def test_event_that_can_not_be_read_and_answers_the_request_fails_it_at_once(opened):
+    async def answer(asked: Asked, reply: Reply) -> None:
+        await reply.stream()
+        await reply.chunk(b'data: {"jsonrpc":"2.0","id":1,"result":' + b"[" * 40_000 + b"]" * 40_000 + b"}\n\n")
+        await reply.gone()
+
+    async with raw_server(answer) as server, opened(server.url) as wire:
+        with pytest.raises(NoAnswer, match="nested too deep"):
+            await call(wire)
 
 
 async def test_long_notification_is_dropped_and_the_answer_behind_it_is_not(opened, listener):

@@ -2,8 +2,8 @@
 
 Turns bytes of a request into a status, headers and pieces of a body, each bounded; who reads slowly makes the server
 wait. It parses with llhttp, asks for no compression and follows nothing. It knows no pool and no MCP.
-`http_client.py` makes and keeps connections, `http.py` speaks over them. Written by hand because a call over the
-usual clients costs five to thirty times the CPU (docs/adr/0009).
+`proxy/wires/http_client.py` makes and keeps connections. Written by hand because a call over the usual clients costs
+five to thirty times the CPU (docs/adr/0009).
 """
 
 import asyncio
@@ -12,11 +12,13 @@ from typing import Final, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gateway.proxy.wires.addresses import Origin
-from gateway.proxy.wires.wire import LinkLost, NoAnswer
+from gateway.http1.faults import LinkLost, NoAnswer
+from gateway.http1.origin import Origin
 
 _HEAD_BOUND: Final = 64 * 1024
 _HEADERS_BOUND: Final = 256
+_FRAMING_BOUND: Final = 512 * 1024
+"""More than one read of the socket brings, which may end in the middle of a body."""
 _UNREAD: Final = 256 * 1024
 """Bytes of a body that wait for their reader before the server is made to wait."""
 _DRAINED: Final = 64 * 1024
@@ -62,6 +64,8 @@ class Connection(asyncio.Protocol):
         self._chunks: list[bytes] = []
         self._unread = 0
         self._fed = 0
+        self._framing = 0
+        """Bytes that came behind the head since the last one of the body: of chunks' heads and trailers."""
         self._paused = False
         self._strayed = False
         self._waiter: asyncio.Future[None] | None = None
@@ -70,7 +74,7 @@ class Connection(asyncio.Protocol):
     def send(self, method: str, path: str, headers: bytes, body: bytes) -> None:
         """Send a request. `headers`: whole lines, without the length and the blank line."""
         self.headers = {}
-        self.status = self._fed = 0
+        self.status = self._fed = self._framing = 0
         self.complete = self._headed = self._reusable = False
         self._error = None
         line = b"%s %s%s HTTP/1.1\r\n" % (method.encode(), self._via, path.encode())
@@ -78,8 +82,11 @@ class Connection(asyncio.Protocol):
         self._soon(self._write, b"".join((line, headers, self._with_headers, length, b"\r\n", body)))
 
     def _write(self, request: bytes) -> None:
-        if not self._transport.is_closing():
-            self._transport.write(request)
+        if self._transport.is_closing():
+            # Nobody will tell of its end again.
+            self._break(LinkLost("the connection ended before the request was sent", sent=False))
+            return
+        self._transport.write(request)
 
     async def head(self) -> None:
         """Wait until status and headers are here.
@@ -164,6 +171,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             return
         self._fed += len(data)
+        self._framing += len(data)
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
@@ -172,6 +180,9 @@ class Connection(asyncio.Protocol):
             return
         if not self._headed and self._fed > _HEAD_BOUND:
             self._break(NoAnswer(f"the head of its answer is over {_HEAD_BOUND} bytes"))
+            self._transport.abort()
+        elif self._framing > _FRAMING_BOUND and not self.complete:
+            self._break(NoAnswer(f"the chunks or trailers of its answer have heads of over {_FRAMING_BOUND} bytes"))
             self._transport.abort()
         elif self._strayed:
             self._transport.abort()
@@ -214,6 +225,7 @@ class Connection(asyncio.Protocol):
         """A piece of the body."""
         if self._strayed:
             return
+        self._framing = 0
         self._unread += len(data)
         if self._on_drained is not None:
             if self._unread > _DRAINED:

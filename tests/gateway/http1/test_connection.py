@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.proxy.wires.addresses import Origin
-from gateway.proxy.wires.http_connection import Connection
+from gateway.http1.connection import Connection
+from gateway.http1.origin import Origin
 from gateway.proxy.wires.wire import LinkLost, NoAnswer
 
 PLACES = st.lists(st.integers(0, 5000), max_size=12)
@@ -21,6 +21,7 @@ class Pipe(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written = b""
+        self.unsent = 0
         self.closed = False
 
     def write(self, data: bytes) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -37,7 +38,7 @@ class Pipe(asyncio.Transport):
     def resume_reading(self) -> None: ...
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.unsent
 
 
 def asked() -> tuple[Connection, Pipe]:
@@ -129,3 +130,34 @@ def test_bytes_behind_the_answer_never_change_it_and_end_the_connection(parts, m
 
     assert pipe.closed or connection.complete
     assert not connection.usable
+
+
+def test_a_connection_whose_request_is_not_sent_to_its_end_is_not_used_again() -> None:
+    connection, pipe = asked()
+    pipe.unsent = 1
+    connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+
+    assert connection.complete
+    assert not connection.usable
+    pipe.unsent = 0
+    assert connection.usable
+
+
+def test_request_on_a_connection_that_has_ended_is_lost_at_once() -> None:
+    connection, pipe = asked()
+    connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+    pipe.closed = True
+    connection.connection_lost(None)
+    written = pipe.written
+
+    async def ask_again() -> bool:
+        connection.send("POST", "/x", b"host: a\r\n", b"{}")
+        async with asyncio.timeout(20):
+            try:
+                await connection.head()
+            except LinkLost as error:
+                return error.sent
+        return True
+
+    assert asyncio.run(ask_again()) is False
+    assert pipe.written == written

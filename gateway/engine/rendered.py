@@ -1,0 +1,133 @@
+"""A rendering to ids: the template's text with special tokens on, what others wrote with special tokens off.
+
+Finds the marks of `foreign.py` in the text, reads off each what the template did to the content that it stands for
+(stripped it, wrote it as a JSON string), does the same to the content, and joins the ids. No IO. Above: `template.py`.
+"""
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.engine.foreign import PAD, QUOTE, Foreign
+from leaf_sdk.vocab import TokenMap
+
+_LONG: Final = 1000
+"""Characters of a piece from which on its ids are kept."""
+_KEPT: Final = 8
+_BLANKS: Final = " \t\n\r\v\f"
+_ESCAPES: Final[dict[str, Callable[[str], str]]] = {
+    QUOTE: lambda text: text,
+    json.dumps(QUOTE)[1:-1]: lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    "&quot;": lambda text: text.replace("&", "&amp;").replace(QUOTE, "&quot;"),
+}
+"""What a template may have done to a text, by what it made of a quote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a template does to a content at one place."""
+
+    left: str = ""
+    """Characters that it strips off the beginning."""
+    right: str = ""
+    quote: str = QUOTE
+    """What it makes of a quote: see `_ESCAPES`."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the same can be done to another text."""
+        return self.quote in _ESCAPES
+
+    def apply(self, text: str) -> str:
+        """Give a content as the template shows it."""
+        return _ESCAPES[self.quote](text.lstrip(self.left).rstrip(self.right))
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A mark in a rendering: the text `start:end` stands for content `number`."""
+
+    number: int
+    start: int
+    end: int
+    fit: Fit
+
+
+def find_slots(text: str, mark: str) -> list[Slot]:
+    """Give the marks of a rendering, in their order."""
+    outer = f"(?:{PAD}|{re.escape(json.dumps(PAD)[1:-1])})"
+    pattern = re.compile(
+        rf"(?P<left>(?P<left_lines>{outer})?(?:\t|\\t))?{mark}(?P<quote>[^\d{mark}]{{1,12}}?)(?P<number>\d+){mark}"
+        rf"(?P<right>(?:\t|\\t)(?P<right_lines>{outer})?)?"
+    )
+    slots: list[Slot] = []
+    for match in pattern.finditer(text):
+        left = _stripped(match["left"], match["left_lines"])
+        right = _stripped(match["right"], match["right_lines"])
+        slots.append(Slot(int(match["number"]), match.start(), match.end(), Fit(left, right, match["quote"])))
+    return slots
+
+
+class PieceCache:
+    """Ids of the template's own pieces; the long ones, which hold the definitions of tools, come with every request."""
+
+    def __init__(self, token_map: TokenMap, separator: str) -> None:
+        self.token_map = token_map
+        self._separator = separator
+        self._known: OrderedDict[str, list[int]] = OrderedDict()
+
+    def ids(self, piece: str) -> list[int]:
+        """Give the ids of a piece, special tokens read."""
+        if len(piece) < _LONG:
+            return self.token_map.encode(piece, specials=True, separator=self._separator)
+        if piece not in self._known:
+            self._known[piece] = self.token_map.encode(piece, specials=True, separator=self._separator)
+            if len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        self._known.move_to_end(piece)
+        return self._known[piece]
+
+
+def rendered_ids(text: str, foreign: Foreign, pieces: PieceCache) -> list[int] | None:
+    """Give the ids of a rendering; None when the template lost, doubled, moved or took apart a mark."""
+    text = restored(text, foreign)
+    slots = find_slots(text, foreign.mark)
+    wanted = [n for n in range(len(foreign.contents)) if n not in foreign.optional]
+    numbers = [slot.number for slot in slots]
+    if numbers != sorted(set(numbers)) or not set(wanted) <= set(numbers) or not all(slot.fit.known for slot in slots):
+        return None
+    if 2 * len(slots) != text.count(foreign.mark):
+        return None
+    ids: list[int] = []
+    for piece, slot in zip(pieces_between(text, slots), [*slots, None], strict=True):
+        ids += pieces.ids(piece)
+        if slot is not None:
+            ids += pieces.token_map.encode(slot.fit.apply(foreign.contents[slot.number]))
+    return ids
+
+
+def pieces_between(text: str, slots: Sequence[Slot]) -> list[str]:
+    """Give the template's own text before, between and after the marks."""
+    starts = [0, *(slot.end for slot in slots)]
+    ends = [*(slot.start for slot in slots), len(text)]
+    return [text[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def restored(text: str, foreign: Foreign) -> str:
+    """Give a rendering with bare separators, where a template escaped them, and numbers as they were written."""
+    for sign in (foreign.separator, foreign.anchor):
+        if "\\u" in text:
+            text = re.sub(re.escape(json.dumps(sign)[1:-1]), sign, text, flags=re.IGNORECASE)
+    if not foreign.numbers:
+        return text
+    return re.sub("|".join(foreign.numbers), lambda match: foreign.numbers[match.group()], text)
+
+
+def _stripped(kept: str | None, kept_lines: str | None) -> str:
+    """Which characters a template strips, by what is left of the pads on one side."""
+    if kept is None:
+        return _BLANKS
+    return "" if kept_lines is not None else "\n"

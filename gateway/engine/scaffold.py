@@ -1,0 +1,199 @@
+"""What a template writes behind the model's turn: around the results of its calls, or around the next question.
+
+A turn that the model has written is never rendered again, so what follows it is taken from a rendering of a turn of the
+same kind: as many calls, of the same names, with words or reasoning before them or not. The place where the model's own
+text ends is found in it by the token that ended the model's turn, or by the text that it wrote last.
+No IO. Below: `foreign.py`, `rendered.py`; above: `template.py`.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from gateway.engine.foreign import Foreign
+from gateway.engine.protocol import Message
+from gateway.engine.rendered import Fit, find_slots, pieces_between, restored
+from leaf_sdk.vocab import TokenMap
+
+WRITTEN = 64
+"""Characters of a turn's end by which its place in the template's text is found."""
+Role = Literal["tool", "user"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnShape:
+    """A turn of the model, as far as the template's text behind it depends on it."""
+
+    calls: tuple[str, ...] = ()
+    """Names of the tools that it called, in their order."""
+    content: bool = False
+    reasoning: bool = False
+    tools: bool = False
+    """Whether the request offered tools, and the template shows them."""
+    earlier: tuple[int, ...] = ()
+    """Calls of each turn before it: some templates count them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """How the model ended a turn."""
+
+    written: str | Callable[[], str] = ""
+    """Its last characters (`WRITTEN` are enough), or what reads them where they are needed."""
+    token: str = ""
+    """The text of the token that ended it, which is not part of it; "" where a limit or a stop string did."""
+    call_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Following:
+    """The template's text behind a turn."""
+
+    head: str
+    """From inside the model's turn to the first content."""
+    after: tuple[str, ...]
+    """Behind each content, the last up to where the model writes on."""
+    fits: tuple[Fit, ...]
+    """What the template does to each content."""
+    in_call: bool
+    """Whether `head` begins inside the last call; else right behind the turn's words."""
+    foreign: Foreign
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """The text alone, to compare."""
+        return tuple(text.replace(self.foreign.separator, "") for text in (self.head, *self.after))
+
+    def end_of_turn(self, end: TurnEnd) -> int | None:
+        """Give the place in `head` where the model's own text ends; None where it is not to be found."""
+        if not self.in_call:
+            return 0
+        if end.token and (at := self.head.find(end.token)) >= 0:
+            return at
+        written = (end.written if isinstance(end.written, str) else end.written())[-WRITTEN:]
+        stripped = written.rstrip()
+        for size in range(len(stripped), 0, -1):
+            at = self.head.find(stripped[-size:])
+            # A single letter stands anywhere.
+            if at >= 0 and (size > 1 or not stripped[-1].isalnum()):
+                stop = at + size
+                blanks = written[len(stripped) :]
+                return stop + len(blanks) if self.head.startswith(blanks, stop) else stop
+        return None
+
+    def shows_ids(self, call_ids: Sequence[str]) -> bool:
+        """Whether ids of the calls stand in it."""
+        return any(self.foreign.call_id(n) in text for n in range(len(call_ids)) for text in (self.head, *self.after))
+
+    def scaffold(self, start: int, call_ids: Sequence[str], token_map: TokenMap) -> "Scaffold":
+        """Give the ids from `start` of the head on, with the ids of the calls where the template shows them."""
+
+        def ids(text: str) -> tuple[int, ...]:
+            for number, call_id in enumerate(call_ids):
+                text = text.replace(self.foreign.call_id(number), self.foreign.text(call_id))
+            return tuple(token_map.encode(text, specials=True, separator=self.foreign.separator))
+
+        return Scaffold((ids(self.head[start:]), *map(ids, self.after)), self.fits)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaffold:
+    """Ids around contents: one piece more than there are contents."""
+
+    pieces: tuple[tuple[int, ...], ...]
+    fits: tuple[Fit, ...]
+
+    @property
+    def size(self) -> int:
+        """Ids besides the contents."""
+        return sum(map(len, self.pieces))
+
+    def fitted(self, number: int, ids: Sequence[int], token_map: TokenMap) -> Sequence[int]:
+        """Give the ids of a content as the template shows it: the same, unless it strips or escapes something there."""
+        fit = self.fits[number]
+        if fit == Fit():
+            return ids
+        text = token_map.decode(ids)
+        shown = fit.apply(text)
+        return ids if shown == text else token_map.encode(shown)
+
+
+def layouts(
+    shape: TurnShape, role: Role, contents: Sequence[str], foreign: Foreign
+) -> Iterator[tuple[list[Message], bool]]:
+    """Give the ways to show contents behind a turn, the template's own first, and whether the turn's calls are shown.
+
+    Where a template refuses several calls in a turn, the last one stands for all; where it has no place for calls, or
+    for results, the results follow words, or are a user's turn.
+    """
+    if role == "tool":
+        if shape.calls:
+            yield _conversation(shape, shape.calls, _results(shape.calls, contents, foreign), foreign), True
+        if len(shape.calls) > 1:
+            yield _conversation(shape, shape.calls[-1:], _results(shape.calls, contents, foreign), foreign), True
+        yield _conversation(shape, (), _results(shape.calls, contents, foreign), foreign), False
+    question: Message = {"role": "user", "content": "\n\n".join(contents)}
+    yield _conversation(shape, (), [question], foreign), False
+
+
+def definitions(shape: TurnShape, foreign: Foreign) -> list[dict[str, Any]]:
+    """Give the least definitions of tools with which a turn of this shape can be rendered."""
+    names = dict.fromkeys(shape.calls) or {"tool": None}
+    parameters = {"type": "object", "properties": {"value": {"type": "string"}}}
+    return [
+        {"type": "function", "function": {"name": foreign.text(name), "description": "", "parameters": parameters}}
+        for name in names
+        if shape.tools
+    ]
+
+
+def following(text: str, foreign: Foreign, *, in_call: bool) -> Following | None:
+    """Read what follows a turn off a rendering; None where the turn or a content is not shown once, in order."""
+    text = restored(text, foreign)
+    _, anchor, tail = text.rpartition(foreign.anchor)
+    slots = find_slots(tail, foreign.mark)
+    wanted = list(range(len(foreign.contents)))
+    shown = [slot.number for slot in slots] == wanted and tail.count(foreign.mark) == 2 * len(wanted)
+    if not anchor or not shown or not all(slot.fit.known for slot in slots):
+        return None
+    head, *after = pieces_between(tail, slots)
+    return Following(head, tuple(after), tuple(slot.fit for slot in slots), in_call, foreign)
+
+
+def _conversation(shape: TurnShape, calls: Sequence[str], turns: Sequence[Message], foreign: Foreign) -> list[Message]:
+    content = ("." if shape.content else "") if calls else foreign.anchor
+    turn: dict[str, Any] = {"role": "assistant", "content": content}
+    if shape.reasoning:
+        turn["reasoning_content"] = "."
+    if calls:
+        arguments = json.dumps({"value": foreign.anchor}, ensure_ascii=False)
+        turn["tool_calls"] = _calls(calls, arguments, foreign)
+    earlier: list[Message] = []
+    number = len(shape.calls)
+    for count in shape.earlier if calls else ():
+        names = (calls[0],) * count
+        earlier += [
+            {"role": "assistant", "content": "", "tool_calls": _calls(names, "{}", foreign, number)},
+            *_results(names, ["."] * count, foreign, number),
+        ]
+        number += count
+    return [{"role": "user", "content": "?"}, *earlier, turn, *turns]
+
+
+def _calls(names: Sequence[str], arguments: str, foreign: Foreign, start: int = 0) -> list[dict[str, Any]]:
+    functions = [{"name": foreign.text(name), "arguments": arguments} for name in names]
+    return [{"type": "function", "id": foreign.call_id(n), "function": each} for n, each in enumerate(functions, start)]
+
+
+def _results(names: Sequence[str], contents: Sequence[str], foreign: Foreign, start: int = 0) -> list[Message]:
+    known = names or ("tool",) * len(contents)
+    return [
+        {"role": "tool", "content": content, "tool_call_id": foreign.call_id(n), "name": foreign.text(name)}
+        for n, (content, name) in enumerate(zip(contents, known, strict=True), start)
+    ]
+
+
+def counting(shape: TurnShape) -> TurnShape:
+    """Give a shape with one call more before it: what differs then, the template counts."""
+    return replace(shape, earlier=(*shape.earlier, 1))

@@ -1,0 +1,107 @@
+"""Whose the tasks of one server are: their ids work for the principal that made them and for nobody else.
+
+A task outlives its request, and whoever knows or lists its id could read its result, answer its questions or cancel it:
+a server does not know our principals, so this is ours to see to. Covers the tasks of the handshake era (2025-11-25,
+`params.task`) and the extension of 2026-07-28 (`resultType: "task"`). It sends nothing. `session.py` stands above.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from gateway.errors import RpcError
+from gateway.observe.escape import escape_text
+from gateway.proxy.caller import Principal
+from gateway.rpc.eras import meta_of
+from gateway.rpc.messages import INVALID_PARAMS
+
+EXTENSION: Final = "io.modelcontextprotocol/tasks"
+RELATED: Final = "io.modelcontextprotocol/related-task"
+"""Key of a `_meta` that says which task a message belongs to."""
+_METHODS: Final = "tasks/"
+_LIST: Final = "tasks/list"
+_NEWS: Final = "notifications/tasks"
+_MOST: Final = 10_000
+"""Tasks that are remembered; of more, the oldest of whoever has most is forgotten."""
+_LONGEST: Final = 1024
+"""Characters of an id that is remembered."""
+
+
+class TaskOwners:
+    """The tasks that were made in one conversation, or with one server that keeps them longer."""
+
+    def __init__(self) -> None:
+        """Nobody has made any."""
+        self._owner: dict[str, str] = {}
+        self._ids: dict[str, dict[str, None]] = {}
+        """Principal to its tasks, the oldest first."""
+
+    def owns(self, task_id: object, principal: Principal) -> bool:
+        """Whether this principal made the task."""
+        return isinstance(task_id, str) and self._owner.get(task_id) == principal.name
+
+    def check(self, method: str, params: Mapping[str, Any], principal: Principal) -> None:
+        """Refuse a request about a task that this principal did not make.
+
+        Raises:
+            RpcError: as if there were no such task.
+        """
+        if not method.startswith(_METHODS) or method == _LIST or self.owns(params.get("taskId"), principal):
+            return
+        raise unknown_task(params.get("taskId"))
+
+    def note(self, method: str, result: dict[str, Any], principal: Principal) -> dict[str, Any]:
+        """Remember a task that this result begins, and leave out of a list what others made."""
+        if result.get("resultType") == "task":
+            self._made(result.get("taskId"), principal)
+        elif isinstance(begun := result.get("task"), dict):
+            self._made(cast(dict[str, Any], begun).get("taskId"), principal)
+        elif method == _LIST:
+            listed: object = result.get("tasks")
+            tasks = cast(list[object], listed) if isinstance(listed, list) else []
+            return {**result, "tasks": [each for each in tasks if self.owns(_id_of(each), principal)]}
+        return result
+
+    def may_hear(self, method: str, params: Mapping[str, Any], principal: Principal) -> bool:
+        """Whether a notification or a question may reach this principal: one of a task only who made it."""
+        if method.startswith(_NEWS):
+            return self.owns(params.get("taskId"), principal)
+        meta = meta_of(params)
+        return RELATED not in meta or self.owns(_id_of(meta[RELATED]), principal)
+
+    def _made(self, task_id: object, principal: Principal) -> None:
+        if not isinstance(task_id, str) or len(task_id) > _LONGEST:
+            return
+        # A server that gives an id out again means the new task by it.
+        self._forget(task_id)
+        self._owner[task_id] = principal.name
+        self._ids.setdefault(principal.name, {})[task_id] = None
+        if len(self._owner) > _MOST:
+            self._forget(next(iter(max(self._ids.values(), key=len))))
+
+    def _forget(self, task_id: str) -> None:
+        owner = self._owner.pop(task_id, None)
+        if owner is None:
+            return
+        del self._ids[owner][task_id]
+        if not self._ids[owner]:
+            del self._ids[owner]
+
+
+def unknown_task(task_id: object) -> RpcError:
+    """What is said of a task that is not the caller's, or of none."""
+    shown = repr(escape_text(task_id, 128)) if isinstance(task_id, str) else "that is named by no text in params.taskId"
+    return RpcError({"code": INVALID_PARAMS, "message": f"unknown task {shown}: it was not made by this caller"})
+
+
+def without_extension(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Capabilities without the extension for tasks, where the other side's era has none."""
+    extensions: object = capabilities.get("extensions")
+    if not isinstance(extensions, dict) or EXTENSION not in extensions:
+        return dict(capabilities)
+    kept = {key: value for key, value in cast(dict[str, Any], extensions).items() if key != EXTENSION}
+    rest = {key: value for key, value in capabilities.items() if key != "extensions"}
+    return {**rest, "extensions": kept} if kept else rest
+
+
+def _id_of(task: object) -> object:
+    return cast(dict[str, object], task).get("taskId") if isinstance(task, dict) else None

@@ -1,0 +1,18 @@
+"""An answer to a client whose request was not read, as bytes: a status and a sentence, and the connection ends.
+
+`http_protocol.py` stands above; what was read is answered in the shapes of `errors.py`.
+"""
+
+from http import HTTPStatus
+
+
+def plain_answer(status: int, words: str) -> bytes:
+    """A whole HTTP/1.1 answer."""
+    body = words.encode()
+    lines = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        "content-type: text/plain; charset=utf-8",
+        f"content-length: {len(body)}",
+        "connection: close",
+    )
+    return "\r\n".join((*lines, "", "")).encode() + body

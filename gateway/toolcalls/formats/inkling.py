@@ -1,0 +1,17 @@
+"""Inkling: blocks of a kind, each call one block with a JSON object, `name` and `args`.
+
+Thinking, text and calls may come in any order. The prompt opens the first block.
+"""
+
+from gateway.toolcalls.format import Format
+from gateway.toolcalls.inkling import END, INVOKE, MODEL, NAMED_CALL, Inkling
+from gateway.toolcalls.nodes import Lit
+from gateway.toolcalls.regions import Calls
+
+INKLING = Format(
+    name="inkling",
+    body=Inkling(),
+    calls=Calls(NAMED_CALL, Lit(MODEL)),
+    shape=f'TOOL{INVOKE}{{"name": "TOOL", "args": {{"KEY": "VALUE"}}}}{END}',
+    template_has=(INVOKE,),
+)

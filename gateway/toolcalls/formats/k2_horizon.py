@@ -1,0 +1,43 @@
+"""K2 Horizon: the tool's name, then tags for an argument's key, its type if asked for, and its value.
+
+Values are raw text, typed by the tag or by the tool's schema. Asked for JSON, the model writes an object between the
+same markers. Three pairs of markers for reasoning stand for three efforts.
+"""
+
+from gateway.toolcalls.combinators import Seq
+from gateway.toolcalls.format import Format
+from gateway.toolcalls.kinds import ALL
+from gateway.toolcalls.nodes import Capture, Marker, Space
+from gateway.toolcalls.objects import call_object
+from gateway.toolcalls.passages import Prose, Thought
+from gateway.toolcalls.regions import Call, Region
+from gateway.toolcalls.series import Loose, Series, Spelled
+from gateway.toolcalls.tagged import Parameters
+from gateway.toolcalls.typed import Ending
+
+_OPENER, _CALL, _CALL_END = "<ifm|tool_calls>", "<ifm|tool_call>", "</ifm|tool_call>"
+_KEY, _VALUE, _VALUE_END = "<ifm|arg_key>", "<ifm|arg_value>", "</ifm|arg_value>"
+_PARAMETERS = Parameters(
+    opener=_KEY,
+    head=r"(?P<key>.+?)</ifm\|arg_key>\s*(?:<ifm\|arg_type>(?P<type>\w*).*?</ifm\|arg_type>)?",
+    head_end=_VALUE,
+    ending=Ending(_VALUE_END, followers=(_KEY, _CALL_END)),
+    ends=(_CALL_END,),
+    written=(f"{_KEY}{{key}}</ifm|arg_key>\n{_VALUE}", f"{_VALUE_END}\n"),
+    unknown=ALL,
+)
+_TAGGED = Call(Seq(Space(), Capture("name", "\n", also=(_KEY, _CALL_END)), Space("\n"), _PARAMETERS))
+_OBJECT = call_object()
+_ONE = Seq(Marker(_CALL), Spelled(_OBJECT, _TAGGED, writes=_TAGGED), Loose(_CALL_END))
+_SECTION = Region(_OPENER, Space("\n"), Series(_ONE, "\n"), Loose("</ifm|tool_calls>", lead="\n"))
+_THOUGHTS = tuple(
+    Thought(f"<ifm|{name}>", f"</ifm|{name}>", (_OPENER,)) for name in ("think", "think_fast", "think_faster")
+)
+
+K2_HORIZON = Format(
+    name="k2_horizon",
+    body=Seq(*_THOUGHTS, Prose(_SECTION, mutes=("<|ifm|im_end|>",))),
+    calls=_SECTION,
+    shape=f"{_OPENER}\n{_CALL}TOOL\n{_KEY}KEY</ifm|arg_key>\n{_VALUE}VALUE{_VALUE_END}\n{_CALL_END}\n</ifm|tool_calls>",
+    template_has=(_OPENER, _KEY),
+)

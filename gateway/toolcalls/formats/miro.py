@@ -1,0 +1,32 @@
+"""MiroThinker: a tool of a named MCP server, its arguments as JSON, all in tags; several calls may share the outer one.
+
+The server's name says nothing that the tool's does not. Its template writes earlier calls as Hermes does, so models do
+so too.
+"""
+
+from gateway.toolcalls.combinators import Seq
+from gateway.toolcalls.format import Format
+from gateway.toolcalls.formats.hermes import HERMES_REGION
+from gateway.toolcalls.nodes import Capture, Passed, Space, Start
+from gateway.toolcalls.passages import Prose, Thought
+from gateway.toolcalls.regions import Call, Region
+from gateway.toolcalls.series import Loose, Series
+from gateway.toolcalls.values import Json
+
+_SERVER, _SERVER_END, _TOOL, _TOOL_END = "<server_name>", "</server_name>", "<tool_name>", "</tool_name>"
+_CALL = Call(
+    Seq(
+        *(_SERVER, Passed(_SERVER_END), _SERVER_END, Space("\n"), _TOOL, Capture("name", _TOOL_END), _TOOL_END),
+        *(Start(), Space("\n"), "<arguments>", Space("\n"), Json(), Loose("</arguments>", lead="\n")),
+    )
+)
+_REGION = Region("<use_mcp_tool>", Space("\n"), Series(_CALL, "\n"), Loose("</use_mcp_tool>", lead="\n"))
+
+MIRO_THINKER = Format(
+    name="miro_thinker",
+    body=Seq(Thought("<think>", "</think>", regions=(_REGION,)), Prose(_REGION, HERMES_REGION)),
+    calls=_REGION,
+    shape=f"<use_mcp_tool>\n{_SERVER}SERVER{_SERVER_END}\n{_TOOL}TOOL{_TOOL_END}\n<arguments>\n"
+    '{"KEY": "VALUE"}\n</arguments>\n</use_mcp_tool>',
+    template_has=("<use_mcp_tool>",),
+)

@@ -1,0 +1,31 @@
+"""Muse Glimmer: messages to recipients, calls in ATEM tags.
+
+Reasoning goes to `self`, the answer to `user`, each call in a message of its own to the tool's name. Values are raw
+text, typed by the tool's schema.
+"""
+
+from gateway.toolcalls.combinators import Seq
+from gateway.toolcalls.format import Format
+from gateway.toolcalls.headers import Header
+from gateway.toolcalls.invoke import invoke_call, invoke_shape
+from gateway.toolcalls.muse import MESSAGE, MORE, START, Muse
+from gateway.toolcalls.nodes import Lit, Node, Space
+from gateway.toolcalls.regions import Calls
+from gateway.toolcalls.series import Loose
+
+_BLOCK, _BLOCK_END = "<atem:function_calls>", "</atem:function_calls>"
+
+
+def _call(length: int) -> Node:
+    header = Header(f" to={{name}}{MESSAGE}", length)
+    call = invoke_call(_BLOCK_END, "atem:", header, Space(), _BLOCK, Space("\n"))
+    return Seq(call, Loose(_BLOCK_END, lead="\n"))
+
+
+MUSE_GLIMMER = Format(
+    name="muse_glimmer",
+    body=Muse(_call, _BLOCK),
+    calls=Calls(_call(0), Lit(f"{MORE}{START}assistant")),
+    shape=f" to=TOOL{MESSAGE}{_BLOCK}\n{invoke_shape('atem:')}\n{_BLOCK_END}",
+    template_has=(_BLOCK, "to=self"),
+)

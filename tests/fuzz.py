@@ -1,0 +1,36 @@
+"""The properties with fresh seeds, round after round, until a time budget is over or one fails: `make fuzz`.
+
+The suite itself takes the same examples each time (`conftest.py`), so that a change is what makes it fail. Here each
+round has a seed of its own, which is printed: `--hypothesis-seed` plays it again, with the profile that is set here.
+"""
+
+import argparse
+import os
+import secrets
+import subprocess
+import sys
+import time
+
+
+def main() -> int:
+    """Give 0 when the time is over, and what pytest gives when a property fails."""
+    parser = argparse.ArgumentParser(description="run the properties of the suite with fresh seeds")
+    parser.add_argument("--minutes", type=float, default=10, help="the time budget; a round is not begun after it")
+    parser.add_argument("paths", nargs="*", default=["tests"], help="where the properties are")
+    given = parser.parse_args()
+    end = time.monotonic() + 60 * given.minutes
+    while time.monotonic() < end:
+        seed = secrets.randbelow(2**32)
+        options = ["-q", "-x", "-m", "hypothesis", f"--hypothesis-seed={seed}", *given.paths]
+        sys.stdout.write(f"== CODEC_FUZZ=1 pytest {' '.join(options)}\n")
+        sys.stdout.flush()
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options], env={**os.environ, "CODEC_FUZZ": "1"}, check=False
+        )
+        if done.returncode:
+            return done.returncode
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Tools that are too many for the context: a search in their place, and calls of what was found."""
+
+import json
+
+import pytest
+
+from gateway.agent import AnswerOptions
+from gateway.agent.events import ToolFinished
+from gateway.config import LimitsConfig
+from gateway.errors import RequestInvalid
+from gateway.proxy.caller import ANYBODY
+from gateway.proxy.finder import CALL, SEARCH
+from gateway.toolcalls import ToolSpec
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = [{"role": "user", "content": "What is it?"}]
+
+
+def written(tool: str, **arguments: object) -> str:
+    call = json.dumps({"name": tool, "arguments": arguments})
+    return f"<tool_call>\n{call}\n</tool_call>"
+
+
+def names(tools) -> list[str]:
+    return [tool.name for tool in tools]
+
+
+@pytest.mark.parametrize(
+    ("search", "context", "expected"),
+    [
+        ("auto", 100_000, ["up__say"]),
+        ("auto", 100, [SEARCH, CALL]),
+        (True, 100_000, [SEARCH, CALL]),
+        (False, 100, ["up__say"]),
+    ],
+)
+async def test_conversation_is_told_of_a_search_where_definitions_take_more_than_a_quarter_of_the_context(
+    open_runner, search, context, expected
+):
+    async with open_runner(LimitsConfig(), "It is 42.", tool_search=search) as (runner, _):
+        assert names(runner.offered(ANYBODY, context)) == expected
+
+
+async def test_tool_that_the_request_names_is_told_of_besides_the_search(open_runner):
+    async with open_runner(LimitsConfig(), "It is 42.", tool_search=True) as (runner, _):
+        assert names(runner.offered(ANYBODY, 100, named="up__say")) == [SEARCH, CALL, "up__say"]
+
+
+async def test_model_finds_a_tool_and_calls_it_as_if_by_its_own_name(open_stage):
+    found = written(CALL, name="up__say", arguments={})
+    async with open_stage(written(SEARCH, query="say"), found, "It is 42.", tool_search=True, context=40_000) as stage:
+        conversation = await stage.agent.open(QUESTION)
+        offered = names(conversation.tools)
+        await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+
+    search, called = stage.of(ToolFinished)
+    assert offered == [SEARCH, CALL]
+    assert json.loads(search.text)["name"] == "up__say"
+    assert (called.name, called.arguments, called.text, called.is_error) == ("up__say", "{}", "It is 42.", False)
+
+
+@pytest.mark.parametrize("name", ["nope", CALL, None])
+async def test_call_of_what_no_search_would_find_is_an_error_that_names_the_search(open_stage, name):
+    async with open_stage(written(CALL, name=name), "Sorry.", tool_search=True, context=40_000) as stage:
+        await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
+
+    (called,) = stage.of(ToolFinished)
+    assert called.is_error
+
+
+async def test_conversation_that_does_not_fit_says_that_definitions_take_its_room(open_stage):
+    heavy = ToolSpec("paint", "Paint it. " * 400, {"type": "object"})
+    async with open_stage(context=1000) as stage:
+        with pytest.raises(RequestInvalid, match="definitions of 2 tools take about") as raised:
+            await stage.agent.open(QUESTION, client_tools=[heavy])
+
+    assert "tool_search" in raised.value.message

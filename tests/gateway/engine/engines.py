@@ -1,0 +1,146 @@
+"""Engines that a test scripts, behind an address that can be moved from one to the other."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+from anyio.abc import SocketAttribute, SocketStream
+
+from leaf_sdk.vocab import TokenMap
+
+HEAD = "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n"
+
+
+@dataclass
+class FakeEngine:
+    """Answers as a llama.cpp server does, from a map; remembers what it was asked, connection by connection."""
+
+    token_map: TokenMap
+    model: str = "model"
+    marker: str | None = "started-1"
+    asked: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    """Number of the connection, path."""
+    prompts: list[list[int]] = field(default_factory=list[list[int]])
+    bodies: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Of the generations."""
+    slots: int = 2
+    _connections: int = 0
+
+    def paths(self) -> list[str]:
+        return [path for _, path in self.asked]
+
+    async def serve(self, stream: SocketStream) -> None:
+        self._connections += 1
+        number = self._connections
+        held = b""
+        async with stream:
+            while True:
+                while b"\r\n\r\n" not in held:
+                    try:
+                        held += await stream.receive()
+                    except (anyio.EndOfStream, anyio.BrokenResourceError):
+                        return
+                head, _, held = held.partition(b"\r\n\r\n")
+                fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
+                length = int(fields.get(b"content-length", 0))
+                while len(held) < length:
+                    held += await stream.receive()
+                body, held = held[:length], held[length:]
+                path = head.split(b" ")[1].decode()
+                self.asked.append((number, path))
+                await stream.send(self._answer(path, json.loads(body) if body else {}))
+                if path == "/completion":
+                    # As llama.cpp's server does behind each stream, whatever its head says.
+                    return
+
+    def _answer(self, path: str, asked: dict[str, Any]) -> bytes:
+        if path == "/completion":
+            return self._generate(asked)
+        pages: dict[str, Any] = {
+            "/health": lambda: {"status": "ok"},
+            "/props": lambda: {
+                "default_generation_settings": {"n_ctx": 4096},
+                "total_slots": self.slots,
+                "chat_template": "{{ messages }}",
+                **({"media_marker": self.marker} if self.marker else {}),
+            },
+            "/v1/models": lambda: {"data": [{"id": self.model, "meta": {"n_vocab": len(self.token_map)}}]},
+            "/slots": lambda: [{"id": n, "is_processing": False} for n in range(self.slots)],
+            "/tokenize": lambda: {
+                "tokens": self.token_map.encode(asked["content"], specials=bool(asked.get("parse_special", True)))
+            },
+        }
+        text = json.dumps(pages[path]()).encode()
+        return (HEAD.format(kind="application/json") + f"content-length: {len(text)}\r\n\r\n").encode() + text
+
+    def _generate(self, asked: dict[str, Any]) -> bytes:
+        self.prompts.append(asked["prompt"])
+        self.bodies.append(asked)
+        messages = [
+            {"content": "a", "tokens": [5], "stop": False, "tokens_predicted": 1},
+            {"content": "", "tokens": [], "stop": True, "stop_type": "limit", "tokens_predicted": 1, "id_slot": 0},
+        ]
+        events = "".join(f"data: {json.dumps(message)}\n\n" for message in messages).encode()
+        head = (HEAD.format(kind="text/event-stream") + "transfer-encoding: chunked\r\n\r\n").encode()
+        return head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(events), events)
+
+
+@dataclass
+class Address:
+    """One address and what answers behind it; moving it cuts what is connected, as a forwarder does."""
+
+    url: str
+    engine: FakeEngine
+    _streams: list[SocketStream] = field(default_factory=list[SocketStream])
+
+    async def cut(self) -> None:
+        """End every connection from the other side."""
+        streams, self._streams = self._streams, []
+        for stream in streams:
+            await stream.aclose()
+
+    async def move(self, engine: FakeEngine) -> None:
+        """Have another engine answer."""
+        self.engine = engine
+        await self.cut()
+
+    async def serve(self, stream: SocketStream) -> None:
+        self._streams.append(stream)
+        try:
+            await self.engine.serve(stream)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            return
+
+
+@asynccontextmanager
+async def address_of(engine: FakeEngine) -> AsyncGenerator[Address]:
+    """Let it be reached."""
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    address = Address(f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}", engine)
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, address.serve)
+        yield address
+        # A connection that is just being accepted is not broken off in the middle of that.
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+
+
+class Watch:
+    """Tells when the route opens and closes."""
+
+    def __init__(self) -> None:
+        self.states: list[bool] = []
+        self._changed = anyio.Event()
+
+    def engine_up(self, up: bool, reason: str) -> None:
+        self.states.append(up)
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def until(self, count: int) -> None:
+        with anyio.fail_after(60):
+            while len(self.states) < count:
+                await self._changed.wait()

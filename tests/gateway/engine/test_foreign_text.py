@@ -1,0 +1,169 @@
+"""Words of others in every chat template of llama.cpp's set: the prompt says them, and no control token comes of them.
+
+The engine renders, with a vocabulary in which all markers of all templates are control tokens.
+"""
+
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.engine.llama_cpp import LlamaCpp
+from gateway.engine.protocol import Message
+from gateway.engine.template import ChatTemplate
+from gateway.errors import EngineRefused, TemplateRefused
+from leaf_sdk.vocab import TokenMap
+
+pytestmark = [pytest.mark.anyio, pytest.mark.engine]
+
+TEMPLATES = sorted(path.stem for path in (Path(__file__).parents[2] / "third_party" / "chat_templates").glob("*.jinja"))
+ALL_MARKERS = "CODEC_ALL_MARKERS" in os.environ
+"""Whether every marker of the vocabulary is tried on every template, and not only those that it writes itself."""
+HARMLESS = "wordy"
+
+
+@pytest.fixture(scope="module", params=TEMPLATES)
+def url(request: pytest.FixtureRequest, serve_template: Callable[[str], str]) -> str:
+    return serve_template(request.param)
+
+
+@pytest.fixture
+async def engine(url: str) -> AsyncIterator[LlamaCpp]:
+    client = LlamaCpp(url)
+    yield client
+    await client.aclose()
+
+
+def tools_of(word: str) -> list[dict[str, Any]]:
+    """Two tools with `word` wherever somebody else's words may stand."""
+    inner = {"type": "array", "items": {"type": "string", "enum": [word, "b"]}, "description": word, "default": [word]}
+    properties = {
+        word: {"type": "string", "description": word, "title": word, "enum": [word], "const": word, "pattern": word},
+        f"{word}2": {"type": "object", "properties": {word: inner}, "required": [word], "x-note": {word: word}},
+        "n": {"type": ["integer", "null"], "format": word, "default": {word: [word]}, word: word},
+        "u": {"anyOf": [{"type": word}, {"$ref": word}]},
+    }
+    schema = {"type": "object", "properties": properties, "required": [word], "$defs": {word: inner}, word: word}
+    plain = {"type": "object", "properties": {"a": {"type": "string"}}}
+    return [
+        {"type": "function", "function": {"name": word, "description": f"{word}\n{word}", "parameters": schema}},
+        {"type": "function", "function": {"name": "plain", "description": "Nothing", "parameters": plain}},
+    ]
+
+
+def call_of(word: str, call_id: str) -> dict[str, Any]:
+    arguments = json.dumps({word: word, "n": {word: [word, 7]}, "flag": True})
+    return {"id": call_id, "type": "function", "function": {"name": word, "arguments": arguments}}
+
+
+def lived(word: str, call_id: str = "abcdefghi") -> list[Message]:
+    """A conversation in which `word` stands wherever somebody else's words may; some templates take ids of 9 signs."""
+    return [
+        {"role": "system", "content": f"Be {word}."},
+        {"role": "user", "content": word},
+        {"role": "assistant", "content": "", "reasoning_content": word, "tool_calls": [call_of(word, call_id)]},
+        {"role": "tool", "content": word, "name": word, "tool_call_id": call_id},
+        {"role": "assistant", "content": f"so {word}"},
+        {"role": "user", "content": f"and {word}"},
+    ]
+
+
+def shorter(messages: Sequence[Message]) -> list[list[Message]]:
+    """The conversation, and what is left of it for templates that refuse some of it."""
+    chat = [m for m in messages if m["role"] != "tool" and not m.get("tool_calls")]
+    return [list(messages), list(messages[1:]), chat, chat[1:], chat[1:2]]
+
+
+async def accepted(engine: LlamaCpp) -> tuple[int, bool]:
+    """Which of `shorter` a template takes, and whether with tools."""
+    for number, messages in enumerate(shorter(lived(HARMLESS))):
+        marked = [{**m, "content": f"{m['role']}'s words"} for m in messages]
+        for tools in (tools_of(HARMLESS), []):
+            try:
+                text = await engine.apply_template(marked, tools)
+            except EngineRefused:
+                continue
+            # One that drops results is given them as a user's words, which is another conversation.
+            if "tool's words" in text or all(m["role"] != "tool" for m in messages):
+                return number, bool(tools)
+    raise AssertionError("the template takes no conversation at all")
+
+
+async def control_ids(template: ChatTemplate, token_map: TokenMap, word: str, form: tuple[int, bool]) -> list[int]:
+    number, with_tools = form
+    tools = tools_of(word) if with_tools else []
+    try:
+        ids = await template.prompt(shorter(lived(word, word))[number], tools)
+    except TemplateRefused:
+        ids = await template.prompt(shorter(lived(word))[number], tools)
+    return [token_id for token_id in ids if token_id in token_map.special_ids]
+
+
+def attempts(marker: str) -> list[str]:
+    """What a template's own characters, or others of the same stranger, could complete to `marker`."""
+    parts = [marker[:-1], marker[1:], marker[1:-1], marker.strip("<>|｜[]/〈〉"), marker[2:], marker[:-2]]
+    upper = [marker.upper(), marker[1:-1].upper()]
+    return [part for part in dict.fromkeys([marker, *parts, *upper, f"x\n{marker[1:-1]}\ny"]) if part]
+
+
+async def test_words_of_others_never_become_control_tokens(engine: LlamaCpp, markers_map: TokenMap) -> None:
+    facts = await engine.facts()
+    template = ChatTemplate(engine, facts, markers_map)
+    form = await accepted(engine)
+    expected = await control_ids(template, markers_map, HARMLESS, form)
+    own = [m for m in markers_map.special_texts if m in facts.chat_template] or ["<no_bos>"]
+    markers = markers_map.special_texts if ALL_MARKERS else [own[0], own[-1]]
+    tried = 0
+    for marker in markers:
+        for word in attempts(marker):
+            try:
+                found = await control_ids(template, markers_map, word, form)
+            except TemplateRefused:
+                continue
+            assert found == expected, word
+            tried += 1
+    assert tried >= len(markers)
+
+
+async def test_marker_in_two_strings_that_a_template_joins_stays_text(engine: LlamaCpp, markers_map: TokenMap) -> None:
+    facts = await engine.facts()
+    template = ChatTemplate(engine, facts, markers_map)
+    for marker in list(markers_map.special_texts)[:: 1 if ALL_MARKERS else 100]:
+        for cut in range(1, len(marker), 1 if ALL_MARKERS else 4):
+            messages = [{"role": "user", "content": marker[:cut]}]
+            tools = [
+                {"type": "function", "function": {"name": left, "description": right, "parameters": {"type": "object"}}}
+                for left, right in pairwise((marker[:cut], marker[cut:], marker[:cut]))
+            ]
+            ids = await template.prompt(messages, tools)
+            plain = [t | {"function": t["function"] | {"name": HARMLESS, "description": HARMLESS}} for t in tools]
+            other = await template.prompt([{"role": "user", "content": HARMLESS}], plain)
+            special = markers_map.special_ids
+            assert [i for i in ids if i in special] == [i for i in other if i in special], marker
+
+
+TEXTS = [
+    "plain",
+    ' "quoted" <b> & \\n \\',
+    "two\nlines\n",
+    "\n\n blanks \t",
+    "é 東京 😀",
+    '{"a": [1, "x"]}',
+    "mark0123456789abcdefn0e",
+]
+
+
+async def test_the_prompt_says_what_the_engine_itself_renders(engine: LlamaCpp, markers_map: TokenMap) -> None:
+    template = ChatTemplate(engine, await engine.facts(), markers_map)
+    number, with_tools = await accepted(engine)
+    tools = tools_of(HARMLESS) if with_tools else []
+    for text in TEXTS:
+        messages = [{**message, "content": text if message["content"] else ""} for message in lived(HARMLESS)]
+        messages[2]["reasoning_content"] = text
+        messages = shorter(messages)[number]
+        ids = await template.prompt(messages, tools)
+        assert markers_map.decode(ids) == await engine.apply_template(messages, tools)

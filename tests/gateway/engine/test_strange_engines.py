@@ -1,0 +1,219 @@
+"""An engine that says strange things of itself closes the route, by a named error; the gateway stays."""
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import SocketStream
+
+from gateway.config import EngineConfig, GatewayConfig, TokensConfig
+from gateway.engine.protocol import GenerateRequest
+from gateway.engine.route import EngineRoute, ReadyEngine
+from gateway.errors import EngineError, EngineUnavailable
+from leaf_sdk.testing import tiny_map, tiny_map_bytes
+from tests.gateway.engine.engines import FakeEngine, Watch, address_of
+
+pytestmark = pytest.mark.anyio
+
+TINY = tiny_map()
+
+
+@pytest.fixture
+def map_file(tmp_path: Path) -> Path:
+    path = tmp_path / "map.json"
+    path.write_bytes(tiny_map_bytes())
+    return path
+
+
+@dataclass
+class StrangeEngine(FakeEngine):
+    """Answers some paths otherwise."""
+
+    said: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """Path to the whole answer, head and all."""
+
+    def _answer(self, path: str, asked: dict[str, Any]) -> bytes:
+        if path in self.said:
+            return self.said[path]
+        return super()._answer(path, asked)
+
+
+def page(body: bytes, status: str = "200 OK") -> bytes:
+    return b"HTTP/1.1 %s\r\ncontent-length: %d\r\n\r\n%s" % (status.encode(), len(body), body)
+
+
+def props(**said: Any) -> dict[str, bytes]:
+    usual = {"default_generation_settings": {"n_ctx": 4096}, "total_slots": 2, "chat_template": ""}
+    return {"/props": page(json.dumps(usual | said).encode())}
+
+
+def models(**meta: Any) -> dict[str, bytes]:
+    return {"/v1/models": page(json.dumps({"data": [{"id": "m", "meta": meta}]}).encode())}
+
+
+async def generate(ready: ReadyEngine) -> None:
+    async with ready.engine.generate(GenerateRequest([1], 0, 1)) as events:
+        async for _ in events:
+            pass
+
+
+@asynccontextmanager
+async def routed(url: str, map_file: Path, watch: Watch, **engine: Any) -> AsyncGenerator[EngineRoute]:
+    config = GatewayConfig(engine=EngineConfig(kind="url", url=url, **engine), tokens=TokensConfig(map=str(map_file)))
+    route = EngineRoute(config, watch)
+    async with route.running():
+        yield route
+
+
+DEEP = b"[" * 200_000
+
+
+def _name(said: dict[str, bytes]) -> str:
+    ((path, answer),) = said.items()
+    return path + repr(answer.partition(b"\r\n\r\n")[2][:120])[1:]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        props(total_slots=-1),
+        props(total_slots=10**6),
+        props(total_slots=float("inf")),
+        props(default_generation_settings={"n_ctx": -4}),
+        props(default_generation_settings={"n_ctx": 1e400}),
+        props(default_generation_settings=[4]),
+        props(model_path=5),
+        props(model_path={"a": 1}),
+        props(chat_template_caps="none"),
+        models(n_vocab="many"),
+        models(n_vocab=-5),
+        models(n_vocab=[]),
+        {"/v1/models": page(b'{"data": {"a": 1}}')},
+        {"/v1/models": page(b'{"data": [[]]}')},
+        {"/tokenize": page(b'{"tokens": 5}')},
+        {"/tokenize": page(b'{"tokens": [1.5, "x"]}')},
+        {"/tokenize": page(b'{"tokens": [Infinity]}')},
+        {"/tokenize": page(b'{"tokens": [-1]}')},
+        {"/props": page(DEEP)},
+        {"/props": page(DEEP, "500 Oops")},
+        {"/props": page(b'{"error": 5}', "500 Oops")},
+        {"/props": page(b"[1]", "500 Oops")},
+        {"/props": page(b"9" * 10_000)},
+        {"/props": page(b"9" * 10_000, "500 Oops")},
+    ],
+    ids=_name,
+)
+async def test_engine_that_says_strange_things_of_itself_is_refused(map_file: Path, said: dict[str, bytes]) -> None:
+    engine = StrangeEngine(TINY, said=said)
+    with anyio.fail_after(30):
+        async with address_of(engine) as address, routed(address.url, map_file, Watch()) as route:
+            with pytest.raises(EngineError) as refused:
+                route.ready()
+    assert len(refused.value.message) < 2000
+
+
+@dataclass
+class SlowEngine(FakeEngine):
+    """Some of its answers come byte by byte, and never to their end; it may close each connection."""
+
+    drips: str = ""
+    """A path."""
+    closes: bool = False
+
+    async def serve(self, stream: SocketStream) -> None:
+        await super().serve(_Slow(stream, self))  # type: ignore[arg-type]
+
+
+class _Slow:
+    def __init__(self, stream: SocketStream, engine: SlowEngine) -> None:
+        self._stream = stream
+        self._engine = engine
+
+    async def __aenter__(self) -> "_Slow":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stream.aclose()
+
+    async def receive(self) -> bytes:
+        return await self._stream.receive()
+
+    async def send(self, data: bytes) -> None:
+        engine = self._engine
+        if engine.drips and engine.asked[-1][1] == engine.drips:
+            await self._stream.send(page(b" " * 1000)[:-1000])
+            while True:
+                await self._stream.send(b" ")
+                await anyio.sleep(0.02)
+        await self._stream.send(data)
+        if engine.closes:
+            await self._stream.aclose()
+
+
+@pytest.mark.parametrize("path", ["/props", "/v1/models", "/tokenize"])
+async def test_engine_whose_answer_never_ends_is_given_up(map_file: Path, path: str) -> None:
+    engine = SlowEngine(TINY, drips=path)
+    with anyio.fail_after(60):
+        async with (
+            address_of(engine) as address,
+            routed(address.url, map_file, Watch(), idle_timeout=0.3) as route,
+        ):
+            with pytest.raises(EngineUnavailable, match="did not answer in time"):
+                route.ready()
+
+
+async def test_new_connection_that_is_looked_at_without_end_is_given_up(map_file: Path) -> None:
+    engine = SlowEngine(TINY)
+    with anyio.fail_after(60):
+        async with address_of(engine) as address, routed(address.url, map_file, Watch(), idle_timeout=2) as route:
+            ready = route.ready()
+            engine.drips = "/v1/models"
+            async with ready.engine.generate(GenerateRequest([1], 0, 1)):
+                with pytest.raises(EngineUnavailable, match="did not answer in time"):
+                    async with ready.engine.generate(GenerateRequest([2], 0, 1)):
+                        pass
+    assert engine.prompts == [[1]]
+
+
+async def test_engine_that_closes_each_connection_is_named_at_once(map_file: Path) -> None:
+    engine = SlowEngine(TINY, closes=True)
+    with anyio.fail_after(30):
+        async with address_of(engine) as address, routed(address.url, map_file, Watch()) as route:
+            with pytest.raises(EngineUnavailable, match=r"can't be reached: (it was closed between|the connection)"):
+                route.ready()
+
+
+async def test_engine_that_sends_nothing_but_comments_is_given_up(
+    map_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.engine.llama_cpp._COMMENTS_TIME", 0.1)
+    engine = CommentingEngine(TINY)
+    with anyio.fail_after(60):
+        async with address_of(engine) as address, routed(address.url, map_file, Watch()) as route:
+            ready = route.ready()
+            with pytest.raises(EngineUnavailable, match="nothing but comments"):
+                await generate(ready)
+
+
+@dataclass
+class CommentingEngine(FakeEngine):
+    """Says in every generation that it is alive, and nothing else."""
+
+    async def serve(self, stream: SocketStream) -> None:
+        await super().serve(_Commenting(stream, self))  # type: ignore[arg-type]
+
+
+class _Commenting(_Slow):
+    async def send(self, data: bytes) -> None:
+        if self._engine.asked[-1][1] != "/completion":
+            await self._stream.send(data)
+            return
+        await self._stream.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        while True:
+            await self._stream.send(b":\n\n")
+            await anyio.sleep(0.02)

@@ -1,0 +1,82 @@
+"""A URI that two servers want is the first one's, and a URI of nobody is shown to nobody."""
+
+import pytest
+
+from gateway.errors import RpcError
+from gateway.proxy.caller import Principal
+from gateway.rpc.messages import INVALID_PARAMS
+
+pytestmark = pytest.mark.anyio
+ASKS = {"elicitation": {}}
+
+
+async def read(proxy, one, uri):
+    return (await proxy.handle("resources/read", {"uri": uri}, one))["contents"][0]["text"]
+
+
+async def test_server_that_lists_a_uri_of_another_is_hidden_and_reported_and_ends_no_start(
+    obeying, proxy_of, client, caplog
+):
+    one, two = {"resources": ["x:1"], "reads": "first"}, {"resources": ["x:1", "y:1"], "reads": "second"}
+    only_two = Principal("p", servers=frozenset({"two"}))
+    async with proxy_of(obeying("one", one), obeying("two", two)) as proxy:
+        listed = [
+            [each["uri"] for each in (await proxy.handle("resources/list", {}, each))["resources"]]
+            for each in (client(), client(principal=only_two))
+        ]
+        texts = [await read(proxy, client(), uri) for uri in ("x:1", "y:1")]
+        theirs = await read(proxy, client(principal=only_two), "x:1")
+
+    assert listed == [["x:1", "y:1"], ["x:1", "y:1"]]
+    assert texts == ["first", "second"]
+    assert theirs == "second"
+    assert "resource 'x:1' is offered by server 'one' and by server 'two'" in caplog.text
+
+
+@pytest.mark.parametrize("method", ["resources/read", "resources/subscribe", "resources/unsubscribe"])
+async def test_uri_that_nobody_lists_is_shown_to_no_server(obeying, proxy_of, client, noted, method):
+    offer = {"resources": [], "reads": "here"}
+    async with proxy_of(obeying("one", offer), obeying("two", offer)) as proxy:
+        before = noted()
+        with pytest.raises(RpcError, match="no server has the resource 'x:secret'") as raised:
+            await proxy.handle(method, {"uri": "x:secret"}, client())
+        assert noted() == before
+
+    assert raised.value.error["code"] == INVALID_PARAMS
+
+
+async def test_uri_that_nobody_lists_goes_to_the_only_server_that_has_resources(obeying, proxy_of, client):
+    async with proxy_of(obeying("one"), obeying("two", {"resources": [], "reads": "here"})) as proxy:
+        assert await read(proxy, client(), "x:unlisted") == "here"
+
+
+async def test_resource_of_a_server_that_refuses_it_is_not_looked_for_elsewhere(obeying, proxy_of, client):
+    both = {"templates": ["x:{n}"]}
+    async with proxy_of(obeying("one", both), obeying("two", {**both, "reads": "second"})) as proxy:
+        with pytest.raises(RpcError, match="no resource x:7"):
+            await read(proxy, client(), "x:7")
+
+
+async def test_resource_that_a_server_began_to_list_without_a_word_is_its_own_once_a_client_saw_it(
+    obeying, proxy_of, client, call, monkeypatch
+):
+    monkeypatch.setattr("gateway.proxy.upstreams.listing._SHORT", 0.0)
+    offer = {"resources": [], "reads": "here"}
+    async with proxy_of(obeying("one", offer), obeying("two", offer)) as proxy:
+        await call(proxy, client(), "two__do", resources=["x:new"])
+        await proxy.handle("resources/list", {}, client())
+        assert await read(proxy, client(), "x:new") == "here"
+
+
+async def test_resource_that_only_a_clients_own_process_lists_is_read_there(
+    obeying, proxy_of, client, call, monkeypatch
+):
+    monkeypatch.setattr("gateway.proxy.upstreams.listing._SHORT", 0.0)
+    offer = {"resources": [], "reads": "here"}
+    async with proxy_of(obeying("one", offer), obeying("two", offer)) as proxy:
+        mine, other = client(**ASKS), client()
+        await call(proxy, mine, "two__do", resources=["x:mine"])
+        await proxy.handle("resources/list", {}, mine)
+        assert await read(proxy, mine, "x:mine") == "here"
+        with pytest.raises(RpcError, match="no server has the resource"):
+            await read(proxy, other, "x:mine")

@@ -1,0 +1,66 @@
+"""A server over HTTP whose tools ask for headers that the protocol forbids, through the whole proxy to the reports."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gateway.config.model import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
+from gateway.errors import UnknownTool
+from gateway.serve.checkup import check_up
+from gateway.serve.rooms import open_rooms
+from tests.gateway.proxy.wires.over_http.raw_server import Asked, RawServer, Reply, raw_server
+
+pytestmark = pytest.mark.anyio
+DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
+GREETED = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
+RESULTS = {
+    "server/discover": DISCOVERED,
+    "initialize": GREETED,
+    "tools/list": {
+        "tools": [
+            {"name": "good", "inputSchema": {"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}},
+            {"name": "bad", "inputSchema": {"properties": {"a": {"type": "string", "x-mcp-header": "A B"}}}},
+        ],
+        "resultType": "complete",
+    },
+    "tools/call": {"content": [], "resultType": "complete"},
+}
+
+
+@asynccontextmanager
+async def serving() -> AsyncGenerator[RawServer]:
+    async def answer(asked: Asked, reply: Reply) -> None:
+        method = asked.message.get("method") if asked.method == "POST" else None
+        if method in RESULTS:
+            await reply.result(asked, RESULTS[method])
+        else:
+            await reply.whole(405 if method is None else 202)
+
+    async with raw_server(answer) as server:
+        yield server
+
+
+@pytest.mark.parametrize("protocol", ["modern", "handshake"])
+async def test_tool_is_neither_listed_nor_called_and_the_other_is(proxy_of, protocol):
+    async with serving() as server, proxy_of(UpstreamConfig("web", url=server.url, protocol=protocol)) as proxy:
+        offered = [entry.name for entry in proxy.tools()]
+        await proxy.call("web__good", {"a": "x"})
+        with pytest.raises(UnknownTool, match=r"'bad' of server 'web' is not offered.*property 'a'"):
+            await proxy.call("web__bad", {"a": "x"})
+
+    assert offered == ["web__good"]
+    assert server.methods.count("tools/call") == 1
+
+
+async def test_report_and_checkup_name_the_tool_and_the_reason():
+    async with serving() as server:
+        upstreams = (UpstreamConfig("web", url=server.url),)
+        config = GatewayConfig(upstreams=upstreams, engine=EngineConfig(kind="none"), tokens=TokensConfig(map=None))
+        async with open_rooms(config) as rooms:
+            (reported,) = (await rooms.status.make())["servers"]
+        (checked,) = (await check_up(config)).servers
+
+    assert reported["invalid_tools"] == [{"tool": "bad", "reason": "property 'a': x-mcp-header is no header name"}]
+    assert any("'bad' is not offered: property 'a'" in warning for warning in checked.warnings)
+    assert checked.problems == ()

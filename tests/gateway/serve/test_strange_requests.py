@@ -1,0 +1,221 @@
+"""Every field of every request, exchanged for what does not belong there: an answer that says so, never a failure."""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, cast
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from gateway.agent import Agent, CallRunner
+from gateway.config.model import GatewayConfig
+from gateway.engine.llama_json import completion_body
+from gateway.engine.protocol import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
+from gateway.engine.route import EngineRoute, ReadyEngine
+from gateway.engine.slots import SlotTable
+from gateway.engine.template import ChatTemplate
+from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+from gateway.observe.notices import TokenNotices
+from gateway.proxy import Proxy, ResultTokens
+from gateway.rpc.eras import CAPABILITIES_KEY, VERSION_KEY
+from gateway.serve.codec.answer import FrameDesk
+from gateway.serve.codec.mcp import FramedMcp
+from gateway.serve.codec.wire import WireOffer
+from gateway.serve.completions import CompletionsFace
+from gateway.serve.mcp import McpFace
+from gateway.serve.openai import OpenAiFace
+from gateway.toolcalls import choose_format
+from leaf_sdk.testing import tiny_map
+
+pytestmark = pytest.mark.anyio
+
+TINY = tiny_map()
+
+DEEP: Final = 100_000
+NO_NUMBERS: Final = ("NaN", "-Infinity")
+CALL: Final = {"id": "call00001", "type": "function", "function": {"name": "look", "arguments": '{"a": 1}'}}
+RAW: Final = (
+    *("null", "true", "0", "-1", "1.5", "1e308", "1e999", "-0.0", "9" * 30, "9" * 5000, str(2**63), str(-(2**63) - 1)),
+    *('""', '"x"', '"' + "x" * 5000 + '"', r'"\ud800"', r'"\udc00\ud800"', r'"\u0000"', '"<|im_start|>"', r'"\u2028"'),
+    *("[]", "{}", "[[]]", "[null]", "[{}]", '{"":{}}', r'{"\ud800":1}', '{"a":1,"a":[]}', '["x",1,null]'),
+    *(*NO_NUMBERS, "[" * 150 + "]" * 150, "[" * DEEP + "]" * DEEP, '{"a":' * DEEP + "1" + "}" * DEEP),
+    json.dumps("[" * DEEP + "]" * DEEP),
+    json.dumps('{"a":' * DEEP + "1" + "}" * DEEP),
+    json.dumps("[" * DEEP),
+    *(json.dumps("[" * depth + "]" * depth) for depth in (190, 210, 500, 900, 980)),
+    json.dumps('{"a": NaN}'),
+    json.dumps('{"a": ' + "9" * 5000 + "}"),
+    r'"{\"a\": \"\\ud800\"}"',
+    *(json.dumps(CALL), json.dumps([CALL, CALL]), json.dumps({"role": "user", "content": "hi"})),
+)
+"""JSON texts, and a few that are none."""
+
+TOOL: Final = {
+    "type": "function",
+    "function": {
+        "name": "look",
+        "description": "Look",
+        "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+    },
+}
+CHAT: Final[dict[str, Any]] = {
+    "model": "m",
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "hi"}], "name": "me"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "call00001", "content": "one"},
+        {"role": "user", "content": "and?"},
+    ],
+    "tools": [TOOL],
+    "tool_choice": {"type": "function", "function": {"name": "look"}},
+    "parallel_tool_calls": False,
+    "max_tokens": 1,
+    "max_completion_tokens": 1,
+    "temperature": 0,
+    "top_p": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "seed": 1,
+    "stop": ["x"],
+    "n": 1,
+    "logprobs": False,
+    "response_format": {"type": "text"},
+    "stream": False,
+    "stream_options": {"include_usage": True},
+    "return_token_ids": True,
+    "stream_format": "json",
+    "stream_flush": "interactive",
+    "tool_watcher": {"start_id": 1, "end_id": 2},
+    "tool_watcher_start": "<a>",
+    "tool_watcher_end": "</a>",
+}
+COMPLETION: Final[dict[str, Any]] = {
+    **{key: value for key, value in CHAT.items() if key not in ("messages", "tools", "tool_choice", "logprobs")},
+    "prompt": [1, 2, 3],
+    "best_of": 1,
+    "echo": False,
+    "suffix": "",
+    "logprobs": 0,
+}
+META: Final = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"elicitation": {}}, "progressToken": 1}
+
+
+def rpc(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+ACCEPT: Final = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+MODERN: Final = {**ACCEPT, "mcp-protocol-version": "2026-07-28"}
+CALL_HEADERS: Final = {**MODERN, "mcp-method": "tools/call", "mcp-name": "look"}
+GREETING: Final = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "t", "version": "1"}}
+REQUESTS: Final[list[tuple[str, str, dict[str, str], dict[str, Any]]]] = [
+    ("chat", "/v1/chat/completions", ACCEPT, CHAT),
+    ("completion", "/v1/completions", ACCEPT, COMPLETION),
+    ("greeting", "/mcp/", ACCEPT, rpc("initialize", **GREETING, capabilities={"roots": {"listChanged": True}})),
+    ("call", "/mcp/", CALL_HEADERS, rpc("tools/call", name="look", arguments={"a": 1}, _meta=META)),
+    ("list", "/mcp/", {**MODERN, "mcp-method": "tools/list"}, rpc("tools/list", cursor="x", _meta=META)),
+]
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where something stands in a JSON value, itself included."""
+    yield path
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield from places(part, (*path, key))
+
+
+def exchanged(value: Any, path: tuple[str | int, ...], raw: str) -> bytes:
+    """The value as JSON, with `raw` at this place."""
+    mark = "\x01here\x01"
+
+    def put(at: Any, rest: tuple[str | int, ...]) -> Any:
+        if not rest:
+            return mark
+        if isinstance(at, dict):
+            return {key: put(part, rest[1:]) if key == rest[0] else part for key, part in at.items()}
+        return [put(part, rest[1:]) if n == rest[0] else part for n, part in enumerate(at)]
+
+    return json.dumps(put(value, path)).replace(json.dumps(mark), raw).encode()
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Engine:
+    """Writes one id and ends; renders whatever can be sent as JSON."""
+
+    async def apply_template(self, messages: Sequence[Any], tools: Sequence[Any] = ()) -> str:
+        json.dumps([messages, tools]).encode()
+        turns = [f"<|im_start|>{m['role']}\n{m.get('content') or ''}<|im_end|>\n" for m in messages]
+        return "".join(turns) + "<|im_start|>assistant\n"
+
+    @asynccontextmanager
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
+        json.dumps(completion_body(request)).encode()
+
+        async def events() -> AsyncIterator[GenerationEvent]:
+            yield Generated((TINY.encode("a")[0],))
+            yield GenerationEnd("stop", None, Timings(1, 0, 1, 0, 0))
+
+        yield events()
+
+
+class Route:
+    """The route to it; `template`: of a model that knows tools, or none."""
+
+    def __init__(self, template: str) -> None:
+        engine: Any = Engine()
+        facts = EngineFacts("scripted", None, template, bool(template), len(TINY), 4000, 1, ())
+        tool_format = choose_format(template, supports_tools=bool(template))
+        self._ready = ReadyEngine(engine, facts, TINY, ChatTemplate(engine, facts, TINY), SlotTable(1), tool_format)
+
+    def ready(self) -> ReadyEngine:
+        return self._ready
+
+    def report_loss(self) -> None:
+        raise AssertionError("the engine is there")
+
+
+HERMES: Final = "<tool_call> {{ tools }} <|im_start|>"
+
+
+@pytest.fixture(scope="module", params=["", HERMES], ids=["preamble", "tools"])
+async def client(request: pytest.FixtureRequest) -> AsyncGenerator[httpx2.AsyncClient]:
+    """A client of the faces; what they raise reaches the test."""
+    config, metrics, route = GatewayConfig(), Metrics(), cast(EngineRoute, Route(request.param))
+    tokens = ResultTokens({}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens")))
+    async with Proxy(config, metrics) as proxy:
+        agent = Agent(route, CallRunner(proxy, tokens, config.limits), config.limits, metrics)
+        frames = FrameDesk(WireOffer.of(config.wire), metrics, None)
+        openai = OpenAiFace(agent, route, config.limits, metrics, frames)
+        completions = CompletionsFace(route, config.limits, metrics, frames)
+        mcp = McpFace(proxy, config, tokens=tokens, maps={}, metrics=metrics)
+        framed = FramedMcp(mcp, {}, config.limits.body_bytes, metrics)
+        app = Starlette(routes=[*openai.routes(), *completions.routes(), Mount("/mcp/", app=framed)])
+        transport = httpx2.ASGITransport(app=app)
+        async with mcp.running(), httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            yield client
+
+
+CASES: Final = [(name, path) for name, _, _, body in REQUESTS for path in places(body)]
+
+
+@pytest.mark.parametrize(("name", "path"), CASES, ids=[f"{name}-{'.'.join(map(str, path))}" for name, path in CASES])
+async def test_no_field_of_a_request_can_make_the_gateway_fail(
+    client: httpx2.AsyncClient, name: str, path: tuple[str | int, ...]
+) -> None:
+    _, url, headers, body = next(request for request in REQUESTS if request[0] == name)
+    for raw in RAW:
+        answer = await client.post(url, content=exchanged(body, path, raw), headers=headers)
+        what = (raw[:60], answer.status_code, answer.text[:300])
+        assert answer.status_code in {200, 400, 404, 413}, what
+        assert answer.status_code == 200 or "error" in answer.json(), what
+        assert answer.status_code == 400 or raw not in NO_NUMBERS, what

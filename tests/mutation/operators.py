@@ -1,0 +1,120 @@
+"""Small changes to a module, one at a time, that its tests should notice.
+
+Turns a module's source into its mutants, each a syntax tree with one comparison, number, word or operator changed. It
+runs nothing. Above: `plugin` puts one in the module's place, `run` counts which of them tests notice.
+"""
+
+import ast
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+
+_COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+_COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Add,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Add,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+}
+_CALLED = {"min": "max", "max": "min", "any": "all", "all": "any"}
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change: where it is, what it says, and the whole module with it."""
+
+    line: int
+    said: str
+    tree: ast.Module
+
+
+def mutants(source: str) -> Iterator[Mutant]:
+    """Give all mutants of a module, in the order of its lines."""
+    tree = ast.parse(source)
+    untouched = _annotations(tree)
+    nodes = [node for node in ast.walk(tree) if id(node) not in untouched]
+    for node in sorted(nodes, key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))):
+        for changed in _changes(node):
+            before, after = (ast.unparse(each).partition("\n")[0] for each in (node, changed))
+            copies: dict[int, ast.AST] = {}
+            whole = deepcopy(tree, copies)  # pyright: ignore[reportArgumentType]
+            place = copies[id(node)]
+            place.__class__ = changed.__class__
+            place.__dict__.clear()
+            place.__dict__.update(changed.__dict__)
+            yield Mutant(getattr(node, "lineno", 0), f"{before}  ->  {after}", whole)
+
+
+def _annotations(tree: ast.Module) -> set[int]:
+    """What says nothing at run time: annotations, and the texts of documentation."""
+    found: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            found += [node.returns] if node.returns else []
+            found += [arg.annotation for arg in ast.walk(node.args) if isinstance(arg, ast.arg) and arg.annotation]
+        elif isinstance(node, ast.AnnAssign):
+            found.append(node.annotation)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            found.append(node)
+    return {id(inner) for node in found for inner in ast.walk(node)}
+
+
+def _changes(node: ast.AST) -> Iterator[ast.AST]:
+    """What a node may become; each is a copy of it with one thing changed."""
+    if isinstance(node, ast.expr):
+        yield from _expressions(node)
+    elif isinstance(node, ast.If | ast.While):
+        changed = deepcopy(node)
+        changed.test = ast.copy_location(ast.Constant(False), node.test)
+        yield changed
+    elif isinstance(node, ast.Return) and ast.unparse(node) not in ("return", "return None"):
+        yield ast.copy_location(ast.Return(ast.copy_location(ast.Constant(None), node)), node)
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call | ast.Await):
+        yield ast.copy_location(ast.Pass(), node)
+
+
+def _expressions(node: ast.expr) -> Iterator[ast.expr]:
+    match node:
+        case ast.Compare(ops=ops):
+            for number, operator in enumerate(ops):
+                changed = deepcopy(node)
+                changed.ops[number] = _COMPARED[type(operator)]()
+                yield changed
+        case ast.BinOp(op=operator) if type(operator) in _COMPUTED:
+            yield _with(node, op=_COMPUTED[type(operator)]())
+        case ast.BoolOp(op=operator):
+            yield _with(node, op=ast.Or() if isinstance(operator, ast.And) else ast.And())
+        case ast.UnaryOp(op=ast.Not()):
+            yield deepcopy(node.operand)
+        case ast.Constant(value=bool(value)):
+            yield ast.copy_location(ast.Constant(not value), node)
+        case ast.Constant(value=int(value)):
+            yield ast.copy_location(ast.Constant(value + 1), node)
+        case ast.Call(func=ast.Name(id=name)) if name in _CALLED:
+            yield _with(node, func=ast.copy_location(ast.Name(_CALLED[name], ast.Load()), node.func))
+        case _:
+            return
+
+
+def _with(node: ast.expr, **fields: ast.AST) -> ast.expr:
+    changed = deepcopy(node)
+    for name, value in fields.items():
+        setattr(changed, name, value)
+    return changed
