@@ -87,13 +87,14 @@ class ChatTemplate:
     async def reads_results(self) -> bool:
         """Whether the template shows a result that is JSON in another form (Gemma 4's first one); asked once."""
         if self._results_read is None:
-            said = '{"key": ["said"]}'
+            said = '{"keyed": ["saidhere"]}'
             messages, _ = next(layouts(TurnShape(("tool",)), "tool", [said], Foreign(self._signs)))
             try:
                 text = await self._engine.apply_template(messages)
             except EngineRefused:
                 text = said
-            self._results_read = said not in text.replace('\\"', '"')
+            # One that has no place for results drops it: it reads none.
+            self._results_read = said not in text.replace('\\"', '"') and "saidhere" in text
         return self._results_read
 
     async def scaffold(self, shape: TurnShape, end: TurnEnd, role: Role, count: int = 1) -> Scaffold:

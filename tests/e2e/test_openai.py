@@ -196,6 +196,19 @@ def test_stop_string_ends_the_answer_and_is_left_out(chat):
     assert cut.usage.prompt_tokens == whole.usage.prompt_tokens
 
 
+def test_forced_call_whose_text_does_not_end_within_the_limit_is_told_and_ends_in_length(chat):
+    long = {"type": "object", "properties": {"text": {"type": "string", "minLength": 1000}}, "required": ["text"]}
+    note = {"type": "function", "function": {"name": "note", "description": "Notes a text", "parameters": long}}
+    answer = chat.chat.completions.create(
+        messages=COUNT, tools=[note], tool_choice=named("note"), max_tokens=60, **GREEDY
+    ).model_dump()
+    (chosen,) = answer["choices"]
+
+    assert chosen["finish_reason"] == "length"
+    assert chosen["message"]["tool_calls"] is None
+    assert [said["kind"] for said in answer["codec"]["diagnostics"]] == ["truncated"]
+
+
 def test_length_limit_ends_the_answer_and_is_named(chat):
     answer = chat.chat.completions.create(messages=PARIS, tool_choice="none", max_tokens=5, **GREEDY)
 

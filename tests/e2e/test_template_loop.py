@@ -21,12 +21,18 @@ from leaf_sdk.vocab import TokenMap
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
 QUESTION = [{"role": "user", "content": "What is it?"}]
+SAID = {"google-gemma-4-31B-it-interleaved": '{"sky": ["blue", 4.0]}'}
+"""What the tool says, where it is JSON: that template reads such results. Elsewhere it is a sentence."""
 BEHIND_THE_CALL = {
     "openai-gpt-oss-120b": (
         '<|call|><|start|>functions.say to=assistant<|channel|>commentary<|message|>"{}"<|end|><|start|>assistant',
         'It is \\"42\\".',
     ),
     "google-gemma-4-31B-it": ('<|tool_response>response:say{{value:<|"|>{}<|"|>}}<tool_response|>', 'It is "42".'),
+    "google-gemma-4-31B-it-interleaved": (
+        "<|tool_response>response:say{}<tool_response|>",
+        '{sky:[<|"|>blue<|"|>,4.0]}',
+    ),
     "Kimi-K2-Instruct": (
         "<|tool_calls_section_end|><|im_end|><|im_system|>say<|im_middle|>## Return of functions.say:0\n"
         "{}<|im_end|><|im_assistant|>assistant<|im_middle|>",
@@ -44,7 +50,7 @@ BEHIND_THE_CALL = {
 async def test_model_reads_a_result_as_its_template_writes_it(
     serve_template: Callable[[str], str], markers_model: Path, markers_map: TokenMap, says: Any, name: str
 ) -> None:
-    server = says({"type": "text", "text": 'It is "42".'})
+    server = says({"type": "text", "text": SAID.get(name, 'It is "42".')})
     upstream = UpstreamConfig(name="up", command=server["command"], args=tuple(server["args"]))
     engine = EngineConfig(kind="url", url=serve_template(name))
     tokens, limits = TokensConfig(map=str(markers_model)), LimitsConfig(turns=2)

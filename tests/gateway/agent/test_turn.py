@@ -107,6 +107,23 @@ async def test_token_limit_counts_over_all_generations(open_stage):
     assert text_of(stage.events) == "a" * 8
 
 
+@pytest.mark.parametrize("choice", ["required", ("named", "paint"), "auto"])
+async def test_call_whose_argument_babbles_without_end_is_told_as_far_as_it_came_and_ends_in_length(open_stage, choice):
+    babbled = f"{OWN.partition('red')[0]}{'red ' * 200}"
+    async with open_stage(babbled) as stage:
+        conversation = await stage.agent.open(QUESTION, choice=choice, client_tools=[PAINT])
+        prompt = list(conversation.ids)
+        options = AnswerOptions(choice, max_tokens=len(TINY.encode(babbled, specials=True)))
+        finished = await stage.agent.answer(conversation, options, stage.listen)
+
+    assert (finished.reason, finished.completion_ids) == ("length", options.max_tokens)
+    assert [(call.name, call.index) for call in stage.of(CallStarted)] == [("paint", 0)]
+    assert "".join(part.fragment for part in stage.of(CallArguments)) == '{"colour": "' + "red " * 200
+    assert [(said.kind, said.index) for said in stage.of(Diagnostic)] == [("truncated", 0)]
+    assert stage.of(CallClosed) == stage.of(ToolFinished) == []
+    assert conversation.ids == [*prompt, *TINY.encode(babbled, specials=True)]
+
+
 async def test_limit_of_the_configuration_counts_when_the_client_names_none(open_stage):
     async with open_stage("a" * 100, completion_tokens=5) as stage:
         finished = await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
