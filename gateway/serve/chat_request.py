@@ -12,7 +12,8 @@ from pydantic import Field, ValidationError
 from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.history import checked_messages
 from gateway.errors import RequestInvalid
-from gateway.serve.fields import ApiModel, GenerationFields, invalid, must_hold_numbers
+from gateway.serve.fields import ApiModel, GenerationFields, invalid
+from gateway.serve.finite import must_hold_numbers
 from gateway.toolcalls import ToolSpec
 
 

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from gateway.agent import CompletionOptions
-from gateway.serve.fields import GenerationFields, invalid, must_hold_numbers
+from gateway.serve.fields import GenerationFields, invalid
+from gateway.serve.finite import must_hold_numbers
 
 
 class CompletionRequest(GenerationFields):

@@ -8,7 +8,6 @@ OpenAI's fields for sampling; Codec's for the form of the stream (`stream_format
 from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import from_json
 
 from gateway.engine.protocol import Sampling
 from gateway.errors import RequestInvalid
@@ -93,20 +92,6 @@ class GenerationFields(ApiModel):
         if isinstance(watcher, _WatchedIds):
             return WatchIds(watcher.start_id, watcher.end_id)
         return WatchTexts(self.tool_watcher_start, self.tool_watcher_end) if watcher else None
-
-
-def must_hold_numbers(body: bytes) -> None:
-    """Refuse `NaN` and `Infinity`: the engine's JSON has none. Raises `RequestInvalid`."""
-    if b"NaN" not in body and b"Infinity" not in body:
-        return
-    try:
-        from_json(body)
-    except ValueError:
-        return  # what is no JSON at all is named by its reader
-    try:
-        from_json(body, allow_inf_nan=False)
-    except ValueError:
-        raise RequestInvalid("the body holds NaN or Infinity, which are no numbers of JSON: send null") from None
 
 
 def invalid(error: ValidationError) -> RequestInvalid:

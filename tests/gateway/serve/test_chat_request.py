@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
 from gateway.serve.chat_request import ChatRequest
+from gateway.serve.completion_request import CompletionRequest
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 PAINT = {"type": "function", "function": {"name": "paint", "parameters": {"type": "object"}}}
@@ -157,3 +158,43 @@ def test_clients_tools_keep_their_schema_and_may_leave_things_out():
 )
 def test_usage_comes_in_a_chunk_of_its_own_when_asked_for(options, asked):
     assert request_of(**options).usage_chunk is asked
+
+
+@pytest.mark.parametrize("written", ["NaN", "-Infinity", "1e999", "-1E+400", "1.5e0309", "9" * 309, "1" * 250 + "e99"])
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ('"temperature": %s', "temperature"),
+        ('"logit_bias": {"5": %s}', "logit_bias.5"),
+        ('"metadata": {"a": [1, {"b": %s}]}', "metadata.a.1.b"),
+        (
+            '"tools": [{"type": "function", "function": {"name": "f", "parameters": {"minimum": %s}}}]',
+            "tools.0.function.parameters.minimum",
+        ),
+    ],
+)
+def test_number_that_json_does_not_have_is_refused_by_its_place_wherever_it_stands(body: str, place: str, written: str):
+    text = '{"messages": [{"role": "user", "content": "hi"}], ' + body % written + "}"
+
+    with pytest.raises(RequestInvalid, match="NaN and Infinity are no numbers of JSON") as refused:
+        ChatRequest.checked(text.encode())
+
+    assert refused.value.param == place
+
+
+@pytest.mark.parametrize("written", ["1e308", "1e-999", "1" * 308, '"1e999"', '"NaN"', "0e999"])
+def test_number_that_a_machine_holds_and_text_that_spells_another_are_taken(written: str):
+    text = '{"messages": [{"role": "user", "content": "hi"}], "metadata": {"x": ' + written + "}}"
+
+    assert ChatRequest.checked(text.encode())[0].messages == MESSAGES
+
+
+def test_completions_refuse_them_as_well():
+    with pytest.raises(RequestInvalid, match=r"^logit_bias\.7: NaN and Infinity"):
+        CompletionRequest.checked(b'{"prompt": "x", "logit_bias": {"7": 1e999}}')
+
+
+@pytest.mark.parametrize("body", [b"1e999", b"[[1e999", b'{"a": 1e999}}'])
+def test_what_is_no_request_is_still_refused_by_name(body: bytes):
+    with pytest.raises(RequestInvalid):
+        ChatRequest.checked(body)
