@@ -12,10 +12,10 @@ from typing import Final
 EDGE: Final = 256
 """Bytes that remain of a long line at either end."""
 # The id of a response, only where it can belong to no nested object: first or second in the line, or last before its
-# final brace. Our ids are plain integers.
-_HEAD_ID = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
+# final brace. The first of a batch counts as well. Our ids are plain integers.
+_HEAD_ID = re.compile(rb'\s*(?:\[\s*)?\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,')
 _TAIL_ID = re.compile(rb',\s*"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
-_CALL = re.compile(rb'\s*\{\s*(?:"(?:jsonrpc|id)"\s*:\s*(?:"[^"]{0,64}"|\d{1,18})\s*,\s*){0,2}"method"')
+_CALL = re.compile(rb'\s*(?:\[\s*)?\{\s*(?:"(?:jsonrpc|id)"\s*:\s*(?:"[^"]{0,64}"|\d{1,18})\s*,\s*){0,2}"method"')
 
 
 @dataclass(frozen=True, slots=True)

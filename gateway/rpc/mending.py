@@ -53,6 +53,13 @@ def mend_message(data: bytes, refused: Malformed) -> Message | BrokenAnswer | Ma
     return BrokenAnswer(mended.answers, _broken(again.detail))
 
 
+def mend_value(value: dict[str, Any]) -> Message | BrokenAnswer | Malformed:
+    """The message that an object says which was read tolerantly."""
+    data = _whole(value).encode()
+    message = parse_message(data)
+    return mend_message(data, message) if isinstance(message, Malformed) else message
+
+
 def _broken(detail: str) -> str:
     return f"its answer is no JSON-RPC response: {detail}"
 
@@ -61,10 +68,15 @@ def mend_line(data: bytes) -> Mended | None:
     """What the line says; None where it is no JSON object, however tolerantly one reads it."""
     try:
         value: object = json.loads(data.decode("utf-8", "replace"))
-        text = _HALF.sub("\ufffd", json.dumps(value, ensure_ascii=False))
+        text = _whole(value)
     except (ValueError, RecursionError):
         return None
     return Mended(text, _answered_id(cast(dict[str, Any], value))) if isinstance(value, dict) else None
+
+
+def _whole(value: object) -> str:
+    """The value as JSON of whole characters only."""
+    return _HALF.sub("\ufffd", json.dumps(value, ensure_ascii=False))
 
 
 def _seen_id(data: bytes) -> int | None:

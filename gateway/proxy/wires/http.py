@@ -22,7 +22,7 @@ from gateway.observe.escape import escape_text
 from gateway.proxy.caller import Exchange
 from gateway.proxy.wires.asking import Questions
 from gateway.proxy.wires.complaints import Complaints
-from gateway.proxy.wires.http_answers import EVENTS, JSON, read_json, read_message, read_refusal, why_given_up
+from gateway.proxy.wires.http_answers import EVENTS, JSON, read_json, read_messages, read_refusal, why_given_up
 from gateway.proxy.wires.http_channel import Channel
 from gateway.proxy.wires.http_client import HttpClient, open_http_client
 from gateway.proxy.wires.http_headers import media_type
@@ -33,7 +33,7 @@ from gateway.proxy.wires.stdio import CANCELLED, NEVER_CANCELLED, encode_or_refu
 from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Pending, Wire
 from gateway.rpc.headers import routing_headers
 from gateway.rpc.mending import BrokenAnswer
-from gateway.rpc.messages import Failure, Malformed, Notification, Request, Response, encode_notification
+from gateway.rpc.messages import Failure, Malformed, Message, Notification, Request, Response, encode_notification
 from gateway.rpc.sse import Event, LongEvent
 
 __all__ = ["HttpClient", "open_http", "open_http_client"]
@@ -122,7 +122,7 @@ class HttpWire:
                 channel, connection, lambda event: self._take(event, number, exchange), self._bound, resumable=resumable
             )
         try:
-            return await read_json(connection, number, self._bound)
+            return await read_json(connection, number, self._bound, channel.version)
         finally:
             channel.release(connection)
 
@@ -151,7 +151,16 @@ class HttpWire:
             return None
         if event.kind != "message":
             return None
-        message = read_message(event.data)
+        result = None
+        for message in read_messages(event.data, self._channel.version):
+            if (answer := self._take_message(message, number, exchange)) is not None:
+                result = answer
+        return result
+
+    def _take_message(
+        self, message: Message | BrokenAnswer | Malformed, number: int | None, exchange: Exchange
+    ) -> dict[str, Any] | None:
+        """As `_take`, of one message."""
         if isinstance(message, Response):
             return message.result if message.id == number else None
         if isinstance(message, Failure):

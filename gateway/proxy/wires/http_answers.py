@@ -12,6 +12,7 @@ from gateway.observe.escape import escape_text
 from gateway.proxy.wires.http_headers import media_type, status_words
 from gateway.proxy.wires.stdio import too_long
 from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Unfit
+from gateway.rpc.batches import read_batch
 from gateway.rpc.mending import BrokenAnswer, mend_message
 from gateway.rpc.messages import Failure, Malformed, Message, Response, parse_message
 from gateway.rpc.sse import LongEvent
@@ -31,8 +32,8 @@ _WAYS_OUT: Final = {
 }
 
 
-async def read_json(connection: Connection, number: int, bound: int) -> dict[str, Any]:
-    """The result in a JSON body.
+async def read_json(connection: Connection, number: int, bound: int, version: str) -> dict[str, Any]:
+    """The result in a JSON body; `version`: of the protocol, as it was agreed.
 
     Raises:
         PeerError, NoAnswer, LinkLost: as `Wire.request`.
@@ -40,20 +41,26 @@ async def read_json(connection: Connection, number: int, bound: int) -> dict[str
     body = await connection.read(bound)
     if body is None:
         raise Unfit(too_long(bound))
-    message = read_message(body)
+    messages = read_messages(body, version)
+    answers = (each for each in messages if isinstance(each, Response | Failure | BrokenAnswer) and each.id == number)
+    message = next(answers, messages[0])
     if isinstance(message, Response) and message.id == number:
         return message.result
     if isinstance(message, Failure):
         raise PeerError(message.error)
-    if isinstance(message, BrokenAnswer | Malformed):
+    if isinstance(message, BrokenAnswer):
+        raise NoAnswer(message.detail)
+    if isinstance(message, Malformed):
         raise NoAnswer(f"its answer is no JSON-RPC response: {message.detail}")
     raise NoAnswer("its answer is no response to this request")
 
 
-def read_message(data: bytes) -> Message | BrokenAnswer | Malformed:
-    """One message, read as far as it can be read."""
+def read_messages(data: bytes, version: str) -> list[Message | BrokenAnswer | Malformed]:
+    """One message, or those of a batch, read as far as they can be read."""
     message = parse_message(data)
-    return mend_message(data, message) if isinstance(message, Malformed) else message
+    if not isinstance(message, Malformed):
+        return [message]
+    return read_batch(data, version) or [mend_message(data, message)]
 
 
 def why_given_up(event: LongEvent, bound: int, *, waiting: bool) -> Unfit | None:

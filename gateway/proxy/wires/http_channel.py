@@ -55,7 +55,8 @@ class Channel:
         self._client = client
         self._authorizer = authorizer
         self._base = _base_lines(address, headers)
-        self._version = ""
+        self.version = ""
+        """Of the protocol; empty: none was agreed."""
         self._lines = self._base
         self._busy: set[Connection] = set()
         self._asked: set[Connection] = set()
@@ -65,7 +66,7 @@ class Channel:
 
     def speak(self, version: str) -> None:
         """From now on, this protocol version."""
-        self._version = version
+        self.version = version
         self.modern = version in MODERN_VERSIONS
         self._compose()
 
@@ -159,7 +160,7 @@ class Channel:
         session, self.session = self.session, ""
         if not session or isinstance(self._lost, SessionForgotten):
             return
-        spoken = NEWEST_HANDSHAKE if self.modern else self._version
+        spoken = NEWEST_HANDSHAKE if self.modern else self.version
         lines = self._base + header_lines({VERSION_HEADER: spoken, SESSION_HEADER: session})
         self._compose()
         with anyio.move_on_after(_GOODBYE_TIME):
@@ -175,7 +176,7 @@ class Channel:
         return bool(self.session) and not self.modern
 
     def _compose(self) -> None:
-        headers = {VERSION_HEADER: self._version} if self._version else {}
+        headers = {VERSION_HEADER: self.version} if self.version else {}
         if self.in_session:
             headers[SESSION_HEADER] = self.session
         self._lines = self._base + header_lines(headers)

@@ -23,6 +23,7 @@ from gateway.proxy.wires.child import Child, run_child
 from gateway.proxy.wires.complaints import Complaints
 from gateway.proxy.wires.watchdog import Watchdog
 from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Pending, Unfit, Wire
+from gateway.rpc.batches import read_batch
 from gateway.rpc.lines import LineSplitter, LongLine
 from gateway.rpc.mending import BrokenAnswer, mend_message
 from gateway.rpc.messages import (
@@ -65,12 +66,14 @@ class StdioWire:
         self._given_up: dict[RequestId, Pending] = {}
         self._sent = 0
         self._cause = ""
+        self._version = ""
         self._courtesies = 0
         self.child = Child(self._read, self._lose, log, self._complaints)
         """The process, which does not run yet."""
 
     def speak(self, version: str) -> None:
-        """All versions are alike on a pipe."""
+        """As `Wire.speak`; on a pipe it decides whether there are batches."""
+        self._version = version
 
     async def request(
         self,
@@ -191,18 +194,20 @@ class StdioWire:
     def _take_malformed(self, data: bytes, refused: Malformed) -> None:
         if not data.strip():
             return
-        message = mend_message(data, refused)
         shown = escape_text(data[:400].decode("utf-8", "backslashreplace"), 200)
-        if isinstance(message, BrokenAnswer):
-            self._complaints.warning("upstream sent an answer that nobody can use", line=shown)
-            self._settle(message.id, NoAnswer(message.detail))
-        elif isinstance(message, Malformed):
-            self._complaints.warning("upstream printed a line that is no JSON-RPC message", line=shown)
-            if message.id is not None:
-                self._questions.refuse(message.id, message.code, message.detail)
-        else:
-            self._complaints.warning("upstream sent a message that strict JSON refuses", line=shown)
-            self._take_other(message)
+        batch = read_batch(data, self._version)
+        for message in batch or (mend_message(data, refused),):
+            if isinstance(message, BrokenAnswer):
+                self._complaints.warning("upstream sent an answer that nobody can use", line=shown)
+                self._settle(message.id, NoAnswer(message.detail))
+            elif isinstance(message, Malformed):
+                self._complaints.warning("upstream printed a line that is no JSON-RPC message", line=shown)
+                if message.id is not None:
+                    self._questions.refuse(message.id, message.code, message.detail)
+            else:
+                if not batch:
+                    self._complaints.warning("upstream sent a message that strict JSON refuses", line=shown)
+                self._take_other(message)
 
     def _take_long(self, line: LongLine) -> None:
         self._complaints.warning("upstream sent a message over the limit", bytes=line.length, limit=self._bound)

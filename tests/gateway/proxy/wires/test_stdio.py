@@ -227,6 +227,47 @@ async def test_answer_that_nobody_can_use_fails_its_own_call(opened, answer):
         assert await call(wire) == {"done": True}
 
 
+BATCH = (
+    '[{"jsonrpc":"2.0","method":"n","params":{"n":1}},{"jsonrpc":"2.0","id":$ID,"result":{"a":1}},'
+    '{"jsonrpc":"2.0","id":"q","method":"ping"}]'
+)
+
+
+async def test_messages_of_a_batch_are_taken_one_by_one_where_the_version_has_batches(
+    opened, listener, heard_by_server
+):
+    async with opened("puppet") as wire:
+        wire.speak("2025-03-26")
+        assert await call(wire, lines=[BATCH], answer=False) == {"a": 1}
+        await anyio.wait_all_tasks_blocked()
+        await call(wire)
+
+    assert listener.heard == [("n", {"n": 1})]
+    assert {"jsonrpc": "2.0", "id": "q", "result": {}} in heard_by_server()
+
+
+async def test_answer_in_a_batch_that_the_version_does_not_have_fails_its_own_call_by_name(
+    opened, listener, heard_by_server
+):
+    async with opened("puppet") as wire:
+        wire.speak("2025-06-18")
+        with pytest.raises(NoAnswer, match="its answer came in a JSON-RPC batch, which MCP 2025-06-18 does not have"):
+            await call(wire, lines=[BATCH], answer=False)
+        await anyio.wait_all_tasks_blocked()
+        assert await call(wire) == {"done": True}
+
+    assert listener.heard == []
+    (refused,) = [message for message in heard_by_server() if message.get("id") == "q"]
+    assert "JSON-RPC batch" in refused["error"]["message"]
+
+
+async def test_batch_over_the_bound_fails_the_call_that_it_shows(opened):
+    async with opened("puppet") as wire:
+        line = '[{"jsonrpc":"2.0","id":$ID,"result":{"a":"' + "x" * BOUND + '"}}]'
+        with pytest.raises(NoAnswer, match=r"over the limit \(limits.result_bytes\)"):
+            await call(wire, lines=[line], answer=False)
+
+
 async def test_half_a_surrogate_pair_and_bad_utf8_in_an_answer_become_replacement_characters(opened):
     async with opened("puppet") as wire:
         line = r'{"jsonrpc":"2.0","id":$ID,"result":{"a":"\ud800","b":"' + "\xff" + '"}}'

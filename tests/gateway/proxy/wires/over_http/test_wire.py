@@ -216,6 +216,27 @@ async def test_answer_in_an_event_that_nobody_can_use_fails_its_own_request(open
             await call(wire)
 
 
+@pytest.mark.parametrize("way", ["event", "body"])
+async def test_answer_in_a_batch_is_taken_where_the_version_has_batches_and_else_named(opened, listener, way):
+    async def answer(asked: Asked, reply: Reply) -> None:
+        note = {"jsonrpc": "2.0", "method": "n", "params": {}}
+        batch = json.dumps([{"jsonrpc": "2.0", "id": asked.message["id"], "result": {}}, note])
+        if way == "body":
+            await reply.whole(200, batch.encode(), "application/json")
+            return
+        await reply.stream()
+        await reply.chunk(f"data: {batch}\n\n".encode())
+
+    async with raw_server(answer) as server, opened(server.url) as wire:
+        wire.speak("2025-03-26")
+        assert await call(wire, listener) == {}
+        wire.speak("2025-06-18")
+        with pytest.raises(NoAnswer, match="its answer came in a JSON-RPC batch, which MCP 2025-06-18 does not have"):
+            await call(wire, listener)
+
+    assert listener.heard == ([("n", {})] if way == "event" else [])
+
+
 async def test_question_that_the_server_takes_back_is_not_answered(opened, make_listener):
     async def answer(asked: Asked, reply: Reply) -> None:
         if asked.method != "POST" or asked.message.get("method") != "tools/call":
