@@ -24,7 +24,6 @@ UNSUPPORTED_VERSION: Final = -32022
 
 RequestId = int | str
 
-_NO_NUMBERS: Final = (b"NaN", b"Infinity")
 _NO_NUMBER: Final = ": NaN and Infinity are no numbers of JSON; send null or a text"
 
 
@@ -127,9 +126,13 @@ def _read_call(fields: dict[str, Any], known: RequestId | None) -> Request | Not
     return Request(known, method, named)
 
 
+def _may_hold_no_number(data: bytes) -> bool:
+    return b"NaN" in data or b"Infinity" in data
+
+
 def _has_no_number(data: bytes) -> bool:
     """Whether `NaN` or `Infinity` is all that keeps it from being JSON."""
-    if not any(word in data for word in _NO_NUMBERS):
+    if not _may_hold_no_number(data):
         return False
     try:
         from_json(data)
@@ -141,7 +144,7 @@ def _has_no_number(data: bytes) -> bool:
 def _written(message: dict[str, Any]) -> bytes:
     data = to_json(message)
     # What is written is searched, which costs next to nothing; only what may be at fault is read again.
-    if any(word in data for word in _NO_NUMBERS):
+    if _may_hold_no_number(data):
         try:
             from_json(data, allow_inf_nan=False)
         except ValueError:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -121,10 +121,10 @@ class HostGuard:
         self._known: set[tuple[tuple[bytes, bytes], ...]] = set()
         """The Host and Origin that passed: reading a host name costs 20 µs, and a client's are always the same."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """One ASGI connection; `lifespan` passes."""
         refusal = None if scope["type"] == "lifespan" else self._judge(scope["headers"])
-        await (refusal or self._app)(scope, receive, send)
+        return (refusal or self._app)(scope, receive, send)
 
     def _judge(self, headers: Iterable[tuple[bytes, bytes]]) -> JSONResponse | None:
         named = [pair for pair in headers if pair[0] in _JUDGED]

@@ -6,6 +6,7 @@ say where a token is to be had. Where no credential is configured everybody is `
 metadata's. `credentials.py` and `limits.py` below, `run.py` above.
 """
 
+import asyncio
 from hashlib import sha256
 from math import ceil
 from typing import Final
@@ -53,6 +54,8 @@ class BearerAuth:
         self._resource = resource
         self._limiter = Limiter() if limiter is None else limiter
         self._tries = FailedTries() if tries is None else tries
+        self._followed = False
+        """Whether the key file was looked at in this turn of the loop."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One ASGI connection; `lifespan` passes."""
@@ -82,7 +85,12 @@ class BearerAuth:
             await self._admit(identity, scope, receive, send)
 
     async def _identify(self, scope: Scope) -> Identity | Refused:
-        if not self._credentials.asked():
+        if not self._followed:
+            # Asking the file system takes as long as all else that is done here: once for the requests of one turn.
+            self._followed = True
+            asyncio.get_running_loop().call_soon(self._follow_again)
+            self._credentials.follow()
+        if not self._credentials.asked:
             return _ANONYMOUS
         given = _credential_of(scope)
         digest = sha256(given).digest()
@@ -100,6 +108,9 @@ class BearerAuth:
         except CredentialRefused:
             self._tries.failed(address)
             raise
+
+    def _follow_again(self) -> None:
+        self._followed = False
 
     async def _admit(self, identity: Identity, scope: Scope, receive: Receive, send: Send) -> None:
         kind = _kind_of(scope)

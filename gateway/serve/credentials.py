@@ -48,10 +48,14 @@ class Credentials:
         self._keys = keys
         self._oauth = oauth
 
-    def asked(self) -> bool:
-        """Whether anybody is asked for one. To be called once a request: it takes over what changed in the key file."""
+    def follow(self) -> None:
+        """Take over what changed in the key file."""
         if self._keys is not None:
             self._keys.follow()
+
+    @property
+    def asked(self) -> bool:
+        """Whether anybody is asked for one."""
         return self._token is not None or self._oauth is not None or (self._keys is not None and self._keys.in_use)
 
     def recognise(self, digest: bytes) -> Identity | None:

@@ -101,7 +101,10 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._unread += len(data)
         try:
-            self._parse(data)
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._read_as_http(data, upgrade.args[0])
         except httptools.HttpParserError:
             self._refuse(*(self._fault or ("malformed", 400, "this is no HTTP request")))
             return
@@ -113,19 +116,20 @@ class HttpProtocol(HttpToolsProtocol):
             self._head_since = self._heard
             self._look_after(self._limits.head_timeout)
 
-    def _parse(self, data: bytes) -> None:
-        """Feed the parser. What asks for another protocol is read as if it had not (RFC 9110, 7.8).
+    def _read_as_http(self, data: bytes, read: int) -> None:
+        """Read what asks for another protocol as if it had not (RFC 9110, 7.8). `read`: bytes of `data` that were read.
 
         The parser takes what follows such a head, its body among it, for the other protocol, whatever we answer. So it
         is given the head once more, without the question.
         """
         while True:
+            data = self._head_again() + data[read:]
+            self.parser = cast(Any, httptools.HttpRequestParser(self))
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
-                data = self._head_again() + data[upgrade.args[0] :]
-                self.parser = cast(Any, httptools.HttpRequestParser(self))
-                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+                read = upgrade.args[0]
             else:
                 return
 

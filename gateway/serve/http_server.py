@@ -28,6 +28,7 @@ def http_server(app: ASGIApp, connections: Connections) -> HttpServer:
     """The server of an application; `connections` bounds what its clients may hold."""
     settings = uvicorn.Config(
         app,
+        interface="asgi3",
         loop="none",
         http=cast(Any, partial(HttpProtocol, connections=connections)),
         ws="none",

@@ -5,7 +5,7 @@ told, then upstreams and the engine end. Above: `gateway.cli.serve`.
 """
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Final
@@ -91,9 +91,9 @@ class _Shortcut:
         self._face = face
         self._rest = rest
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         app = self._face if scope["type"] == "http" and scope["path"] == self._path else self._rest
-        await app(scope, receive, send)
+        return app(scope, receive, send)
 
 
 async def run_gateway(config: GatewayConfig, reread: Reread) -> None:

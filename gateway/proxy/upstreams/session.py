@@ -145,7 +145,7 @@ class Session:
             sent["_meta"] = {**meta, PROGRESS_KEY: self._tokens}
         if wanted := wanted_ids(params, self._ids):
             sent["_meta"] = {**meta_of(sent), **wanted}
-        if RELATED in meta or caller.modern != self.modern:
+        if RELATED in meta or ("task" in sent and caller.modern != self.modern):
             sent = self._without_tasks(sent, caller)
         if not self.modern:
             return params_to_handshake(sent)

@@ -7,7 +7,7 @@ have no place in frames: such a stream can't be taken up again. Above: `run.py`;
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Final, cast
 
 from starlette.requests import ClientDisconnect, Request
@@ -38,11 +38,12 @@ class FramedMcp:
         self._bound = bound
         self._metrics = metrics
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """One request."""
-        if scope["type"] != "http" or not _may_be_ours(scope):
-            await self._face(scope, receive, send)
-            return
+        is_ours = scope["type"] == "http" and _may_be_ours(scope)
+        return (self._serve if is_ours else self._face)(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Request(scope).headers
         form = wanted_form(scope["query_string"].decode("latin-1"), ", ".join(headers.getlist("accept")))
         sent = sent_form(headers.get("content-type", ""))
@@ -174,7 +175,7 @@ def _may_be_ours(scope: Scope) -> bool:
     """Whether anything in a request's head hints at frames; all other clients pay for this look alone."""
     if b"ormat=" in scope["query_string"]:
         return True
-    return any(_OURS in value.lower() for name, value in scope["headers"] if name in _TYPES)
+    return bool([name for name, value in scope["headers"] if name in _TYPES and _OURS in value.lower()])
 
 
 async def _refuse(send: Send, status: int, code: int, message: str) -> None:

@@ -90,7 +90,14 @@ async def site_of(config: GatewayConfig, *, with_map: bool = False) -> AsyncGene
         face = McpFace(proxy, config, tokens=tokens, maps=maps)
         guarded = HostGuard(face, own_hosts(config.serve))
         server = uvicorn.Server(
-            uvicorn.Config(guarded, lifespan="off", log_level="critical", ws="none", timeout_graceful_shutdown=1)
+            uvicorn.Config(
+                guarded,
+                interface="asgi3",
+                lifespan="off",
+                log_level="critical",
+                ws="none",
+                timeout_graceful_shutdown=1,
+            )
         )
         async with face.running(), anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve, [listener])

@@ -25,7 +25,8 @@ class Server(uvicorn.Server):
     """A server that leaves the signals to the test runner, and says when it listens."""
 
     def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
-        super().__init__(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1))
+        settings = uvicorn.Config(app, interface="asgi3", log_config=None, lifespan="off", timeout_graceful_shutdown=1)
+        super().__init__(settings)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self._listener = listener
 
