@@ -89,12 +89,14 @@ test-install: $(READY) ## install the built packages into a bare environment, wi
 	@.tools/install/venv/bin/pip install --quiet --only-binary :all: --find-links .tools/install/wheels 'codec-gateway[demo]'
 	@XDG_CACHE_HOME=$(CURDIR)/.tools/install/cache .tools/install/venv/bin/codec-gateway demo
 
-test-frameworks: $(READY) ## make leaves of servers of fastmcp 2, 3 and 4, each in an environment of its own (downloads)
+test-frameworks: $(READY) ## make leaves of servers of fastmcp 2, 3 and 4, each in an environment of its own, and follow its example (downloads)
 	@for fastmcp in 'fastmcp>=2.14,<3' 'fastmcp>=3,<4' 'fastmcp>=4,<5'; do \
 	  $(UV) venv --quiet --clear .tools/framework; \
 	  VIRTUAL_ENV=.tools/framework $(UV) pip install --quiet "$$fastmcp" tokenizers msgpack; \
 	  PYTHONPATH=. .tools/framework/bin/python tests/leaf_sdk/frameworks/hosted.py; \
 	done
+	@VIRTUAL_ENV=.tools/framework $(UV) pip install --quiet './leaf_sdk[mcp]'
+	@$(BIN)/pytest -q -m frameworks tests/examples
 
 faults: $(READY) ## break servers, clients and the gateway in every way, and count what 1,000 clients leave behind: ten minutes
 	@CODEC_FAULT_CYCLES=1000 $(BIN)/pytest -q -s -m "faults or not faults" --timeout 1200 tests/e2e/faults

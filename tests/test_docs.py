@@ -23,7 +23,7 @@ from leaf_sdk.cli.commands import app as leaf_app
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
     path
-    for pattern in ("*.md", "docs/**/*.md", "leaf_sdk/*.md", "tools/*/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "leaf_sdk/*.md", "tools/*/*.md")
     for path in ROOT.glob(pattern)
     if ".venv" not in path.parts
 )
@@ -91,9 +91,24 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
     assert [name for name in shown if not (ROOT / name).exists()] == []
 
 
+def test_every_page_is_reached_from_the_index_and_the_index_from_the_readme() -> None:
+    seen, waiting = set[Path](), [ROOT / "docs" / "index.md"]
+    while waiting:
+        page = waiting.pop()
+        if page not in seen:
+            seen.add(page)
+            targets = re.findall(r"\]\(([^)\s#]+\.md)(?:#[^)\s]*)?\)", prose_of(page))
+            waiting += [(page.parent / target).resolve() for target in targets if "://" not in target]
+
+    assert {page.resolve() for page in PAGES} - seen <= {ROOT / "README.md"}
+    assert "](docs/index.md)" in read("README.md")
+
+
 @every_page
 def test_files_that_are_named_exist(page: Path) -> None:
-    named = re.findall(r"`((?:gateway|leaf_sdk|tests|tools|docs|bench|deploy)/[\w./-]+)`", page.read_text("utf-8"))
+    named = re.findall(
+        r"`((?:gateway|leaf_sdk|tests|tools|docs|bench|deploy|examples)/[\w./-]+)`", page.read_text("utf-8")
+    )
 
     assert [name for name in named if name not in METHODS and not (ROOT / name).exists()] == []
 
@@ -136,7 +151,7 @@ def test_commands_and_options_that_are_shown_exist(page: Path) -> None:
     known = commands()
     for line in shown_commands(page):
         for shown in re.findall(r"(?<![\w-])(?:[\w./-]*/)?(codec-(?:gateway|leaf)(?: [^|;&)$#]*)?)", line):
-            words = shown.replace("|", " ").split()
+            words = shown.partition(" -- ")[0].replace("|", " ").split()
             name = words.pop(0)
             while words and f"{name} {words[0]}" in known:
                 name = f"{name} {words.pop(0)}"

@@ -10,14 +10,14 @@ from typing import Final
 
 from deploy.check.outcome import ROOT, need, run
 
-_COMPOSE: Final = "docker-compose.yml"
+_COMPOSE: Final = ("docker-compose.yml", "examples/compose/compose.override.yml")
 _RULES: Final = ROOT / "deploy" / "prometheus"
 _UNITS: Final = ROOT / "deploy" / "systemd"
 
 
 def check_compose() -> str:
-    """The compose file against the compose specification's schema."""
-    run([need("check-jsonschema", "deploy/check/requirements.txt"), "--builtin-schema=vendor.compose-spec", _COMPOSE])
+    """The compose file and the overlay of the examples against the compose specification's schema."""
+    run([need("check-jsonschema", "deploy/check/requirements.txt"), "--builtin-schema=vendor.compose-spec", *_COMPOSE])
     return "valid by the compose specification"
 
 
