@@ -105,7 +105,7 @@ class Session:
 
         Raises:
             PeerError, NoAnswer, LinkLost: as `Wire.request`.
-            RpcError: it is about a task that is not the caller's.
+            RpcError: it is about a task that is not the caller's, or began one under another caller's id.
         """
         if self.wire is None:
             raise RuntimeError("a session answers only after its negotiation")
@@ -121,7 +121,7 @@ class Session:
             self._requests.running.discard(running)
             if running.number is not None:
                 del self._progress[running.number]
-        result = self.tasks.note(method, result, caller.principal)
+        result = self.tasks.note(method, sent, result, caller.principal)
         if self.modern:
             # A question is left as it is: `bridge.py` puts it to the client.
             return result if caller.modern or is_input_required(result) else result_to_handshake(result)

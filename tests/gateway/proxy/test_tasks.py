@@ -62,6 +62,38 @@ async def test_principal_follows_its_own_task_from_any_of_its_sessions(obeying, 
     assert got == {"taskId": "t1", "status": "working"}
 
 
+async def test_task_is_not_given_to_another_principal_by_what_its_server_answers(obeying, proxy_of, client, make):
+    async with proxy_of(obeying("up", OFFER)) as proxy:
+        ann, bob = client(principal=ANN), client(principal=BOB)
+        await make(proxy, ann)
+        with pytest.raises(RpcError, match="under an id that it had given out before, to another caller"):
+            await make(proxy, bob)
+        with pytest.raises(RpcError, match="unknown task 't1'"):
+            await proxy.handle("tasks/get", {"taskId": "t1"}, bob)
+        got = await proxy.handle("tasks/get", {"taskId": "t1"}, ann)
+
+    assert got == {"taskId": "t1", "status": "working"}
+
+
+@pytest.mark.parametrize("said", [{"task": {"taskId": "t9"}}, {"resultType": "task", "taskId": "t9"}])
+async def test_result_of_a_request_that_asked_for_no_task_begins_none(obeying, proxy_of, client, said):
+    params = {"name": "up__do", "arguments": {"result": said}}
+    async with proxy_of(obeying("up", OFFER)) as proxy:
+        ann = client(principal=ANN)
+        with anyio.fail_after(20):
+            assert (await proxy.handle("tools/call", params, ann)).items() >= said.items()
+        with pytest.raises(RpcError, match="unknown task 't9'"):
+            await proxy.handle("tasks/get", {"taskId": "t9"}, ann)
+
+
+async def test_principal_whose_server_uses_an_id_again_follows_the_new_task(obeying, proxy_of, client, make):
+    async with proxy_of(obeying("up", OFFER)) as proxy:
+        ann = client(principal=ANN)
+        for _ in range(2):
+            await make(proxy, ann)
+            assert await proxy.handle("tasks/get", {"taskId": "t1"}, ann) == {"taskId": "t1", "status": "working"}
+
+
 async def test_list_of_tasks_holds_ones_own(obeying, proxy_of, client, make):
     async with proxy_of(obeying("up", OFFER)) as proxy:
         ann, bob = client(principal=ANN), client(principal=BOB)

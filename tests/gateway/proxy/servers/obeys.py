@@ -6,7 +6,8 @@ it), the `version` that it speaks, `gate` (a file: while it is not there, a star
 A call's arguments: `push` (notifications, sent first; progress under the call's own token, unless it names one), `ask`
 (a request to the client; its answer is the result, after the notifications of `then`), `hold` (no result until a call
 says `release`), `error`, `exit`, `list` (from now on it has these tools), `resources` (these resources, and it does not
-say so). With `task` in its params it makes a task, called as the argument of that name says.
+say so), `result` (fields of its result). With `task` in its params it makes a task, called as the argument of that name
+says.
 """
 
 import json
@@ -83,8 +84,15 @@ def call(request: dict[str, Any]) -> None:
         asked[key] = request
         method, params = orders["ask"]
         send({"jsonrpc": "2.0", "id": key, "method": method, "params": params})
-    elif "error" in orders:
+    else:
+        end(request, orders)
+
+
+def end(request: dict[str, Any], orders: dict[str, Any]) -> None:
+    if "error" in orders:
         refuse(request, *orders["error"])
+    elif "result" in orders:
+        answer(request, {"content": [], **orders["result"]})
     elif "hold" in orders:
         hold(request)
     else:
