@@ -42,7 +42,7 @@ class Asks:
         """The client's raw result. Cancelling the caller tells the client.
 
         Raises:
-            RpcError: the client refuses, did not announce that it can be asked this, or is gone.
+            RpcError: the client refuses, did not announce that it can be asked this, does not read, or is gone.
         """
         if (needed := _NEEDS.get(method)) is not None and needed not in self._capabilities:
             raise RpcError({"code": METHOD_NOT_FOUND, "message": f"the client did not announce {needed!r}"})
@@ -51,8 +51,10 @@ class Asks:
             raise RpcError({"code": INTERNAL_ERROR, "message": f"the client {cause}: {method!r} was not asked"})
         self._number += 1
         own_id = f"g{self._number}"
+        if not stream.offer(encode_request(own_id, method, params)):
+            cause = "does not read what it is sent"
+            raise RpcError({"code": INTERNAL_ERROR, "message": f"the client {cause}: {method!r} was not asked"})
         future = self._waiting[own_id] = asyncio.get_running_loop().create_future()
-        stream.put(encode_request(own_id, method, params))
         try:
             return await future
         except asyncio.CancelledError:

@@ -56,6 +56,11 @@ class EventStream:
         return len(self._outbox)
 
     @property
+    def size(self) -> int:
+        """Bytes that were not written yet."""
+        return self._outbox.size
+
+    @property
     def attached(self) -> bool:
         """Whether a response carries it now."""
         return self._reader is not None
@@ -63,6 +68,10 @@ class EventStream:
     def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
         """A notification, if there is room."""
         self._outbox.tell(method, params, key)
+
+    def offer(self, data: bytes) -> bool:
+        """A request of ours, if there is room."""
+        return self._outbox.offer(data)
 
     def put(self, data: bytes) -> None:
         """A frame that must arrive."""

@@ -30,6 +30,7 @@ from gateway.serve.mcp.http_session import SessionLimits
 from gateway.serve.mcp.http_sessions import SESSION_HEADER, HttpSessions
 from gateway.serve.mcp.ids import ClientIds
 from gateway.serve.mcp.listen import Subscriptions
+from gateway.serve.mcp.losses import Losses
 from gateway.serve.mcp.pipe import claim_stdio
 from gateway.serve.mcp.servers import Change, Servers
 from gateway.serve.mcp.session_map import MAP_HEADER, SessionMaps
@@ -74,7 +75,7 @@ class McpFace:
         self._body_bytes = config.limits.body_bytes
         metrics = metrics or Metrics()
         rule = ShareRule(config.limits.principal_share, metrics.access.bound_refused)
-        self._dropped: Callable[[], None] = partial(metrics.notification_dropped, "slow_client")
+        self._dropped: Callable[[], None] = Losses(partial(metrics.notification_dropped, "slow_client"))
         self._core = Core(
             proxy,
             held,

@@ -112,6 +112,10 @@ class _Reply:
         """A notification; it begins the stream."""
         self._begin().tell(method, params, key)
 
+    def offer(self, data: bytes) -> bool:
+        """A request of ours, if there is room; it begins the stream."""
+        return self._begin().offer(data)
+
     def put(self, data: bytes) -> None:
         """A frame that must arrive; it begins the stream."""
         self._begin().put(data)

@@ -31,6 +31,8 @@ from leaf_sdk.vocab import TokenMap
 _RUNNING: Final = 1024
 _ORPHANS: Final = 64
 """Streams with an unread answer that wait for their client to come back."""
+_ORPHAN_BYTES: Final = 4 * 1024 * 1024
+"""Bytes on all of them, besides the newest: what is older is forgotten."""
 _NOTES: Final = 256
 """Notifications of a client that are being passed on."""
 _GET_TIME: Final = 10.0
@@ -154,8 +156,11 @@ class HttpSession(Session):
             self._streams.pop(stream.number, None)
             return
         orphans = [each for each in self._streams.values() if each.finished and not each.attached]
-        for orphan in orphans[:-_ORPHANS]:
-            del self._streams[orphan.number]
+        size = 0
+        for younger, orphan in enumerate(reversed(orphans)):
+            size += orphan.size if younger else 0
+            if younger >= _ORPHANS or size > _ORPHAN_BYTES:
+                del self._streams[orphan.number]
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """A request to the client, outside of any request of its own: it has to read its GET stream."""

@@ -1,9 +1,9 @@
 """What waits to be written to one client, bounded.
 
 Turns notifications into frames, in order, for whoever writes them (`take`). Nothing here blocks: a client that does not
-read loses progress and log messages first, then other notifications, never an answer or a request of ours; what was
-lost is counted. A list that changed twice while the first notice still waits has changed once. It knows no transport.
-`stdio.py` and `events.py` stand above.
+read loses the oldest progress and log messages first, then other notifications, never an answer; it is asked nothing
+more. What was lost is counted. A list that changed twice while the first notice still waits has changed once. It knows
+no transport. `stdio.py` and `events.py` stand above.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -14,7 +14,7 @@ from gateway.rpc.messages import encode_notification
 COUNT: Final = 1024
 """Most frames that wait before notifications are dropped."""
 SIZE: Final = 1024 * 1024
-"""Most bytes that wait before notifications are dropped."""
+"""Most bytes that wait before notifications are dropped; what is larger by itself goes where nothing waits."""
 _MINOR: Final = frozenset({"notifications/progress", "notifications/message"})
 
 
@@ -25,8 +25,12 @@ class Stream(Protocol):
         """A notification. One whose `key` equals that of a waiting one says nothing new."""
         ...
 
+    def offer(self, data: bytes) -> bool:
+        """A request of ours, if there is room; whether it was added."""
+        ...
+
     def put(self, data: bytes) -> None:
-        """A frame that must arrive: an answer, or a request of ours."""
+        """A frame that must arrive: an answer, or what takes a request back."""
         ...
 
 
@@ -64,16 +68,22 @@ class Outbox:
         """Add a notification, if there is room for it."""
         if key is None and method.endswith("/list_changed"):
             key = method
-        if key is not None:
-            if key in self._keys:
-                return
-            self._keys.add(key)
-        minor = method in _MINOR
-        if (len(self._waiting) >= COUNT or self._size >= SIZE) and (minor or not self._make_room()):
-            self._keys.discard(key)
+        if key is not None and key in self._keys:
+            return
+        item = _Item(encode_notification(method, params), method in _MINOR)
+        if not self._make_room(len(item.data)):
             self._dropped()
             return
-        self._add(_Item(encode_notification(method, params), minor))
+        if key is not None:
+            self._keys.add(key)
+        self._add(item)
+
+    def offer(self, data: bytes) -> bool:
+        """Add a frame, if there is room for it."""
+        fits = self._make_room(len(data))
+        if fits:
+            self._add(_Item(data, minor=False))
+        return fits
 
     def put(self, data: bytes) -> None:
         """Add a frame, whatever waits."""
@@ -96,15 +106,15 @@ class Outbox:
         self._size += len(item.data)
         self._wake()
 
-    def _make_room(self) -> bool:
-        """Drop the oldest progress or log message."""
-        for index, item in enumerate(self._waiting):
-            if item.minor:
-                del self._waiting[index]
-                self._size -= len(item.data)
-                self._dropped()
-                return True
-        return False
+    def _make_room(self, size: int) -> bool:
+        """Drop the oldest progress and log messages until there is room for so many bytes; whether there is."""
+        while self._waiting and (len(self._waiting) >= COUNT or self._size + size > SIZE):
+            oldest = next((index for index, item in enumerate(self._waiting) if item.minor), None)
+            if oldest is None:
+                return False
+            self._size -= len(self._waiting.pop(oldest).data)
+            self._dropped()
+        return True
 
 
 class HeldStream:
@@ -118,6 +128,10 @@ class HeldStream:
     def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
         """A notification, if there is room."""
         (self._stream if self._held is None else self._held).tell(method, params, key)
+
+    def offer(self, data: bytes) -> bool:
+        """A request of ours, if there is room."""
+        return (self._stream if self._held is None else self._held).offer(data)
 
     def put(self, data: bytes) -> None:
         """A frame that must arrive."""

@@ -93,6 +93,10 @@ class StdioClient:
         """A notification, if there is room."""
         self._outbox.tell(method, params, key)
 
+    def offer(self, data: bytes) -> bool:
+        """A request of ours, if there is room."""
+        return self._outbox.offer(data)
+
     def put(self, data: bytes) -> None:
         """A frame that must arrive."""
         self._outbox.put(data)

@@ -549,6 +549,33 @@ async def test_stream_is_closed_after_a_while_and_its_client_comes_back_for_the_
     assert [event for event in events if event] == [{"jsonrpc": "2.0", "id": 1, "result": text("done")}]
 
 
+async def test_answers_that_nobody_came_back_for_are_forgotten_over_their_bound_in_bytes_the_oldest_first(
+    servers, site_of
+):
+    go_on = anyio.Event()
+
+    async def large(_, __):
+        await go_on.wait()
+        return text("x" * 1_500_000)
+
+    servers.tool(large)
+    async with site_of(servers, sse_close_after=0.05) as site:
+        session = await site.session()
+        ids = []
+        for number in range(5):
+            async with session.stream("tools/call", {"name": "large"}, number) as stream:
+                assert await stream.events() == [{}]
+            ids += stream.ids
+        go_on.set()
+        found = []
+        for last in reversed(ids):
+            async with session.listen(**{"last-event-id": last}) as resumed:
+                found.append(resumed.response.status_code)
+                await resumed.response.aread()
+
+    assert found == [200, 200, 200, 400, 400]
+
+
 async def test_client_that_does_not_know_how_to_come_back_keeps_its_stream(servers, site_of):
     async def slow(_, __):
         await anyio.sleep(0.05)

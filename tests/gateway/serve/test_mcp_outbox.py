@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.errors import RpcError
+from gateway.serve.mcp.asks import Asks
+from gateway.serve.mcp.losses import EVERY, Losses
 from gateway.serve.mcp.outbox import COUNT, SIZE, HeldStream, Outbox
 
 PROGRESS = "notifications/progress"
@@ -73,6 +76,63 @@ def test_full_outbox_drops_progress_first_and_counts_it(reader):
 
     assert (methods[0], methods[-2:]) == (UPDATED, [UPDATED, None])
     assert (methods.count(PROGRESS), reader.lost) == (COUNT - 2, 2)
+
+
+def test_flood_of_progress_leaves_its_newest_in_number_and_bytes(reader):
+    for step in range(COUNT + 5):
+        reader.outbox.tell(PROGRESS, {"progress": step})
+    steps = [json.loads(frame)["params"]["progress"] for frame in reader.outbox.take()]
+    for step in range(20):
+        reader.outbox.tell("notifications/message", {"data": "x" * (SIZE // 8), "step": step})
+        assert reader.outbox.size <= SIZE
+    newest = [json.loads(frame)["params"]["step"] for frame in reader.outbox.take()]
+
+    assert steps == list(range(5, COUNT + 5))
+    assert newest == list(range(13, 20))
+    assert reader.lost == 5 + 13
+
+
+def test_notification_over_the_size_goes_only_where_nothing_waits(reader):
+    large = {"data": "x" * SIZE}
+    reader.outbox.tell("notifications/message", large)
+    alone = len(reader.outbox)
+    reader.outbox.tell(UPDATED, {"uri": "a"})
+    reader.outbox.tell(UPDATED, large)
+
+    assert alone == 1
+    assert (reader.methods(), reader.lost) == ([UPDATED], 2)
+
+
+def test_request_of_ours_is_added_only_where_there_is_room(reader):
+    reader.outbox.tell(PROGRESS, {"progress": 1})
+    first = reader.outbox.offer(b" " * SIZE)
+    second = reader.outbox.offer(b"{}")
+    waiting = reader.outbox.take()
+
+    assert (first, second, len(waiting), reader.lost) == (True, False, 1, 1)
+    assert reader.outbox.offer(b"{}")
+
+
+def test_client_that_does_not_read_is_not_asked_and_the_server_is_told():
+    reader = Reader()
+    asks = Asks({"sampling": {}})
+    reader.outbox.put(b" " * SIZE)
+    coroutine = asks.ask(reader.outbox, "sampling/createMessage", {})
+    with pytest.raises(RpcError, match="does not read what it is sent: 'sampling/createMessage' was not asked"):
+        coroutine.send(None)
+
+    assert len(reader.outbox) == 1
+
+
+def test_losses_are_all_counted_and_said_once_a_minute(caplog):
+    seconds, counted = [0.0], []
+    losses = Losses(lambda: counted.append(1), lambda: seconds[0])
+    for now in (0.0, 1.0, EVERY - 0.1, EVERY, EVERY + 1):
+        seconds[0] = now
+        losses()
+
+    assert len(counted) == 5
+    assert [record.msg["dropped"] for record in caplog.records] == [1, 3]
 
 
 def test_full_outbox_without_progress_drops_what_comes_last_but_never_an_answer(reader):
