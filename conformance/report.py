@@ -1,6 +1,6 @@
 """Outcomes of several targets, side by side: a table for the reader, and what keeps the run from being good.
 
-Pure: outcomes in, lines out. `suite.py` makes outcomes; `__main__.py`, above, prints.
+Pure: outcomes in, lines out. `suite.py` makes outcomes; `__main__.py` prints.
 """
 
 import json

@@ -3,7 +3,7 @@
 A leg is a version of the suite with the protocol version that it is asked to test. In its server mode the suite is the
 client; in its client mode it starts a server for each scenario, and the command that it is given is its client. Reads
 the `checks.json` that the suite writes for each scenario; what it prints is not parsed. It knows no gateway and no
-reference server: `__main__.py`, above, says who is tested.
+reference server: `__main__.py` says who is tested.
 """
 
 import json

@@ -2,8 +2,7 @@
 
 A timer of the loop takes 2 to 5 µs to set and to cancel, and a call of a tool needs two. Here deadlines wait together,
 in steps of a twentieth of a second, and one timer looks at the next of them: a call comes up to a step late, and never
-early. One that is nearer than a step is not late: it has a timer of its own. It knows nobody's reasons. `serve` and
-`proxy` stand above.
+early. One that is nearer than a step is not late: it has a timer of its own. It knows nobody's reasons.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Every error that the gateway raises on purpose, as one tree.
 
 Callers catch the branch whose way out they know; `message` is written for the person who reads it: it names the thing,
-says what was expected and what to do next. Nothing stands below this module.
+says what was expected and what to do next.
 
 GatewayError
 ├── ConfigError                 a setting is wrong; nothing was started            exit code 3

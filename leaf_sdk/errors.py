@@ -1,7 +1,7 @@
 """Every error that the SDK raises on purpose, as one tree.
 
 Callers catch the branch whose way out they know. A message names the thing with `!r`, says what was expected and what
-to do next. Nothing stands below this module.
+to do next.
 
 CodecError
 ├── MapError                        a token map can't be had, or can't be used

@@ -1,6 +1,6 @@
 """What we hold the gateway to, and how it stands: each bar, what was measured, held or missed.
 
-Pure: reads what `table.py` read. A bar that is missed is shown as missed. `table.py` stands above.
+Pure: reads what `table.py` read. A bar that is missed is shown as missed.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,7 @@
 """The committed measurements as a picture: `docs/mcp-speed.svg`, bars of CPU time a call.
 
 Pure: turns rows into SVG. It shows what decides, the CPU time of the program in the middle, in the topology that most
-peers can serve. `table.py` stands above.
+peers can serve.
 """
 
 from collections.abc import Mapping

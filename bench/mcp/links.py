@@ -1,7 +1,7 @@
 """Connections of the load generator: one request out, its answer in, as little work as Python allows.
 
 Turns request bytes into answer bytes, over a keep-alive HTTP connection, the older HTTP with one event stream, or a
-process's standard input and output. It checks no more than that an answer came. `load.py` stands above.
+process's standard input and output. It checks no more than that an answer came.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Turns a target (a running gateway with something to reach it by) into samples: calls a second, latencies, and the CPU
 time of the gateway's process a call, which neither the load generator's own cost nor the server's is part of. It knows
-MCP's two handshakes and nothing of who is measured. `links.py` stands below, `rows.py` above.
+MCP's two handshakes and nothing of who is measured.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """What is measured: which peers, in which topologies, asked for what. A row is one target and one ask.
 
-Data, and the rule that makes rows of it. `__main__.py` stands above.
+Data, and the rule that makes rows of it.
 """
 
 from collections.abc import Iterator

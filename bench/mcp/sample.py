@@ -1,7 +1,4 @@
-"""One sample: a target is asked for a while, and what that came to.
-
-`site.py` stands below, `__main__.py` and `ids_cost.py` above.
-"""
+"""One sample: a target is asked for a while, and what that came to."""
 
 import asyncio
 

@@ -1,7 +1,6 @@
 """All that runs during a measurement: peers with servers behind them and clients before them.
 
-Turns a peer and a topology into targets, one for each era, which `load.py` can drive. It measures nothing. `peers.py`
-stands below, `__main__.py` above.
+Turns a peer and a topology into targets, one for each era, which `load.py` can drive. It measures nothing.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """The committed measurements as a page, a picture and the README's lines: `python -m bench.mcp.table`; a test compares.
 
 Reads `results/mcp.json` and `results/mcp_ids.json`, writes `docs/mcp-speed.md`, `docs/mcp-speed.svg` and what stands
-between the README's marks. Medians only; the samples stay in the files. `bars.py` and `chart.py` stand below,
-`__main__.py` and `ids_cost.py` above.
+between the README's marks. Medians only; the samples stay in the files.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The client of the bench: one request, its answer decoded as it comes, and the time at which each id was there.
 
 Turns a way and a request into a `Got`. Cheap on purpose, since it shares the machine with what it measures: it takes
-all that one read of the socket brought at once. An answer that is cut or none ends the run. `ways.py` stands below.
+all that one read of the socket brought at once. An answer that is cut or none ends the run.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """What runs during a measurement: an engine (stub or real), a gateway over it, and a process that only reads.
 
-Turns settings into running processes with a URL and a process id. It measures nothing. `stub_engine.py`, `reading.py`
-and `bench/processes.py` stand below.
+Turns settings into running processes with a URL and a process id. It measures nothing.
 """
 
 import json

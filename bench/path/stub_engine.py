@@ -3,7 +3,7 @@
 `python -m bench.path.stub_engine PORT`. It answers what the gateway asks of an engine (its facts, its tokenizer, its
 template) from SmolLM2's own map, so that the map can be proven. A prompt of two ids names the stream and the tokens a
 second; at every step each open stream of a rate gets one token, as in an engine that batches. `/stub/sent` tells when
-each id left, on the clock that all processes of a machine share. `stub_events.py` stands below, `stand.py` starts it.
+each id left, on the clock that all processes of a machine share.
 """
 
 import asyncio

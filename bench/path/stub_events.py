@@ -2,7 +2,7 @@
 
 Turns a recorded stream into pieces, each an HTTP chunk of one event, in the form of `/completion` and in that of
 `/v1/completions`. Where a token ends in the middle of a character the server holds it back, and so do the pieces. A
-test holds them against the packaged server. It sends nothing; `stub_engine.py` stands above.
+test holds them against the packaged server. It sends nothing.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The committed measurements of the whole path as Markdown: sections of `docs/wire-speed.md`.
 
-Pure: results in, lines out. `bench/wire/table.py` stands above and puts them behind what one stream takes on the wire.
+Pure: results in, lines out.
 """
 
 import statistics

@@ -1,7 +1,6 @@
 """The ways in which one stream is asked for: in JSON of the engine itself, and of the gateway in each of its forms.
 
 Turns a way and a prompt into the bytes of a request, made once, and says how its answer is to be read. Knows no socket.
-Above: `client.py` and all that measures.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Time is virtual: token i leaves the engine at i / rate seconds, a piece arrives when it is sent, and a token counts as
 there when its bytes have been decompressed and its frame read. So delays are exact and come from holding back alone;
-the network and the CPU are not in them. CPU is measured around the same code. Above: `rows`.
+the network and the CPU are not in them. CPU is measured around the same code.
 """
 
 import math

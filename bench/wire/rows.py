@@ -1,7 +1,7 @@
 """The rows of the wire's bench: which streams, lengths and rates, which variants, and what is kept of each replay.
 
 Every scenario is replayed in every variant, round after round, so that a busy moment of the machine hits all alike.
-Bytes and delays are the same in every round; CPU is not, and its samples are kept. Above: `__main__` and `table`.
+Bytes and delays are the same in every round; CPU is not, and its samples are kept.
 """
 
 import statistics

@@ -1,7 +1,7 @@
 """Socket activation as systemd does it: the socket is there before the gateway, and the first connection starts it.
 
 `systemd-socket-activate` is systemd's own code for that, and needs no running systemd. What is shown: a request that
-comes before the gateway runs is answered by it, on the socket that was passed on. Above: `__main__`.
+comes before the gateway runs is answered by it, on the socket that was passed on.
 """
 
 import json

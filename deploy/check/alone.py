@@ -2,7 +2,7 @@
 
 Runs it in three ways: without engine and map, with a map, with the embedded engine; each some times over. What is told
 is the median, what is judged the best, since others can only lengthen a start. One that is over its bar by the clock
-passes only where others use the cores and its CPU time is within, and the row says so. Above: `__main__`.
+passes only where others use the cores and its CPU time is within, and the row says so.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The Helm chart: linted, rendered for five kinds of cluster, and held against Kubernetes' own schemas.
 
 Rendering needs helm, which is built here from its source once (`go install`, one pinned version) and kept in .tools.
-The manifests in deploy/kubernetes are the chart's default rendering; a difference is a fault. Above: `__main__`.
+The manifests in deploy/kubernetes are the chart's default rendering; a difference is a fault.
 """
 
 import tempfile

@@ -1,7 +1,7 @@
 """A compose file as the services that one profile starts, in order: what `docker compose` would make of it.
 
 Reads the part of the specification that our own file uses: variables with defaults, anchors, profiles, dependencies. It
-starts nothing. Above: `stack.py`, and the tests of the file's rules.
+starts nothing.
 """
 
 import re

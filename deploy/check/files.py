@@ -1,7 +1,7 @@
 """The files of deploy/ against their schemas and linters, without starting anything.
 
-Compose file, Dockerfiles, Prometheus' files with their unit tests, and systemd's units. Above: `__main__`; the chart
-has a module of its own (`chart.py`).
+Compose file, Dockerfiles, Prometheus' files with their unit tests, and systemd's units. The chart has a module of its
+own (`chart.py`).
 """
 
 import tempfile

@@ -1,7 +1,7 @@
 """The images, built for real: a Debian base made by debootstrap, and both Dockerfiles on it.
 
 Turns the Dockerfiles into images named after this check, and says how large their layers are above the base. The
-machine's certificates are mounted while packages are fetched, and are in no layer. Above: `__main__`.
+machine's certificates are mounted while packages are fetched, and are in no layer.
 """
 
 import json

@@ -2,7 +2,6 @@
 
 Clients of 2026-07-28 make one call a request and never try again. Those of 2025-11-25 have a session, and `initialize`
 again when it is gone. Each client has an address of its own (127.0.0.x), as a proxy that keeps clients apart needs.
-Above: `rolling.py`.
 """
 
 import http.client

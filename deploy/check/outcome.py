@@ -1,7 +1,7 @@
 """What became of a step: the words of the table, what was measured on the way, and how a command is run.
 
 A step is a function that returns the line of its row, raises `Failed`, or raises `Skipped` where this machine lacks
-something. Numbers that the documentation states are noted here as well. Below every step; it knows none.
+something. Numbers that the documentation states are noted here as well. It knows no step.
 """
 
 import os

@@ -1,8 +1,7 @@
 """The numbers that docs/deploy.md states: from what a run measured to bench/results/deploy.json, and to the page.
 
 Turns measurements into a table and a sentence, which stand in the page between marks; what a run of some steps did not
-measure stays as it was. A test compares page and results. It measures nothing. Above: `__main__`; below: `outcome.py`,
-which keeps what steps noted.
+measure stays as it was. A test compares page and results. It measures nothing.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Every expression of the dashboard and of the alerts, asked of a Prometheus that scraped real traffic.
 
 An alert that is silent has no data, which a misspelt one has not either: comparisons are asked with `bool`, so that
-both sides must exist. The first step says what is asked; the second asks. Above: `__main__`.
+both sides must exist. The first step says what is asked; the second asks.
 """
 
 import json

@@ -4,7 +4,7 @@ Each gateway is replaced by a new one that is ready before the old one is told t
 same place and reloaded. Clients of 2026-07-28 make one call a request and never try again: none may fail. Sessions of
 2025-11-25 end with their gateway: one of the two replacements interrupts each, and they lose no call otherwise. (While
 nginx reloads, both of its lists are served: a session that begins again just then may land on the old gateway and have
-to begin once more.) Above: `__main__`.
+to begin once more.)
 """
 
 import json

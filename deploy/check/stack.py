@@ -2,7 +2,7 @@
 
 Turns the services of `compose.py` into `podman run` commands and waits for their health as compose would. Images that
 only a registry has are left out, but Prometheus: Debian's runs in its place, under the same configuration. Everything
-that is made is named after this check and removed with it. Above: `__main__`.
+that is made is named after this check and removed with it.
 """
 
 import json

@@ -1,7 +1,7 @@
 """What is asked of the whole stack: answers, ids, metrics, and the end.
 
 Each function is a step. The stack is started by the first step that needs it and kept for the others; `close` removes
-it. Below: `stack.py`, `traffic.py`, `queries.py`. Above: `__main__`.
+it.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Requests to the running stack: what a client sees, and enough of it that every expression has data.
 
 Speaks MCP and the OpenAI API as plain JSON over HTTP, as any client would, and says what came back. It knows addresses
-and the token, and no container. Above: `__main__`.
+and the token, and no container.
 """
 
 import json

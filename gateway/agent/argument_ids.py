@@ -2,9 +2,9 @@
 
 Turns the ids of a call's region, markers and all, into the run of them that spells nothing but a JSON object: the
 arguments, or the whole call as most models write it. The run must begin and end where tokens do, and must say what the
-parser understood; where it does not (arguments in tags, a repaired brace, a marker that shares a token with the
-object) there is none, and the arguments go out as text. Nothing is encoded or decoded for it: the bytes of each token
-are looked up, as the parser did. It knows no server. `calls.py` stands above.
+parser understood; where it does not (arguments in tags, a repaired brace, a marker that shares a token with the object)
+there is none, and the arguments go out as text. Nothing is encoded or decoded for it: the bytes of each token are
+looked up, as the parser did. It knows no server.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Starts each call of the gateway's tools the moment it is closed, while the model may still be writing the next, and
 turns every outcome (a result, an error result, an unknown tool, arguments that don't fit) into ids of ordinary text,
-cut to the limit. It does not know the template or the engine's stream. Below: `gateway.proxy`; above: `turn.py`.
+cut to the limit. It does not know the template or the engine's stream.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 A required or named call is held from the first id; where the format has reasoning, that may come first. A model that
 decides for itself is held, where the configuration wants that, from the token with which a call begins; before it and
-without it, it writes freely. Knows nothing of engines or streams. Below: `toolcalls`. Above: `generation`, `turn`.
+without it, it writes freely. Knows nothing of engines or streams.
 """
 
 from collections.abc import Sequence

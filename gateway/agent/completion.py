@@ -2,7 +2,6 @@
 
 Turns a text or ids into one generation's events. The prompt is the client's own, so markers in its text count, and ids
 may be special; an id that the map does not have never reaches the engine. Text is only made where somebody reads it.
-Below: `engine`; above: `serve/completions.py`.
 """
 
 import time

@@ -2,7 +2,7 @@
 
 `ids` is everything that the model was given or wrote, in order. It only ever grows at its end: that is what keeps the
 engine's KV cache alive. Contents are spliced in between the template's own pieces (`engine/template.py`), those that it
-writes behind a turn such as the model's last one was. It does not generate and does not run tools. Above: `turn.py`.
+writes behind a turn such as the model's last one was. It does not generate and does not run tools.
 """
 
 import time

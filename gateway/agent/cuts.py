@@ -1,7 +1,7 @@
 """A tool's result cut to the ids that there is room for, the model told of it.
 
 Turns a raw result into a shorter one before it is tokenized, and pieces of ids into fewer, never in the middle of a
-character. It decides nothing about how much room there is. `calls.py` stands above.
+character. It decides nothing about how much room there is.
 """
 
 from collections.abc import Mapping, Sequence

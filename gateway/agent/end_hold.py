@@ -1,7 +1,7 @@
 """Which ids of a generation surely belong to it: the last one may be the end of turn, which does not.
 
 Turns ids as they come into ids that may be shown and remembered, holding a special id back until another follows it or
-the engine says what ended it. It knows no text and no call. `generation.py` and `completion.py` stand above.
+the engine says what ended it. It knows no text and no call.
 """
 
 from collections.abc import Container, Sequence

@@ -2,7 +2,7 @@
 
 It joins three things that don't know each other: the engine's stream, the tool-call parser and the stop strings. The
 ids it appends are those that the engine's cache holds when the model has ended its turn: the end-of-turn id, which the
-engine samples but never processes, is left out, and the template's own turn end takes its place. Above: `turn.py`.
+engine samples but never processes, is left out, and the template's own turn end takes its place.
 """
 
 import time

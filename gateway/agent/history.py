@@ -2,7 +2,6 @@
 
 Checks OpenAI's message shapes, flattens text parts, and, for templates that know no tools, moves the tool definitions
 into a system preamble and writes earlier calls as the text that the model would have written. It renders nothing.
-Below: `gateway.toolcalls` for the preamble; above: `turn.py`.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The agent's tool calls in the audit log.
 
 Turns a call that is over, and the ids that were made of its result, into one line. A call whose result nobody will see
-any more (the client left, the engine failed) has a line too. It runs nothing. `calls.py` stands above.
+any more (the client left, the engine failed) has a line too. It runs nothing.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 A client of OpenAI's API sends its whole history, but it has no message for a call that it did not run. What is kept
 here by call id fills that gap, so that the model sees the result again. Bounded: a conversation that comes back too
-late does without. It holds texts, or what makes one when it is needed, and knows no engine. Above: `turn.py`.
+late does without. It holds texts, or what makes one when it is needed, and knows no engine.
 """
 
 import re

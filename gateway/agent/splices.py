@@ -1,7 +1,7 @@
 """Results made ready for the place where they are spliced, and what a splice put into the context, part by part.
 
 A template may strip results, write them as JSON strings, or read them; then a tool's own ids are not what it shows, and
-others are made. Appends nothing itself: `conversation.py` does. Above: `turn.py`.
+others are made. Appends nothing itself: `conversation.py` does.
 """
 
 from collections.abc import Sequence

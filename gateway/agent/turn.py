@@ -2,7 +2,7 @@
 
 This is the data path of docs/architecture.md in one place. It builds the prompt, generates, runs the calls of the
 gateway's tools, splices their ids and generates again, until the model is done, a limit is reached, or a call belongs
-to the client. It speaks in events and knows no HTTP. Below: `engine`, `toolcalls`, `proxy`; above: `gateway.serve`.
+to the client. It speaks in events and knows no HTTP.
 """
 
 import json

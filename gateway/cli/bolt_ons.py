@@ -1,6 +1,6 @@
 """Bolt-on tools as a table: how each is called, and why not with ids.
 
-Turns what `BoltOnStatus` says, as a mapping, into rows. `status.py` and `doctor.py` stand above, `console.py` below.
+Turns what `BoltOnStatus` says, as a mapping, into rows.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """`codec-gateway call`: call one tool and print what it answers.
 
 Turns words of a shell into one `tools/call`, through the servers of a configuration (only the one that owns the tool is
-started) or through a gateway that runs. It prints and decides nothing; `gateway.serve.one_call` calls. `app.py`, above,
-turns errors into a line and an exit code.
+started) or through a gateway that runs. It prints and decides nothing; `gateway.serve.one_call` calls. `app.py` turns
+errors into a line and an exit code.
 """
 
 import json as jsonlib

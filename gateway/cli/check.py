@@ -2,7 +2,7 @@
 
 Turns a configuration file into a page for a person (sections on a terminal, `key = value` lines in a pipe) or into
 JSON. Nothing is started and nothing is contacted. It prints and decides nothing: `gateway.config` loads and masks, and
-`app.py`, above, turns a ConfigError into a line on standard error and an exit code.
+`app.py` turns a ConfigError into a line on standard error and an exit code.
 """
 
 import json as jsonlib

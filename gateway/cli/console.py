@@ -1,8 +1,8 @@
 """Tables and lines for people, on a terminal of any width and in a pipe.
 
-Turns rows into a table that fits: where there is no room, the columns that matter least are left out, and the caller
-is told. In a pipe nothing is left out and nothing is folded, so that a row stays a line. No text is markup: names and
-words come from files and servers. It knows no command; the commands stand above.
+Turns rows into a table that fits: where there is no room, the columns that matter least are left out, and the caller is
+told. In a pipe nothing is left out and nothing is folded, so that a row stays a line. No text is markup: names and
+words come from files and servers. It knows no command.
 """
 
 from collections.abc import Sequence

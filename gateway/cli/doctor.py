@@ -1,7 +1,7 @@
 """`codec-gateway doctor`: start every server of a configuration, see what it offers and whether it speaks ids.
 
 Prints what `gateway.serve.checkup` finds, as a page or as JSON; it decides nothing. The servers are started by this
-command itself, beside a gateway that may run, and ended with it. `app.py` stands above.
+command itself, beside a gateway that may run, and ended with it.
 """
 
 import json as jsonlib

@@ -2,7 +2,7 @@
 
 A shell's lock, systemd's listening sockets: a server of somebody else's that inherits the socket answers requests in
 the gateway's place, and reads their tokens. Python closes such descriptors in its children, the event loop that the
-gateway runs on does not. `app.py` stands above.
+gateway runs on does not.
 """
 
 import os

@@ -2,7 +2,7 @@
 
 `python -m gateway.cli.probe [URL]` is what `codec-gateway health` does, in a twentieth of its time, because nothing but
 the standard library is imported here. It knows no configuration file: the address is an argument, or follows from the
-environment variables of the admin port. `health.py`, above, is the same for people.
+environment variables of the admin port. `health.py` is the same for people.
 """
 
 import http.client

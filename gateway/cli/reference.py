@@ -1,7 +1,7 @@
 """The page docs/cli.md: `python -m gateway.cli.reference > docs/cli.md`.
 
 Turns the command line as typer holds it (commands, their words, their options) into Markdown. It adds no fact of its
-own: what a person reads here is what `--help` says, and a test compares the two. Below: `app.py`.
+own: what a person reads here is what `--help` says, and a test compares the two.
 """
 
 import re

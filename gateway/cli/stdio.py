@@ -2,7 +2,7 @@
 
 Turns flags into a configuration, runs proxy and MCP face until the client closes our input, and says by the exit code
 how it ended. Standard output belongs to the protocol; every word of ours goes to standard error. It decides nothing:
-`proxy` and `serve/mcp` do. `app.py` stands above; it registers the command and reports its errors.
+`proxy` and `serve/mcp` do. It registers the command and reports its errors.
 """
 
 import os

@@ -1,8 +1,7 @@
 """Who may call, and what is written down about it: these settings in their one internal form.
 
 The part of `model.py` that is about identities: OAuth tokens, the audit log, traces. Times are seconds. The `build_*`
-functions turn checked values into it, and say what is missing. It opens nothing and fetches nothing. `model.py` and
-`load.py` stand above.
+functions turn checked values into it, and say what is missing. It opens nothing and fetches nothing.
 """
 
 from collections.abc import Mapping

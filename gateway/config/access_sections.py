@@ -1,6 +1,6 @@
 """The settings about who may call and what is written down: their keys, bounds and words.
 
-As `settings.py`, which stands above and joins them to the whole file; defaults come from `access.py`.
+Defaults come from `access.py`.
 """
 
 from typing import Annotated

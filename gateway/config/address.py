@@ -1,7 +1,7 @@
 """Host names and URLs, judged without asking any network.
 
 Turns a written address into a yes or no. No name is ever resolved here: what a name points to can change between the
-question and its use. Configuration and `serve/auth.py` stand above.
+question and its use.
 """
 
 from ipaddress import ip_address

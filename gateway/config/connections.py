@@ -1,7 +1,6 @@
 """What clients may hold, known or not: connections, heads of requests, silence. And which proxies speak for others.
 
-These settings in their one internal form; times are seconds, sizes are bytes. It opens no socket. `model.py` and
-`load.py` stand above, `serve_section.py` has their words.
+These settings in their one internal form; times are seconds, sizes are bytes. It opens no socket.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """An env file (VS Code's and Cursor's `envFile`) to variables.
 
 Turns lines of `NAME=value` into a dictionary: `#` comments, `export `, single and double quotes. Nothing is expanded in
-it. It knows neither the file nor the server. `config/load.py` stands above.
+it. It knows neither the file nor the server.
 """
 
 import re

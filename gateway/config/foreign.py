@@ -2,8 +2,8 @@
 
 Turns the object of an `mcpServers` or `servers` file into named entries that `config/servers.py` reads, and sentences
 about what was passed over. These files belong to other programs, which put keys of their own in them: what we don't
-know is one warning a file, never an error. What we know and can't do (a retired transport) is a warning that names
-the server; what would start the wrong thing is an error. It expands nothing. `config/load.py` stands above.
+know is one warning a file, never an error. What we know and can't do (a retired transport) is a warning that names the
+server; what would start the wrong thing is an error. It expands nothing.
 """
 
 import re

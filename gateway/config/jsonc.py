@@ -2,8 +2,7 @@
 
 Turns text into a value, or into a ConfigError that names the line and the column. Comments and trailing commas are
 blanked out in place, so that a position in the blanked text is a position in the file. A key that stands twice in one
-object is an error: the reader could not know which one is meant. It knows nothing of servers. `config/source.py`
-stands above.
+object is an error: the reader could not know which one is meant. It knows nothing of servers.
 """
 
 import json

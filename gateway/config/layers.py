@@ -2,7 +2,7 @@
 
 Turns the flags, the environment and the TOML tables into dictionaries of the same shape (`settings.Settings`), with
 relative paths already tied to the folder that they are relative to, and lays them over one another. It reads no file
-and builds no `GatewayConfig`. `config/load.py` stands above, `config/settings.py` below.
+and builds no `GatewayConfig`.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 Turns what a person wrote (a path or a URL) into an absolute place, and a place into what tells two states of its files
 apart, so that a changed manifest is noticed like a changed setting. No manifest is opened here and no address resolved:
-`gateway.proxy.bolt_on` does that. `servers.py` and `load.py` stand above.
+`gateway.proxy.bolt_on` does that.
 """
 
 from collections.abc import Collection, Iterable

@@ -2,8 +2,7 @@
 
 Turns a value or a text into one that may stand on a screen or in a log. Names are judged by their words (`API_KEY`,
 `authToken`), texts by two shapes that carry a secret wherever they stand (`Bearer ...`, `https://user:password@`) and
-by the values that the caller knows. It does not know where the values came from. `cli/check.py` and `observe/logs.py`
-stand above it.
+by the values that the caller knows. It does not know where the values came from.
 """
 
 import re

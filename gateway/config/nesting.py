@@ -2,7 +2,7 @@
 
 A configuration that an MCP client uses to start us can be the very one we are given: then a gateway starts itself, and
 that one itself again, without end. Each gateway tells its children how deep they stand; a depth that nobody needs is
-refused. Below everything that starts processes; it starts none.
+refused. It starts none.
 """
 
 from collections.abc import Mapping

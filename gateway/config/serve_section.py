@@ -1,6 +1,6 @@
 """`[serve]` and `[serve.connections]`: their keys, bounds and words.
 
-As `settings.py`, which stands above and joins them to the whole file; defaults come from `model.py`.
+Defaults come from `model.py`.
 """
 
 from typing import Annotated

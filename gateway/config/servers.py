@@ -1,9 +1,8 @@
 """One server's entry, in our own words, to one `UpstreamConfig`.
 
 Turns the keys of `[upstreams.NAME]` into a frozen record: `${...}` expanded, the folder made absolute, what must be
-masked collected, and the mistakes refused that no default can answer (a command and a URL, or neither). It does
-not know which file the entry stood in or how others spell these keys: `config/foreign.py` translates.
-`config/load.py` stands above.
+masked collected, and the mistakes refused that no default can answer (a command and a URL, or neither). It does not
+know which file the entry stood in or how others spell these keys: `config/foreign.py` translates.
 """
 
 import re

@@ -1,9 +1,8 @@
 """The settings that are ours: what they are called, what they may hold, and what they mean.
 
 Turns a dictionary from one source (the TOML file, the environment, the flags) into a checked one with the same shape,
-or into a ConfigError that names the source, the key and the nearest key that exists. Defaults come from `model.py`,
-so that they stand once; the words here are what docs/configure.md shows. It reads nothing and merges nothing.
-`config/layers.py` stands above.
+or into a ConfigError that names the source, the key and the nearest key that exists. Defaults come from `model.py`, so
+that they stand once; the words here are what docs/configure.md shows. It reads nothing and merges nothing.
 """
 
 import difflib

@@ -1,7 +1,7 @@
 """A configuration as it may be shown: every value, no secret.
 
 Turns a `GatewayConfig` into plain JSON values with everything masked that came from a variable or a header, or whose
-name sounds secret. It decides nothing about layout. `cli/check.py` stands above, `config/masking.py` below.
+name sounds secret. It decides nothing about layout.
 """
 
 from collections.abc import Mapping

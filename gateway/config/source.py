@@ -1,8 +1,8 @@
 """A file on disk to the values it holds: TOML of ours, JSON of others.
 
-Turns a path into a dictionary, or into a ConfigError that names the file and says what to do. Every way in which a
-file can be wrong before its meaning matters ends here: missing, a folder, unreadable, too large, not UTF-8, empty,
-not TOML, not JSON. It does not know one key. `config/load.py` stands above, `config/jsonc.py` below.
+Turns a path into a dictionary, or into a ConfigError that names the file and says what to do. Every way in which a file
+can be wrong before its meaning matters ends here: missing, a folder, unreadable, too large, not UTF-8, empty, not TOML,
+not JSON. It does not know one key.
 """
 
 import tomllib

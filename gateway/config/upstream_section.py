@@ -1,7 +1,7 @@
 """The settings of one MCP server, and of bolt-on tools: what they are called, what they may hold, and what they mean.
 
 Defaults come from `model.py`, so that they stand once; the words here are what docs/configure.md shows. It reads
-nothing. `settings.py` stands above.
+nothing.
 """
 
 from typing import Annotated, Literal

@@ -1,7 +1,6 @@
 """How streams of frames leave, and from which version of Codec on: these settings in their internal form and their own.
 
-Turns checked values into a `WireConfig`; opens no dictionary. `model.py`, `settings.py` and `load.py` stand above.
-Times are seconds.
+Turns checked values into a `WireConfig`; opens no dictionary. Times are seconds.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,7 @@
 
 Compares sizes, marker ids and the ids of a battery of strings, chosen where tokenizers differ: digits, blanks, line
 ends, scripts, emoji, combining marks, contractions, code. A map that fails never reaches the engine: its ids would be
-other words. Control tokens that a map leaves out are found by asking the engine, and count as what they are. Above:
-`route.py`, at every start of the engine.
+other words. Control tokens that a map leaves out are found by asking the engine, and count as what they are.
 """
 
 from dataclasses import replace

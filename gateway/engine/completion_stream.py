@@ -1,7 +1,7 @@
 """The lines of one llama.cpp event stream into the events of one generation.
 
 Puts right what the stream loses (`repair.py`), counts it, and knows the last message when it sees it. Sans-IO: lines
-in, events out, all that one read brought at once. Above: `llama_cpp.py`; below: `llama_json.py`.
+in, events out, all that one read brought at once.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,10 +1,8 @@
 """The connections to one engine: made, admitted, kept and used again.
 
-Turns a request into an answer on a connection that is known: one on which whoever stands above has seen which engine
-answers (`admit`). A connection that ends unasked puts that in doubt for every later one. A llama.cpp server ends one
-behind each stream, so while a stream comes the next connection is made. There are never more in use than `allow` says,
-since a llama.cpp server has a thread for each; who comes later waits. It knows neither JSON nor what is asked.
-`llama_cpp.py` stands above, `event_stream.py` and `gateway/http1` below.
+A connection that ends unasked puts that in doubt for every later one. A llama.cpp server ends one behind each stream,
+so while a stream comes the next connection is made. There are never more in use than `allow` says, since a llama.cpp
+server has a thread for each; who comes later waits. It knows neither JSON nor what is asked.
 """
 
 import asyncio

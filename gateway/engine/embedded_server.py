@@ -2,7 +2,7 @@
 
 `python -m gateway.engine.embedded_server SETTINGS` starts the server that the package `xllamacpp` carries, prints one
 line with its address on stdout, and ends when its stdin closes, so that it never outlives the gateway. It imports
-nothing of ours: a crash of the native code takes down this process only. Above: `embedded.py`, its parent.
+nothing of ours: a crash of the native code takes down this process only.
 """
 
 import importlib

@@ -2,7 +2,6 @@
 
 Turns the pieces of a body into the lines of it, all that one read brought at once. It knows no JSON and no pool. A
 reader that is slow makes the engine wait; an engine that says nothing while somebody waits is given up.
-`connections.py` stands above, `gateway/http1` below: every token of every stream passes here (docs/adr/0009).
 """
 
 import asyncio

@@ -2,9 +2,9 @@
 
 Contents become marks, which are cut out of the rendering again and tokenized apart. What a template reads or rewrites
 (names, keys, descriptions, enum values, ids and arguments of calls) stays itself, guarded by separators. Words that a
-template compares with (JSON Schema's own) come from a closed list and stay bare. Marks and separators are characters
-of a private plane, drawn at random, and taken out of what others wrote. Only fields that llama.cpp reads go to the
-engine. No IO. Below: `markers.py`; `rendered.py` reads the result; above: `template.py`.
+template compares with (JSON Schema's own) come from a closed list and stay bare. Marks and separators are characters of
+a private plane, drawn at random, and taken out of what others wrote. Only fields that llama.cpp reads go to the engine.
+No IO. `rendered.py` reads the result.
 """
 
 import json

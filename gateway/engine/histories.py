@@ -1,7 +1,7 @@
 """A conversation in the forms that stricter templates take, the client's own first.
 
 Some templates want ids of nine letters or digits, some one call a turn, some know no calls or results at all: to refuse
-what such a model did itself a request ago would end the conversation. No IO. Above: `template.py`.
+what such a model did itself a request ago would end the conversation. No IO.
 """
 
 import hashlib

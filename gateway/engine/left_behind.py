@@ -2,7 +2,7 @@
 
 Remembers the ids of recent generations by principal, and gives the longest beginning of a prompt that one of the
 principal's own generations had. Figures about the cache never count more: what they said beyond that would tell one
-principal that another has asked the same. It knows no engine and no slot. Above: `slots.py`.
+principal that another has asked the same. It knows no engine and no slot.
 """
 
 from collections import OrderedDict

@@ -3,9 +3,8 @@
 Turns `GenerateRequest` into `POST /completion` and its event stream into `Generated` and `GenerationEnd`. It asks for
 ids in and ids out (`return_tokens`). Everything goes over connections on which it has been seen which engine answers:
 once an engine is proven (`prove`), each new connection is compared with it before it is used, and where a connection
-ended unasked the proof is run again. `connections.py` keeps them, `questions.py` asks, `completion_stream.py` reads.
-It does not know who started the server, nor what the ids mean. Above: `route.py`, which decides whether this engine may
-be used.
+ended unasked the proof is run again. `connections.py` keeps them, `questions.py` asks, `completion_stream.py` reads. It
+does not know who started the server, nor what the ids mean.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The JSON of a llama.cpp server, read and written.
 
 Turns our requests into bodies, and answers into facts, ends and errors. An answer of another shape is the engine's
-fault and named so (`expecting`). It sends nothing. Above: `llama_cpp.py`.
+fault and named so (`expecting`). It sends nothing.
 """
 
 import json

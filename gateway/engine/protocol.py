@@ -2,7 +2,7 @@
 
 An engine turns prompt ids into a stream of generated ids and keeps what it has computed in slots. It does not know
 conversations, tools or MCP. `llama_cpp.py` speaks to a real server over HTTP; `embedded.py` starts one of our own and
-hands out the same client. Above: `gateway.agent` and `gateway.serve`.
+hands out the same client.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence

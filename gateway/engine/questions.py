@@ -1,7 +1,7 @@
 """What is asked of a llama.cpp server besides generations, over whatever carries a request.
 
 Turns questions into requests and answers into facts, ids and texts. `llama_cpp.py` asks over any known connection; who
-proves an engine asks over one, so that all answers come from the same server. Below: `llama_json.py`.
+proves an engine asks over one, so that all answers come from the same server.
 
 Server reference: llama.cpp, tools/server/README.md (`/tokenize`, `/apply-template`, `/props`).
 """

@@ -1,7 +1,7 @@
 """A rendering to ids: the template's text with special tokens on, what others wrote with special tokens off.
 
 Finds the marks of `foreign.py` in the text, reads off each what the template did to the content that it stands for
-(stripped it, wrote it as a JSON string), does the same to the content, and joins the ids. No IO. Above: `template.py`.
+(stripped it, wrote it as a JSON string), does the same to the content, and joins the ids. No IO.
 """
 
 import json

@@ -7,7 +7,7 @@ tokens, in which every cut lies inside a character (otherwise the server would h
 always one split fits; where several do, the tokenizer's own choice wins, else the longest first token, and the next
 turn's KV reuse shows whether that was right.
 
-Pure: it sees messages and a map, and knows nothing of HTTP. Above: `llama_cpp.py`.
+Pure: it sees messages and a map, and knows nothing of HTTP.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
 """Whether the engine may be used right now, and what to use it with.
 
-Starts or reaches the engine, proves the maps against its tokenizer, and hands out a `ReadyEngine`; when the engine
-goes away it closes the route with a reason, starts or awaits the engine again, and proves the maps anew. It does not
-generate. Above: `gateway.agent` asks for the ready engine once per request; `gateway.serve` shows the state.
+Starts or reaches the engine, proves the maps against its tokenizer, and hands out a `ReadyEngine`; when the engine goes
+away it closes the route with a reason, starts or awaits the engine again, and proves the maps anew. It does not
+generate. `gateway.serve` shows the state.
 """
 
 from collections.abc import AsyncGenerator

@@ -2,8 +2,7 @@
 
 A turn that the model has written is never rendered again, so what follows it is taken from a rendering of a turn of the
 same kind: as many calls, of the same names, with words or reasoning before them or not. The place where the model's own
-text ends is found in it by the token that ended the model's turn, or by the text that it wrote last.
-No IO. Below: `foreign.py`, `rendered.py`; above: `template.py`.
+text ends is found in it by the token that ended the model's turn, or by the text that it wrote last. No IO.
 """
 
 import json

@@ -3,9 +3,9 @@
 A llama.cpp server keeps one KV cache a slot. This table remembers which ids each slot holds and whose they are. Where
 the engine is ours alone, a prompt that continues what a free slot holds *for the same principal* gets that slot; any
 other gets the one that has rested longest. Such a choice is made only of slots that are known to be at rest: a request
-for a busy one, on a server with a host cache, goes on with another conversation's text
-(docs/adr/0017). Elsewhere the server chooses. All conversations begin with the same preamble, so the longest common
-prefix alone would let a new one take the cache of one that waits for a tool. Above: `gateway.agent`.
+for a busy one, on a server with a host cache, goes on with another conversation's text (docs/adr/0017). Elsewhere the
+server chooses. All conversations begin with the same preamble, so the longest common prefix alone would let a new one
+take the cache of one that waits for a tool.
 """
 
 from collections import Counter

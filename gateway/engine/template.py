@@ -4,7 +4,6 @@ The engine renders its own chat template; `foreign.py` says what it is given in 
 `rendered.py` makes ids of what comes back. So a control token can only come from the template, never from a message or
 a tool, and the ids of a content do not depend on its neighbours. What the template writes behind a turn of the model
 (`scaffold.py`) is asked once for each shape of turn and kept. It does not know tool-call formats or limits.
-Below: `protocol.py`; above: `gateway.agent`.
 """
 
 from collections import OrderedDict

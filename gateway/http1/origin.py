@@ -1,7 +1,6 @@
 """URLs of servers, taken apart once.
 
-Turns a URL into what a connection and a request line need. It judges nothing and opens nothing. `gateway.proxy` and
-`gateway.engine` stand above.
+Turns a URL into what a connection and a request line need. It judges nothing and opens nothing.
 """
 
 from base64 import b64encode

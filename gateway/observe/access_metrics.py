@@ -1,7 +1,6 @@
 """The metrics about who may call, and about what is written down of it.
 
 Turns refusals and lost audit lines into series. Labels are words of fixed lists; no name of a caller is ever one.
-`metrics.py` names all others, and stands above.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """One line of the audit log: what is known of a call, and its text.
 
 Turns an `AuditLine` into JSON in printable ASCII, without secrets, cut to what a person reads. Every value of it may
-come from a caller or from a server. It opens no file. `audit.py` stands above.
+come from a caller or from a server. It opens no file.
 """
 
 import json

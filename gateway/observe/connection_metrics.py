@@ -1,7 +1,7 @@
 """The metrics about the connections of clients.
 
 Turns connections that were refused or ended into series by reason; how many are open is read when the page is asked
-for. `metrics.py` names all others, and stands above.
+for.
 """
 
 from collections.abc import Callable

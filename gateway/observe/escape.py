@@ -2,7 +2,7 @@
 
 Turns any text into one without control characters: a newline can't start a second log line, an escape sequence can't
 colour or move anything, a direction mark can't reorder what is read. What is long is cut, and says so. It judges no
-meaning. The log renderer and the command line stand above it.
+meaning.
 """
 
 from typing import Final

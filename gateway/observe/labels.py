@@ -1,7 +1,7 @@
 """What a metric's label may carry: fixed words, and names up to a bound.
 
 Turns a value into itself or into `other`. A label that a stranger can choose is memory that a stranger can take, so no
-value passes unseen. It knows no metric. `metrics.py` stands above.
+value passes unseen. It knows no metric.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 Turns lines into bytes at the end of a file, and a write that broke off into how many lines are there: the part of one
 that could not be finished is taken away again. The file is opened anew when its name leads to another one (logrotate).
-It knows no audit. `audit.py` stands above.
+It knows no audit.
 """
 
 import os

@@ -1,11 +1,9 @@
 """Every metric of the gateway, named in this one file.
 
-Turns what the rooms report ("the shim tokenized 40 ids for this map") into Prometheus series under the prefix
-`codec_`, in base units (seconds, ids). It owns its registry, so two gateways in one process do not share numbers. A
-label carries only a map id, the name of a configured server or a word of a fixed list (`labels.py`, below). It knows
-nothing of tools, requests or HTTP. Those about callers, connections, the state of servers and streams of frames stand
-in `access_metrics.py`, `connection_metrics.py`, `server_metrics.py` and `wire_metrics.py`, below; `serve/health.py`
-shows what it renders, `reference.py` documents it.
+Turns what the rooms report ("the shim tokenized 40 ids for this map") into Prometheus series under the prefix `codec_`,
+in base units (seconds, ids). It owns its registry, so two gateways in one process do not share numbers. A label carries
+only a map id, the name of a configured server or a word of a fixed list (`labels.py`). It knows nothing of tools,
+requests or HTTP. `serve/health.py` shows what it renders, `reference.py` documents it.
 """
 
 from datetime import UTC, datetime

@@ -2,7 +2,7 @@
 
 Turns "this tool's block came with ids" and "this tool's block had to be tokenized" into one log line for each tool and
 map, however many calls follow; the metrics count the calls. What has been said is remembered up to a bound, after which
-it stays silent: tool names come from upstreams. It knows nothing of results or ids. `proxy` and `agent` stand above it.
+it stays silent: tool names come from upstreams. It knows nothing of results or ids.
 """
 
 from typing import Final, Literal

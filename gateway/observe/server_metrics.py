@@ -1,8 +1,7 @@
 """The metrics about the state of each MCP server, and about errors and waits on the way to it.
 
 What stands somewhere already (calls in flight, sessions, the breaker) is read when the page is asked for, and costs a
-call nothing. Labels are names of configured servers and words of fixed lists. `metrics.py` names all others, and stands
-above.
+call nothing. Labels are names of configured servers and words of fixed lists.
 """
 
 from collections.abc import Callable, Iterable, Mapping

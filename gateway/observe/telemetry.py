@@ -1,7 +1,7 @@
 """Tracing, if it is configured: where the spans go, and that they get there before the process ends.
 
 Turns `[telemetry]` into a `Tracing`, or into None, and then nothing of OpenTelemetry is ever loaded. It makes no span:
-`tracing.py` does. `serve/run.py` and `cli/stdio.py` stand above.
+`tracing.py` does.
 """
 
 import logging

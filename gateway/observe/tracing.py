@@ -2,7 +2,7 @@
 
 Turns a client's request into a server span, and the request to the MCP server behind us into a client span under it.
 Trace context travels in `_meta` (`traceparent`, `tracestate`, `baggage`: bare names, by SEP-414). It is imported only
-where tracing is on: it needs the extra `otel`. `telemetry.py` stands above, `serve` and `proxy` call it.
+where tracing is on: it needs the extra `otel`.
 """
 
 from asyncio import CancelledError

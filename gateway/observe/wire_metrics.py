@@ -1,7 +1,6 @@
 """The metrics of streams of frames: how many, in which form, and what they weighed.
 
-Labels are words of fixed lists: formats, codings and the picker's reasons. `metrics.py` names all others, and stands
-above.
+Labels are words of fixed lists: formats, codings and the picker's reasons.
 """
 
 from collections.abc import Callable

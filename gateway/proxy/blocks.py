@@ -2,7 +2,7 @@
 
 Turns a raw CallToolResult into `TextPart`s and `OtherPart`s in order. Reads both shapes of the leaf contract (per-block
 `_meta`, and the older sibling block). A text of which only ids came is one too, and is read when somebody asks for its
-words. Judges nothing: that is for `tokens.py`, which stands above.
+words.
 """
 
 import json

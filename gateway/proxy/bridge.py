@@ -4,7 +4,7 @@ A handshake-era server asks in the middle of a call and waits; a modern client c
 what was asked for. So the server's call is parked: the client gets `input_required` with the questions and a token, and
 its next request with that token goes on where the call stands. The other way round, a modern server's `input_required`
 becomes questions to the client, whose answers go out with a repeated request. Tokens are secret, belong to the
-principal who got them, and expire. `proxy.py` stands above, `upstream.py` below.
+principal who got them, and expire.
 """
 
 import asyncio

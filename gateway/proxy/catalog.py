@@ -2,8 +2,7 @@
 
 Turns the servers' lists as last seen into entries under public names, and a public name or a URI into its owner. Two
 that come to the same public name or URI are a `Clash`: the first keeps it, the other's is hidden and logged; names that
-clash at the start end it. It asks no server: it reads what the sessions have listed. `proxy.py` stands above, `uris.py`
-below.
+clash at the start end it. It asks no server: it reads what the sessions have listed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """What a tool costs before anybody calls it: the tokens of its definition, which models read with every request.
 
 Turns definitions into counts under a token map, or into an estimate where there is none. What was counted once is
-remembered, as long as the tool is there. It shows nothing and sends nothing. `serve` and `cli` stand above.
+remembered, as long as the tool is there. It shows nothing and sends nothing.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 A list of some hundred tools costs a model more tokens than its question. Where the operator asks for it, clients list
 these two only, and a model asks for the definitions that fit what it wants to do. Turns a query into the fitting
-definitions, ranked by the words that they share with it, rare words first. Pure. `routes.py` stands above.
+definitions, ranked by the words that they share with it, rare words first. Pure.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Turns the servers of a `GatewayConfig` into running upstreams, in the one dictionary that all of `proxy` reads. Those
 that a new configuration leaves as they are notice nothing of it. It knows no names, no requests, and no client but the
-one for whom all may stand. `proxy.py` stands above, `upstreams/` and `wires/dialling.py` below.
+one for whom all may stand.
 """
 
 from collections.abc import AsyncGenerator, Iterable

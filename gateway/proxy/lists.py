@@ -1,7 +1,7 @@
 """The lists of all servers that a client sees, as one.
 
 Asks every server at the same time, leaves out those that don't answer, and gives names and filters to what is left. A
-merged list is kept as long as every server still says the same. `routes.py` stands above.
+merged list is kept as long as every server still says the same.
 """
 
 from collections.abc import Sequence

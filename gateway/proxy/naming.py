@@ -2,8 +2,7 @@
 
 A public name is `<server><separator><own name>`, or the own name where no prefix is asked for, or what the operator
 renamed a tool to. The server part is made safe for every client's name rules; the own part is the server's own word and
-stays as it is. What the operator left out has no public name. Pure: it knows no connection and no list. `catalog.py`
-stands above.
+stays as it is. What the operator left out has no public name. Pure: it knows no connection and no list.
 """
 
 import re

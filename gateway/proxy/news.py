@@ -2,7 +2,6 @@
 
 Turns the servers' own words ("my tools changed", "this resource did") and their coming and going into the merged offer
 and into calls of those who asked to be told, each list of each server by itself. It asks no server anything.
-`proxy.py` stands above, `catalog.py` below.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

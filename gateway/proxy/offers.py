@@ -1,7 +1,7 @@
 """What many servers offer, as what one server would say of itself.
 
 Turns lists, capabilities and instructions of several servers into one result in the client's era. Where there is but
-one server its own words stay, fields that we don't know included. Pure. `proxy.py` stands above.
+one server its own words stay, fields that we don't know included. Pure.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Which server a public name or a URI belongs to, as far as this client may see.
 
 Turns names and URIs into upstreams and their own names. It asks nobody: what the servers listed last decides, and where
-nobody listed a name, who could own it. `routes.py` stands above, `catalog.py` below.
+nobody listed a name, who could own it.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 Turns params that came from a client or a model into None, or into a sentence that says what is wrong with them. Asked
 in the caller's own path: the tasks that write to an upstream are shared by all of its calls, and a message that broke
-one of them would take the others down. Pure; it knows no upstream. The wires stand above.
+one of them would take the others down. Pure; it knows no upstream.
 """
 
 from collections.abc import Mapping

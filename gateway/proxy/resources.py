@@ -1,8 +1,7 @@
 """Requests that name a resource by its URI: which server they are for, and who watches for whom.
 
-Turns `resources/read`, `resources/subscribe` and `resources/unsubscribe` into requests to the server that owns the
-URI, or into this gateway's own watching for a client for whom its server holds no session. It knows no lists and no
-names. `routes.py` stands above, `owners.py` and `news.py` (by way of `watch`) below.
+Turns `resources/read`, `resources/subscribe` and `resources/unsubscribe` into requests to the server that owns the URI,
+or into this gateway's own watching for a client for whom its server holds no session. It knows no lists and no names.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping

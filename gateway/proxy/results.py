@@ -1,6 +1,6 @@
 """Tool results as raw dicts: the error results that we write ourselves, how a call ended, and how large a result is.
 
-Pure. It knows no upstream and no token id; `proxy.py` stands above.
+Pure. It knows no upstream and no token id.
 """
 
 from collections.abc import Mapping

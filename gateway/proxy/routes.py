@@ -2,7 +2,6 @@
 
 One function a method: public names and URIs become an upstream and its own name, lists of all visible servers become
 one. What is no method of MCP's goes to the server if there is only one. It starts nothing and holds no connection.
-`proxy.py` stands above, `owners.py`, `lists.py`, `resources.py`, `upstream.py` and `bridge.py` below.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

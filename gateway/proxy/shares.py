@@ -2,7 +2,7 @@
 
 Counts by principal what is taken and given back, and refuses in words what is over the share or over the bound. Who is
 alone (no credentials are configured) or runs the gateway has the whole bound. Sans-IO: it knows neither what it counts
-nor how a refusal is sent. The rooms that hold bounded things stand above.
+nor how a refusal is sent.
 """
 
 from collections import Counter

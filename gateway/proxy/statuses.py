@@ -1,6 +1,6 @@
 """Where one upstream stands, for people, metrics and health checks.
 
-Reads an upstream, and changes nothing. `proxy.py` stands above.
+Reads an upstream, and changes nothing.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,8 @@
 """The one place where leaf ids are accepted or text is tokenized.
 
-Turns a raw tool result into the ids that an engine may be given, or into the result that a client with a map gets.
-A text block's own ids pass unchanged when they stand every check; otherwise its text is encoded as ordinary text, in
-which no spelling of a control token is one. It knows no connection and no template; `agent` and `serve` stand above,
-`leaf_sdk.leaf.verify` (the checks) and `blocks.py` below.
+Turns a raw tool result into the ids that an engine may be given, or into the result that a client with a map gets. A
+text block's own ids pass unchanged when they stand every check; otherwise its text is encoded as ordinary text, in
+which no spelling of a control token is one. It knows no connection and no template.
 """
 
 from collections.abc import Callable, Mapping

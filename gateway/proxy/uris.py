@@ -3,7 +3,6 @@
 Turns what the servers list (URIs, and templates that URIs may fit) into an owner for each URI, as far as a principal
 may see. What was listed at the start counts as listed at once: there who lists a URI comes before whose template it
 fits, and the configuration's order decides the rest. What is listed later takes nothing from anybody. Pure.
-`catalog.py` stands above.
 """
 
 import re

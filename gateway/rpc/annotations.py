@@ -2,8 +2,7 @@
 
 Turns a schema into the annotations in it, those with arguments into `Mcp-Param-*` headers, and headers with arguments
 into the error that a client is owed where the two disagree (Streamable HTTP of 2026-07-28, "Custom Headers from Tool
-Parameters"). Pure. `proxy` (emits, and leaves out tools whose annotations are wrong) and `serve` (checks) stand above,
-`headers.py` stands beside.
+Parameters"). Pure.
 """
 
 import re

@@ -3,7 +3,7 @@
 Handshake era (2024-11-05 to 2025-11-25): `initialize`, then bare requests. Modern era (2026-07-28): no handshake, each
 request carries an envelope in its `_meta`, each result says what kind it is. Turns params and results of one era into
 those of the other and touches nothing else; a value that needs no change is given back as it is. It knows no
-connection. `proxy` and `serve` stand above.
+connection.
 """
 
 from collections.abc import Mapping

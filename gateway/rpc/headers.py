@@ -3,7 +3,7 @@
 Turns a request into the headers that must go with it, and headers with a body into the error that their sender is owed
 where the two disagree (Streamable HTTP, "Request Metadata"). Names of headers are lower-case, values are without the
 blanks around them: whoever reads the socket sees to that. Pure; it knows no server and no tool. The rule for a tool's
-own parameters stands in `annotations.py`. `proxy` (emits) and `serve` (checks) stand above.
+own parameters stands in `annotations.py`.
 """
 
 import base64

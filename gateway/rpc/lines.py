@@ -1,8 +1,8 @@
 """Bytes of a pipe into lines, each of bounded length.
 
 Sans-IO: `feed(data)` gives the lines that ended, `close()` the rest. A line over the bound is not kept: of it remain
-its head and its tail, enough to see which request it would have answered, and `over` shows it before it ends. Linear
-in the bytes fed, however they are cut. `sse.py` and `proxy/wires/stdio.py` stand above.
+its head and its tail, enough to see which request it would have answered, and `over` shows it before it ends. Linear in
+the bytes fed, however they are cut.
 """
 
 import re

@@ -3,8 +3,7 @@
 Turns such a line into JSON text without the two things that a tolerant writer lets through: half a surrogate pair
 (`"\\ud800"`, which JavaScript writes for a string cut in the middle of a character) and bytes that are no UTF-8. Both
 become U+FFFD, as they do wherever text is shown. What is no JSON at all (cut short, nested without end) is an answer if
-its ends look like one, so that nobody waits for another. It knows JSON-RPC only as far as the id of an answer. The
-wires of `proxy` stand above.
+its ends look like one, so that nobody waits for another. It knows JSON-RPC only as far as the id of an answer.
 """
 
 import json

@@ -4,7 +4,7 @@
 functions give compact JSON without a line end. Params, results and errors stay the dicts that came: no field is added,
 dropped or converted, integers keep all their digits. Three things are refused because no answer could carry them back:
 half a surrogate pair, nesting deeper than about 200 levels, and numbers that JSON does not have (`NaN`, `Infinity`, or
-so large that they become that). It knows no method. `proxy` and `serve` stand above.
+so large that they become that). It knows no method.
 """
 
 from collections.abc import Mapping

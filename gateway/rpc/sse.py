@@ -3,8 +3,7 @@
 Sans-IO: `feed(data)` gives the events that ended in it, however the bytes are cut; what the stream says about itself
 (the last event's id, the pause before reconnecting) is kept beside. An event over the bound is not kept: of it remain
 its head and tail, as of a long line, and `over` shows it before it ends. Rule: WHATWG HTML, "Server-sent events", 9.2.5
-and 9.2.6. It knows no JSON. Linear in the bytes fed. `proxy` (reads) and `serve` (writes) stand above, `lines.py`
-below.
+and 9.2.6. It knows no JSON. Linear in the bytes fed.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """The guards before every face, made from the settings: who may call, how much, and by which of our names.
 
-Turns the faces' application into one that is safe to listen with. `run.py` stands above; `bearer.py` and `auth.py`
-below, with what they stand on.
+Turns the faces' application into one that is safe to listen with.
 """
 
 from starlette.types import ASGIApp

@@ -1,6 +1,6 @@
 """What a person would want to know of a server that works: names that clients refuse, definitions that cost much.
 
-Turns one server's configuration and tools into sentences. Pure; `checkup.py` stands above.
+Turns one server's configuration and tools into sentences. Pure.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 Turns what uvicorn writes in one turn of the loop into one write of the socket. uvicorn writes the head of an answer and
 its body apart, and each write is a call of the kernel, which wakes the client, who finds half an answer
-(bench/README.md says what that costs). It knows no HTTP. `http_protocol.py` stands above.
+(bench/README.md says what that costs). It knows no HTTP.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Who may call: the bearer credential of every request, its limits, and what is said to who has none.
 
 Turns an ASGI application into one that hears only callers that are known (`scope["state"]["principal"]` says who) and
-that do not ask too much. Refusals are RFC 6750's and, where an authorization server is configured, RFC 9728's: they
-say where a token is to be had. Where no credential is configured everybody is `anonymous`. It knows no route but the
-metadata's. `credentials.py` and `limits.py` below, `run.py` above.
+that do not ask too much. Refusals are RFC 6750's and, where an authorization server is configured, RFC 9728's: they say
+where a token is to be had. Where no credential is configured everybody is `anonymous`. It knows no route but the
+metadata's.
 """
 
 import asyncio

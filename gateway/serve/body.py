@@ -1,7 +1,7 @@
 """A request's body as bytes, decompressed, within one bound.
 
 Reads what comes and stops at the bound, both of what is sent and of what it decompresses to, so that a small body can't
-fill the memory. It reads no JSON. Above: the faces under /v1; below: `leaf_sdk.wire`'s decoders.
+fill the memory. It reads no JSON.
 """
 
 from typing import Final

@@ -2,8 +2,7 @@
 
 `ChatReply` sees each event once and returns the chunks for it; `completion()` is the same answer whole. What OpenAI's
 shape has no place for (where a result's ids came from, what the KV cache saved) travels under the additive key `codec`;
-ids, where they are wanted, as vLLM spells them (`token_ids`, `prompt_token_ids`).
-Pure: it knows no HTTP and no engine. Above: `openai.py`.
+ids, where they are wanted, as vLLM spells them (`token_ids`, `prompt_token_ids`). Pure: it knows no HTTP and no engine.
 """
 
 import secrets

@@ -2,7 +2,7 @@
 
 OpenAI's shape (API reference, "Create chat completion"). Fields that we don't know are ignored, as OpenAI's servers do;
 fields that we know and can't honour are refused by name, so that nobody gets another answer than the one asked for.
-Knows nothing of HTTP. Above: `openai.py`; the fields that are not chat's own stand in `fields.py`.
+Knows nothing of HTTP. The fields that are not chat's own stand in `fields.py`.
 """
 
 from typing import Annotated, Any, Literal

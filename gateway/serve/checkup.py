@@ -2,7 +2,7 @@
 
 Turns a `GatewayConfig` into findings. Each server has a proxy of its own, so that one that hangs or shares a name with
 another hides nothing. A tool is called only where it says that it changes nothing and needs no arguments. It prints
-nothing; `cli/doctor.py` stands above, `leaf_ids.py` (what a result says about ids) below.
+nothing.
 """
 
 from collections.abc import Iterable, Mapping

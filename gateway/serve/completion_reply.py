@@ -1,7 +1,7 @@
 """A completion in OpenAI's older shape (`text_completion`): chunks while it comes, or whole.
 
 With `return_token_ids` a choice also has `token_ids`, and the first one `prompt_token_ids`, as vLLM spells them; ids
-travel with the text that follows them. Pure. Above: `completions.py`.
+travel with the text that follows them. Pure.
 """
 
 import secrets

@@ -1,7 +1,7 @@
 """What a client may send to `POST /v1/completions`, checked and turned into the agent's terms.
 
 OpenAI's older shape, whose prompt is a text or ids; what of it we can't honour is refused by name. Knows nothing of
-HTTP. Above: `completions.py`; the fields that are not its own stand in `fields.py`.
+HTTP. The fields that are not its own stand in `fields.py`.
 """
 
 from typing import Annotated, Literal

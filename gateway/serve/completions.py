@@ -1,7 +1,7 @@
 """`POST /v1/completions`: a prompt as text or ids, continued, as JSON, as an event stream or as frames.
 
 `/v1/completions/codec` is the same with its request in msgpack or protobuf. Turns requests into runs of the completer.
-Below: `gateway.agent`; above: `run.py`; how an answer is shown is `replying.py`'s and the Codec face's.
+How an answer is shown is `replying.py`'s and the Codec face's.
 """
 
 import time

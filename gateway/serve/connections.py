@@ -1,8 +1,7 @@
 """Who has connections open, and whether one more may be.
 
 Counts the connections of clients in all and by address, within the bounds of the settings and of the process's open
-files; says in the log, at most once a minute, that some are refused. It knows no HTTP. `http_protocol.py` and
-`forwarded.py` stand above.
+files; says in the log, at most once a minute, that some are refused. It knows no HTTP.
 """
 
 from collections.abc import Callable

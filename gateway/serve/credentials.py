@@ -3,7 +3,7 @@
 Turns the text after `Bearer` into an identity. What can't be guessed (256 random bits, or a signature that was checked
 before) is looked up first, by its SHA-256: what a table of hashes tells by its timing helps nobody to find a key, and
 no key contains its name. A signature that is new can't be guessed either. What is left may be a guess, and is checked
-apart, so that `bearer.py`, above, can slow guessing down without locking out who holds a key or an access token.
+apart, so that `bearer.py` can slow guessing down without locking out who holds a key or an access token.
 """
 
 from hmac import compare_digest

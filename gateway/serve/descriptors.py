@@ -1,7 +1,7 @@
 """The process's limit of open files, and how much of it connections of clients may use.
 
 Raises the soft limit to the hard one. What clients may not use is kept for the admin port, servers' processes, the
-engine and logs, so that these go on working when strangers have opened all that they can. `run.py` stands above.
+engine and logs, so that these go on working when strangers have opened all that they can.
 """
 
 import resource

@@ -2,7 +2,7 @@
 
 An ASGI layer over all faces. Requests that may stay open for ever (the GET stream of an MCP session) are not waited
 for; after a stop has begun new requests are refused with 503. What has not finished in time is told so: each request
-finds an event in its scope that says when. Above: `run.py`.
+finds an event in its scope that says when.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Our errors as HTTP answers in OpenAI's shape: the one place where that is decided.
 
 A message of ours is written for the person who reads it and goes out as it is; anything unforeseen goes to the log with
-its traceback, and the client learns only that it happened. Above: the faces under /v1.
+its traceback, and the client learns only that it happened.
 """
 
 from collections.abc import Mapping

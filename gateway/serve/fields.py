@@ -1,8 +1,7 @@
 """Fields that requests of both generating endpoints share, and how a wrong one is named.
 
 OpenAI's fields for sampling; Codec's for the form of the stream (`stream_format`, `tool_watcher`), vLLM's
-`return_token_ids`, and `stream_flush`, which is ours. Knows nothing of HTTP. Above: `chat_request.py` and
-`completion_request.py`.
+`return_token_ids`, and `stream_flush`, which is ours. Knows nothing of HTTP.
 """
 
 from typing import Annotated, Any, Final, Literal, cast

@@ -2,7 +2,7 @@
 
 Turns the address of a request that came through a proxy of ours into its client's, so that bad credentials count
 against who sent them, and holds such a client to as many requests at a time as others may have connections. It knows no
-credential. `access.py` stands above, `connections.py` and `proxies.py` below.
+credential.
 """
 
 from starlette.types import ASGIApp, Receive, Scope, Send

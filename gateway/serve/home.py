@@ -1,7 +1,7 @@
 """`GET /`: what this is and where things are, for a person who opened the address in a browser.
 
-One page and the same as JSON, made once. It holds nothing of this gateway's own (no names, no version, no state), so
-it asks for no credential, and runs nothing: no script, no picture, nothing from elsewhere. `access.py` stands above.
+One page and the same as JSON, made once. It holds nothing of this gateway's own (no names, no version, no state), so it
+asks for no credential, and runs nothing: no script, no picture, nothing from elsewhere.
 """
 
 import json

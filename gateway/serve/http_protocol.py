@@ -2,8 +2,7 @@
 
 uvicorn's protocol with bounds: the head of a request in bytes, headers and seconds, silence in a body and between
 requests, answers that nobody reads. The path of a request costs a stamp of the clock; one deadline a connection looks
-now and then at what is awaited. It knows no route. `http_server.py` stands above, `connections.py` and `answering.py`
-below.
+now and then at what is awaited. It knows no route.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""A uvicorn server for one application on one socket, with our protocol.
-
-`run.py` stands above, `http_protocol.py` below.
-"""
+"""A uvicorn server for one application on one socket, with our protocol."""
 
 from collections.abc import Generator
 from contextlib import contextmanager

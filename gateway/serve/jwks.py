@@ -3,7 +3,7 @@
 Turns the configured issuer into keys by id (RFC 7517), through its metadata (RFC 8414, OpenID Connect Discovery) where
 no address is configured. One fetch runs at a time, with bounds on time and size and no redirects; a key id that is not
 known asks for the keys anew, but a stranger who makes ids up can't make us ask more often than `FLOOR` says. It knows
-no token. `oauth.py` stands above.
+no token.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -3,7 +3,7 @@
 `KeyFile` adds and revokes for the command line. `KeyRing` answers whose key a request carries, and looks at the file's
 state at every request (one `stat`, 1.5 µs): what was changed counts from the next request on, on every file system, and
 no watcher has to be kept alive for it. A file that can't be used changes nothing, and the log says why. It knows no
-HTTP. `keys.py` below; `bearer.py` and `cli/keys.py` above.
+HTTP.
 """
 
 import fcntl

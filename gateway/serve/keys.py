@@ -2,7 +2,7 @@
 
 Turns `keys.toml` into records and records into `keys.toml`; a key itself is never in it, only its SHA-256. A plain hash
 is enough: a key is 32 random bytes, so there is no list of likely ones to try (a slow hash protects what people make
-up). It opens no file. `key_file.py` stands above.
+up). It opens no file.
 """
 
 import json

@@ -1,8 +1,7 @@
 """What one result of a tool says about its ids: shipped and good, shipped and bad, or none.
 
 Turns a raw result into a word for people; the rules are those by which the gateway itself takes ids (`check_ids`). And
-which tools may be tried for that: those that say they change nothing, and need no arguments. Pure. `checkup.py` stands
-above.
+which tools may be tried for that: those that say they change nothing, and need no arguments. Pure.
 """
 
 from collections.abc import Mapping

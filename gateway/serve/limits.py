@@ -1,7 +1,7 @@
 """How much one caller may ask: requests a minute, requests at a time, guesses of one address, signatures of all.
 
 Token buckets and counters in tables of bounded size, on a clock that is handed in: no task, no lock, nothing waits. It
-knows no HTTP and no credential. `bearer.py` stands above and says 429.
+knows no HTTP and no credential.
 """
 
 from collections import OrderedDict

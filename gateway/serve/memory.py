@@ -2,7 +2,7 @@
 
 Every call makes some hundred short-lived objects, and Python's collector, left to its defaults, walks all of modules,
 tools and maps again every few hundred calls. What is there at the start is taken out of its sight, and it looks less
-often: a call costs about a fifth less CPU so (bench/results/mcp.json). `run.py` stands above.
+often: a call costs about a fifth less CPU so (bench/results/mcp.json).
 """
 
 import gc

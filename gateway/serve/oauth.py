@@ -3,7 +3,7 @@
 Turns a JWT (RFC 9068) into an identity: signed by a key that the configured issuer publishes, for this gateway (`aud`,
 RFC 8707), not over and not too early. Its scopes become the principal's view: `mcp:server:NAME` (`*`: all) says which
 servers exist for it, `mcp:tool:NAME` narrows that to tools, as the two lists of an API key do. What was checked is
-remembered until it ends. It fetches nothing itself. `jwks.py` below; `bearer.py` above.
+remembered until it ends. It fetches nothing itself.
 """
 
 from collections import OrderedDict

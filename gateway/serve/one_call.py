@@ -1,7 +1,7 @@
 """One tool call from a shell: the server that owns the tool is started, asked, and ended.
 
 Turns a public name and arguments into a raw result. A gateway that runs elsewhere is one more server, whose names are
-taken as they are. It knows no terminal; `cli/call.py` stands above, `gateway.proxy` below.
+taken as they are. It knows no terminal.
 """
 
 import json

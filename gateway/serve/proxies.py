@@ -1,7 +1,7 @@
 """Proxies in front of the gateway that are believed when they say for whom they ask.
 
 Turns an address and the `X-Forwarded-For` headers of a request into the address of the client. From anybody else the
-header is not looked at. It counts nothing. `connections.py` and `forwarded.py` stand above.
+header is not looked at. It counts nothing.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,6 @@
 """What is written down about calls, opened for the life of one gateway: the audit log and the traces.
 
-Turns the settings into both; either may be None, and then nothing is written. `run.py` and `cli/stdio.py` stand above,
-`gateway.observe` below.
+Turns the settings into both; either may be None, and then nothing is written.
 """
 
 from collections.abc import AsyncGenerator

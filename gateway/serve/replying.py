@@ -2,7 +2,7 @@
 
 Turns a run of the agent and a reply (who knows the shape) into an HTTP response. A client that leaves takes its
 generation with it. Errors before the first event are HTTP errors; after it, an `error` event ends the stream, so that
-nothing is cut silently. It knows no endpoint. Above: `openai.py`, `completions.py`, `codec/stream.py`.
+nothing is cut silently. It knows no endpoint.
 """
 
 import json

@@ -1,7 +1,7 @@
 """What this gateway says of itself as an OAuth 2.1 resource: where its metadata is, and where tokens are to be had.
 
 RFC 9728: the document at `/.well-known/oauth-protected-resource`, also with the path of the resource behind it (§3.1),
-and the parts of a challenge that point there (§5.1). It checks no token. `bearer.py` stands above.
+and the parts of a challenge that point there (§5.1). It checks no token.
 """
 
 from typing import Any, Final

@@ -1,7 +1,7 @@
 """The rooms of one gateway, built and wired.
 
 Turns the settings into a running engine, running servers, and all that stands on them; nothing below creates anything
-at import. It listens nowhere. `run.py` and the demo stand above.
+at import. It listens nowhere.
 """
 
 from collections.abc import AsyncGenerator, Callable

@@ -1,7 +1,7 @@
 """One gateway process, from its settings to its end.
 
-Opens the rooms (`rooms.py`, below), listens, and stops in order: readiness goes first, running requests finish or are
-told, then upstreams and the engine end. Above: `gateway.cli.serve`.
+Opens the rooms (`rooms.py`), listens, and stops in order: readiness goes first, running requests finish or are told,
+then upstreams and the engine end.
 """
 
 import os

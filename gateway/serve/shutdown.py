@@ -2,7 +2,7 @@
 
 Before it is ready the first two end it at once. Then the first one drains: running requests may finish, and who has not
 finished in time is told. A second one ends everything at once. SIGHUP ends nothing, whenever it comes: it asks for the
-configuration to be read anew. It knows no room; `run.py`, above, says what draining means.
+configuration to be read anew. It knows no room; `run.py` says what draining means.
 """
 
 import signal

@@ -1,8 +1,8 @@
 """The two listening sockets of a gateway: bound here, or passed on by who started it (systemd's socket activation).
 
 Turns an address of the settings into a bound socket. A socket that was passed on is told by its name: `faces` or
-`admin` (FileDescriptorName= of the unit). It knows no route and no server; `run.py`, above, serves on what comes out.
-The protocol: sd_listen_fds(3), environment variables LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES.
+`admin` (FileDescriptorName= of the unit). It knows no route and no server; `run.py` serves on what comes out. The
+protocol: sd_listen_fds(3), environment variables LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES.
 """
 
 import os

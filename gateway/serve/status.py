@@ -2,7 +2,7 @@
 
 Turns what the rooms know of themselves into JSON values. Nothing is asked of a server or of the engine for it, and it
 holds no secret: causes are masked as in the log, keys are there by name. It knows no layout. `health.py` serves it;
-`rooms.py`, above, makes it.
+`rooms.py` makes it.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
 """Marks that the nodes set, to the events of one stream: the order in which a call may be told.
 
-The rules of the stream stand here and nowhere else: the name comes first and whole, arguments that were written
-before it wait for it, an empty call says `{}`, indexes are dense, nothing is taken back. Knows nothing of text,
-markers or buffers; where a region's ids come from is a function that the caller gives. Below: `events`. Above: the
-nodes, by way of `Cursor`.
+The rules of the stream stand here and nowhere else: the name comes first and whole, arguments that were written before
+it wait for it, an empty call says `{}`, indexes are dense, nothing is taken back. Knows nothing of text, markers or
+buffers; where a region's ids come from is a function that the caller gives.
 """
 
 import secrets

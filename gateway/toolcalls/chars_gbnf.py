@@ -1,7 +1,4 @@
-"""Sets of characters to GBNF, as they are spelled where they stand: with JSON's escapes, or between tags.
-
-Below: `gbnf`. Above: `pattern_gbnf`, and those who say where a text stands.
-"""
+"""Sets of characters to GBNF, as they are spelled where they stand: with JSON's escapes, or between tags."""
 
 from dataclasses import dataclass
 from typing import Never, Protocol

@@ -2,7 +2,7 @@
 
 A setting that names a format decides. Else the template does: by what tells its family, or, where llama.cpp says that
 it renders tools, by the call that its text shows. A template that does neither gets `generic`, which the gateway
-teaches. Decided once for a model. Below: `registry`, `taught`. Above: `engine` decides, `agent` acts on it.
+teaches. Decided once for a model.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """The nodes that join nodes: one after another, one of several, one many times.
 
 Choices are predictive: they look at the literals with which an alternative can begin, and wait only while these don't
-decide. Nothing is tried and taken back, so no text is read twice. Below: `nodes`. Above: `values`, `regions`,
-`formats`.
+decide. Nothing is tried and taken back, so no text is read twice.
 """
 
 from collections.abc import Generator

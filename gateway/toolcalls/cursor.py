@@ -1,8 +1,8 @@
 """The window on the stream that the nodes share: the text that has come, and where reading stands.
 
 Turns chunks into one text that is never looked back on: what is read leaves the buffer with the next `feed`. While a
-region is open and its call not told yet, what was read of it is kept aside, so that it can become content again.
-Knows nothing of what the nodes look for. Below: `calls`, `spelling`. Above: every node moves it, `machine` feeds it.
+region is open and its call not told yet, what was read of it is kept aside, so that it can become content again. Knows
+nothing of what the nodes look for.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,8 @@
 """Events to deltas in OpenAI's shape, one by one.
 
 A call's first delta has its index, id, type and whole name; those after it have its index and a piece of its arguments,
-and nothing twice: clients append what they get. Knows no chunks and no HTTP. Above: whoever streams.
-Source: OpenAI's API reference, "The chat completion chunk object".
+and nothing twice: clients append what they get. Knows no chunks and no HTTP. Source: OpenAI's API reference, "The chat
+completion chunk object".
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """In which ways values are spelled in calls: Python's, and those of the Gemma models.
 
-Facts alone. Above: `literal` reads values in them.
+Facts alone.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """The grammar of arguments that are elements named after them, with elements inside for what a schema knows.
 
-A text that may be a string has no mark in it; what a schema says nothing of inside is JSON. Below: `nested_gbnf`.
-Above: `elements`, which reads it.
+A text that may be a string has no mark in it; what a schema says nothing of inside is JSON.
 """
 
 import json

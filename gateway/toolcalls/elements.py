@@ -2,7 +2,7 @@
 
 Turns `<city>Paris</city>` (every tag behind one mark) into the pieces of a JSON object, as they come. Items of a list
 are elements named `item`. What a text is, the schema says; where that allows a string, only a list is told from text.
-Below: `typed`, `kinds`, `element_gbnf`. Above: `formats`. Source: the model's chat template, `to_xml`.
+Source: the model's chat template, `to_xml`.
 """
 
 import json

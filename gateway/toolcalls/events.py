@@ -2,8 +2,7 @@
 
 Events of one stream, joined by kind, are the same for every way to split its ids. A call comes as one `CallStarted`,
 then `CallArguments` that are read as one text, then one `CallClosed`; a call without `CallClosed` broke off, and a
-`Diagnostic` says why. Knows nothing of how the model wrote it. Above: `agent` runs the calls, `serve` makes deltas of
-them.
+`Diagnostic` says why. Knows nothing of how the model wrote it.
 """
 
 from dataclasses import dataclass, field

@@ -2,7 +2,6 @@
 
 The nodes give the parser and the grammar; the rest says how to know the family by its chat template and how to show the
 shape to a model whose template knows no tools. A format holds no request and no stream, so one serves all.
-Below: the nodes. Above: `formats/`, one file a family, and `registry`.
 """
 
 from collections.abc import Sequence

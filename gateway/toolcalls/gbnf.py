@@ -2,9 +2,9 @@
 
 Every expression that leaves here can be put beside another or repeated: it is a rule's name, a literal, a class, in
 parentheses, or (`markup`) literals and tokens side by side, which `repeat` makes a rule of. What JSON Schema asks for
-stands in `schema_gbnf`. Above: the nodes. Source: llama.cpp, `grammars/README.md` and `src/llama-grammar.cpp`: a
-repetition is written out, a rule for each time; it refuses those of 2000 and more, multiplied with what was written out
-inside the same parentheses, and left recursion.
+stands in `schema_gbnf`. Source: llama.cpp, `grammars/README.md` and `src/llama-grammar.cpp`: a repetition is written
+out, a rule for each time; it refuses those of 2000 and more, multiplied with what was written out inside the same
+parentheses, and left recursion.
 """
 
 import re

@@ -1,7 +1,6 @@
 """A call's arguments as Gemma 4 and FunctionGemma write them: `{city:<|"|>Paris<|"|>,days:3}`, read into JSON.
 
-Keys stand without quotes, strings between markers of their own and without escapes. Below: `literal`, by way of
-`typed`, and `nested_gbnf`. Above: `formats`.
+Keys stand without quotes, strings between markers of their own and without escapes.
 """
 
 import json

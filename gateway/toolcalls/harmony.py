@@ -2,7 +2,7 @@
 
 `analysis` is reasoning, a recipient makes a call of it, all else is content. Headers come damaged (doubled markers, the
 recipient before or behind the channel, words that mean nothing), so they are read by what they mention. A message goes
-up to an end marker, or to where the next header begins. Below: `regions`, `values`. Above: `formats`.
+up to an end marker, or to where the next header begins.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""Nodes for messages that begin with a header: whose name stands there, and what the text behind it is.
-
-Below: `nodes`. Above: `muse` and `inkling` read whole turns with them.
-"""
+"""Nodes for messages that begin with a header: whose name stands there, and what the text behind it is."""
 
 from collections.abc import Generator
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """Messages in blocks of a kind, as Inkling writes them: `<|message_model|>`, perhaps a name, the kind, and the text.
 
 A block of thinking is reasoning, one that invokes a tool is a call (its name stands before the kind, and in the object
-once more), any other is content. Each ends with an end marker, which goes missing. Below: `headers`, `objects`. Above:
-`formats`.
+once more), any other is content. Each ends with an end marker, which goes missing.
 """
 
 from collections.abc import Generator

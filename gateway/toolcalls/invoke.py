@@ -1,7 +1,7 @@
 """A call as an `<invoke>` tag with a `<parameter>` tag for each argument: MiniMax M2, dots, Muse Glimmer.
 
 Families differ in the tags' prefix and in what stands around the calls. Attributes come in either quotation marks or in
-none, values are raw text, typed by the tool's schema. Below: `tagged`, `regions`. Above: `formats`.
+none, values are raw text, typed by the tool's schema.
 """
 
 from gateway.toolcalls.combinators import Seq

@@ -2,8 +2,7 @@
 
 `scan` says up to where the text is known to be good; what stands after that place is held (half an escape, a number
 that may go on) or wrong. It builds no values: arguments travel as the text that the model wrote. Knows nothing of
-cursors or calls. Above: `values`. Source: RFC 8259, strictly: no control characters in strings, no trailing commas,
-no NaN.
+cursors or calls. Source: RFC 8259, strictly: no control characters in strings, no trailing commas, no NaN.
 """
 
 import re

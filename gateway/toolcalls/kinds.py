@@ -1,8 +1,8 @@
 """Which JSON types a schema allows: what decides how a value without quotes is read.
 
 Turns a schema, with the root that its references point into, into a set of type names. What a schema does not say it
-allows. Schemas come from outside: depth has a bound, and anything that is no schema allows everything. Above: `typed`,
-`schema_gbnf`. Source: JSON Schema 2020-12; `nullable` is OpenAPI's.
+allows. Schemas come from outside: depth has a bound, and anything that is no schema allows everything. Source: JSON
+Schema 2020-12; `nullable` is OpenAPI's.
 """
 
 from collections.abc import Mapping

@@ -3,7 +3,7 @@
 What it gives for a beginning is a beginning of what it gives for the whole: a number, a word, a key, a comma and an
 escape are held until they are whole. JSON passes as it is; `True`, `None`, single quotes, tuples, leading zeros and
 trailing commas become JSON. Two dialects: Python's, and that of Gemma, whose strings have no escapes and whose keys no
-quotes. Knows nothing of cursors or calls. Above: `typed`, `pythonic`. Sources: RFC 8259; Python's reference, 2.4.1.
+quotes. Knows nothing of cursors or calls. Sources: RFC 8259; Python's reference, 2.4.1.
 """
 
 import re

@@ -1,7 +1,7 @@
 """A whole message out of text, in the shape of OpenAI's API: for text without ids, and for tests.
 
 The same machine as for ids, with no vocabulary: markers count by their text. Pieces may be text or bytes and may end
-inside a character. Above: whoever has an answer only as text.
+inside a character.
 """
 
 import codecs

@@ -1,8 +1,7 @@
 """Messages to recipients, as Muse Glimmer writes them: ` to=NAME<|message|>`, and a call in tags behind it.
 
 `self` gets reasoning, `user` the answer; to any other name goes a call. A message goes up to an end marker or to where
-the next one begins. A tool's name stands in the header and in the tag, and models double it there (`f.f`). Below:
-`headers`, `regions`. Above: `formats`.
+the next one begins. A tool's name stands in the header and in the tag, and models double it there (`f.f`).
 """
 
 import re

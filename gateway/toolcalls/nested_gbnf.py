@@ -1,7 +1,7 @@
 """Schemas to GBNF for families that spell nested values in a syntax of their own: what all of them share.
 
 A family says how it spells a member, a choice and a value of each type (`gemma`, `element_gbnf`); which rule stands for
-which schema is `schema_walk`'s. Below: `schema_walk`, `raw_gbnf`.
+which schema is `schema_walk`'s.
 """
 
 from abc import abstractmethod

@@ -2,8 +2,7 @@
 
 `run` is a generator that reads from the cursor, yields where it needs more text, and returns whether it found what it
 stands for. A failed node has read nothing of what it failed on. There is no look-ahead node and no way back, hence
-parser and grammar (`gbnf`) accept the same calls; the parser is freer in whitespace and in the order of keys. Below:
-`cursor`. Above: `combinators` join nodes, `values` and `regions` know JSON and calls.
+parser and grammar (`gbnf`) accept the same calls; the parser is freer in whitespace and in the order of keys.
 """
 
 from abc import ABC, abstractmethod

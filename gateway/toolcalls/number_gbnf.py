@@ -1,7 +1,4 @@
-"""Whole numbers within bounds to GBNF: from 7 to 120 is a digit from 7 on, any two, or 1, one from 0 to 2, and any.
-
-Below: `gbnf`, `schema_merge`. Above: `schema_gbnf`.
-"""
+"""Whole numbers within bounds to GBNF: from 7 to 120 is a digit from 7 on, any two, or 1, one from 0 to 2, and any."""
 
 import math
 from collections.abc import Callable

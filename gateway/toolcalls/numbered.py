@@ -1,6 +1,6 @@
 """A call's id that names its tool: `functions.NAME:N`, as Kimi K2 writes it.
 
-The id is told as it stands, for the model's template wants it back. Below: `nodes`. Above: `formats`.
+The id is told as it stands, for the model's template wants it back.
 """
 
 import re

@@ -1,7 +1,7 @@
 """A call as one JSON object, in the ways in which families write it: which keys it has, and when it can be told.
 
 The parser takes `parameters` for `arguments`, an object inside `function`, keys in any order and keys unknown; the
-grammar writes the family's own. Below: `values`, `regions`. Above: `formats`.
+grammar writes the family's own.
 """
 
 from gateway.toolcalls.nodes import Lit

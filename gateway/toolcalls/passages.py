@@ -1,7 +1,7 @@
 """Nodes that a whole message is made of: prose and reasoning, with the regions that open in them.
 
 Both are the same passage of text on another channel: told as it comes, up to a marker. What follows a marker that only
-frames text (`mutes`) goes on as it was. Below: `regions`. Above: `formats`.
+frames text (`mutes`) goes on as it was.
 """
 
 from collections.abc import Generator

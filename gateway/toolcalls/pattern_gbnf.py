@@ -1,8 +1,8 @@
 r"""A schema's `pattern` to GBNF, where it is a simple one: characters, classes, groups, alternatives, counts.
 
 Looking around, back or at words is not simple, nor is what repeats a text that may be empty: then there is no
-expression, and the text is free. Nothing is run here: a pattern is only read, once. How a character is spelled is
-its place's. Below: `chars_gbnf`. Above: `schema_gbnf`, `raw_gbnf`. Source: ECMA-262.
+expression, and the text is free. Nothing is run here: a pattern is only read, once. How a character is spelled is its
+place's. Source: ECMA-262.
 """
 
 from gateway.toolcalls.chars_gbnf import Chars, NotSimple, Place, refuse

@@ -1,7 +1,7 @@
 """What becomes of calls that are not as they should be: the four choices that a stream's owner has.
 
 The defaults lose nothing and judge nothing: what can be read as a call is one, what can't is content. Knows nothing of
-how the choices are carried out. Above: `calls` and `cursor` honour them, `machine` and `message` take them.
+how the choices are carried out.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 Lists the tools as JSON and shows one call in the format's own shape. Names, descriptions and schemas come from upstream
 servers, so they are text that nobody here wrote: each `<` in them is written as its JSON escape, and no description can
-close the list, open a call, or spell a control token. Above: `agent`.
+close the list, open a call, or spell a control token.
 """
 
 import json

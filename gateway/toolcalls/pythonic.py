@@ -2,7 +2,7 @@
 
 A call is told at its first argument, or its closing parenthesis: `[text](link)` and `f(x)` are prose. An argument
 without a keyword is the one that the tool's schema has at its place. Values are literals of Python or JSON, converted
-as they come. Below: `literal`, by way of `typed`. Above: `formats`.
+as they come.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""What stands between quotation marks in a call's JSON and is held until it is whole: keys, and the tool's name.
-
-Below: `nodes`. Above: `values` reads keys so, `objects` puts names into calls.
-"""
+"""What stands between quotation marks in a call's JSON and is held until it is whole: keys, and the tool's name."""
 
 import json
 import re

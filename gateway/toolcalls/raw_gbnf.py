@@ -1,7 +1,6 @@
 """Values without quotes to GBNF: what a model may write between the tags of an argument.
 
-A string is text in which its closing tag does not stand; a value of any other type is JSON, after its schema. Below:
-`until_gbnf`, `pattern_gbnf`, `schema_gbnf`. Above: `tagged`, `nested_gbnf`.
+A string is text in which its closing tag does not stand; a value of any other type is JSON, after its schema.
 """
 
 import json

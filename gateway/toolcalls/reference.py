@@ -1,8 +1,7 @@
 """The page docs/tool-formats.md: `python -m gateway.toolcalls.reference > docs/tool-formats.md`.
 
 Turns the registry into one section a file of `formats/`: the file's own words, and what each format's definition says
-of itself. It adds no fact of its own but the worked example at the end, which a test runs. Below: `registry`,
-`formats/`.
+of itself. It adds no fact of its own but the worked example at the end, which a test runs.
 """
 
 import importlib

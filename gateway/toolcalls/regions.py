@@ -1,7 +1,7 @@
 """Nodes that know what calls are made of: the call, and the region in which it stands.
 
 A region is what stands from an opening marker to its closing one; a call is one part of it. What goes wrong inside a
-region ends there: its text becomes content, and the message goes on. Below: `nodes`. Above: `passages`, `formats`.
+region ends there: its text becomes content, and the message goes on.
 """
 
 from collections.abc import Generator

@@ -1,8 +1,8 @@
 """Arguments against a JSON Schema that nobody here wrote: what does not fit, in words for the model that wrote them.
 
-Nothing that a schema names is fetched, no regular expression of it is run, references are followed only so often, and
-a schema that can't be read allows everything. The only module that loads `jsonschema`. Above: `validate.py`.
-Source: JSON Schema 2020-12, or the draft that the schema names.
+Nothing that a schema names is fetched, no regular expression of it is run, references are followed only so often, and a
+schema that can't be read allows everything. The only module that loads `jsonschema`. Source: JSON Schema 2020-12, or
+the draft that the schema names.
 """
 
 import json

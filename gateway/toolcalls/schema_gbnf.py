@@ -1,10 +1,10 @@
 """JSON Schema to GBNF: the arguments that a model may write under a grammar.
 
-Keys come in the schema's order, required ones first, spelled as `json.dumps` spells them; keys that the schema does
-not name are written only where `additionalProperties` asks for them, as in llama.cpp. No bound is set that the schema
-does not name: the length of the answer is one for all. `NOT_HELD` says what is left out; a schema that can't be read at
-all means any value: the grammar helps a model, the upstream still judges. Below: `schema_walk` and the spellings of
-numbers and patterns. Above: `format`. Source: JSON Schema 2020-12, and draft 7 where MCP servers still write it.
+Keys come in the schema's order, required ones first, spelled as `json.dumps` spells them; keys that the schema does not
+name are written only where `additionalProperties` asks for them, as in llama.cpp. No bound is set that the schema does
+not name: the length of the answer is one for all. `NOT_HELD` says what is left out; a schema that can't be read at all
+means any value: the grammar helps a model, the upstream still judges. Source: JSON Schema 2020-12, and draft 7 where
+MCP servers still write it.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 What comes out names no other schema on its own level; the schemas of its members do as they did. Schemas come from
 outside: a schema with more alternatives than `MAX_ALTERNATIVES`, or that takes too many steps, is one without them,
-which allows more. Below: `kinds`. Above: `schema_walk`. Source: JSON Schema 2020-12, and draft 7's lists of `items`.
+which allows more. Source: JSON Schema 2020-12, and draft 7's lists of `items`.
 """
 
 import json

@@ -1,8 +1,7 @@
 """The rules that all schemas share: JSON's own values, and keys that are not among given ones.
 
-Written once for each grammar that uses them. Nothing in them has a bound but numbers, which the parsers hold until
-they end: how long a text or a list is, and how deep it goes, is for the model to say, up to the length of its answer.
-Below: `gbnf`. Above: `schema_gbnf`.
+Written once for each grammar that uses them. Nothing in them has a bound but numbers, which the parsers hold until they
+end: how long a text or a list is, and how deep it goes, is for the model to say, up to the length of its answer.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 A schema that refers to itself becomes a rule that does: nothing bounds how deep a value goes but the length of the
 answer. Two schemas that say the same by the same parts share a rule. Work on a schema from outside has a bound; beyond
-it a value is any JSON. Below: `gbnf`, `schema_merge`. Above: `schema_gbnf`, `nested_gbnf`.
+it a value is any JSON.
 """
 
 from abc import ABC, abstractmethod

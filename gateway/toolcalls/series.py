@@ -1,7 +1,7 @@
 """Nodes for what models write sloppily around calls: lists, closing markers that go missing, other spellings.
 
 Each reads more than its grammar writes: the grammar is the family's own form, the parser also takes what its models
-were seen to write instead. Below: `combinators`. Above: `formats`.
+were seen to write instead.
 """
 
 from dataclasses import dataclass

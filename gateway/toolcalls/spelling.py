@@ -2,7 +2,7 @@
 
 A marker that is one special token stands there as its stand-in character (`tokens.py`), any other as its own
 characters. What is searched is searched once: a finder says either where a marker begins, or from where one may still
-come, and only that much of the text is ever held back. Knows nothing of buffers or streams. Above: `cursor`, `nodes`.
+come, and only that much of the text is ever held back. Knows nothing of buffers or streams.
 """
 
 import re

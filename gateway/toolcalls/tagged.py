@@ -2,7 +2,7 @@
 
 Turns `<parameter=city>Paris</parameter>` and its relatives into the pieces of a JSON object, in the order in which the
 model writes them. One declaration serves the parser and the grammar. A call is told once its name is followed by what
-follows names: prose that mentions a tag stays prose. Below: `typed`, `raw_gbnf`. Above: `formats`.
+follows names: prose that mentions a tag stays prose.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The format that a chat template's own text teaches: calls as JSON objects, bare, in a list, or between two tags.
 
-For templates of no known family that do render tools: the sentence that shows the model a call shows us too. Turns
-the first such object into a format; knows one shape only, a `name` and then its `arguments` or `parameters`. What
-stands in the template as code, piece by piece, is not read. Below: `objects`, `regions`. Above: `chosen`.
+For templates of no known family that do render tools: the sentence that shows the model a call shows us too. Turns the
+first such object into a format; knows one shape only, a `name` and then its `arguments` or `parameters`. What stands in
+the template as code, piece by piece, is not read.
 """
 
 import json

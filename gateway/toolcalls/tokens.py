@@ -1,8 +1,8 @@
 """Token ids to text in which a marker that is one special token can't be mistaken for its spelling.
 
-Bytes are the parse axis and ids are guards: such a token enters the text as one *stand-in*, a lone surrogate, which
-no UTF-8 decodes to; the same characters out of ordinary tokens stay ordinary. Keeps which id made which characters,
-so that a region can name its ids. Holds an unfinished character back. Knows nothing of calls. Above: `machine`.
+Bytes are the parse axis and ids are guards: such a token enters the text as one *stand-in*, a lone surrogate, which no
+UTF-8 decodes to; the same characters out of ordinary tokens stay ordinary. Keeps which id made which characters, so
+that a region can name its ids. Holds an unfinished character back. Knows nothing of calls.
 """
 
 import codecs

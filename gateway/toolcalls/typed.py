@@ -2,7 +2,7 @@
 
 Text is a string where the schema says string, and is told escaped as it comes. An object or array is told as it comes
 too, converted from Python's spelling where needed. Everything else waits for its end: a number, a word, and whatever
-may be a string or something else. Below: `literal`, `kinds`, `cursor`. Above: `tagged`.
+may be a string or something else.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,7 +1,7 @@
 """Text in which no closing marker stands, to GBNF: the complement of an Aho-Corasick automaton, exact.
 
 A rule for each state; each may end, and a character that would complete a marker has no alternative. Where characters
-are counted, a rule for each state and count. Below: `gbnf`. Above: `nodes`, `raw_gbnf`, `passages`.
+are counted, a rule for each state and count.
 """
 
 from collections.abc import Iterator

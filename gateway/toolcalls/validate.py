@@ -1,7 +1,7 @@
 """A call's arguments against its tool's JSON Schema: what is wrong with them, in words for the model that wrote them.
 
-It helps a model to call again; the upstream still judges. How a schema is read is `schema_check.py`'s, below, which is
-loaded with the first call. Above: `agent` asks before it calls.
+It helps a model to call again; the upstream still judges. How a schema is read is `schema_check.py`'s which is loaded
+with the first call.
 """
 
 from gateway.toolcalls.spec import ToolSpec

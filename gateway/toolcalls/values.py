@@ -1,7 +1,7 @@
 """Nodes that read JSON inside a call: its arguments, and the object around them.
 
-The object's keys may come in any order and unknown ones are passed over, as models write them; the grammar writes
-them in the declared order, spelled as `json.dumps` does. Below: `quoted`, `jsonscan`. Above: `formats`.
+The object's keys may come in any order and unknown ones are passed over, as models write them; the grammar writes them
+in the declared order, spelled as `json.dumps` does.
 """
 
 import json

@@ -1,7 +1,6 @@
 """The command `codec-leaf` (extra `cli`), and the one place where errors of the SDK become a line and an exit code.
 
 The base install has the command but not typer, which parses its arguments: then the command says what to install.
-Below: `commands`, where the verbs are.
 """
 
 import sys

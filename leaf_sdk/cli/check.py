@@ -1,7 +1,7 @@
 """`codec-leaf check`: a server, a bolt-on or a manifest, asked and judged, as a table or as JSON.
 
 Prints and decides nothing: the rules stand in `leaf_sdk.testing.conformance`. Only what the command line names is ever
-asked. Exit code 1 says that a rule failed. Below: `targets`.
+asked. Exit code 1 says that a rule failed.
 """
 
 import json

@@ -1,7 +1,6 @@
 """The command `codec-leaf` (extra `cli`): the verbs, and what each group of them is called.
 
-Below: `new`, `precache`, `check`, `serve`, and `maps`, the verbs of `codec-leaf map`. Errors of the SDK end as one line
-on stderr and exit code 3; wrong arguments as typer's own message and 2.
+Errors of the SDK end as one line on stderr and exit code 3; wrong arguments as typer's own message and 2.
 """
 
 from importlib.metadata import version

@@ -1,7 +1,7 @@
 """`codec-leaf precache`: a bolt-on's texts and a list of maps to its manifest and caches, with a bar while it works.
 
 Prints and decides nothing: `leaf.bolt_on` proves every seam, and refuses with the text that shows why. All is proven
-before the first file is written. The bar is for a terminal alone and goes to stderr. Below: `targets`.
+before the first file is written. The bar is for a terminal alone and goes to stderr.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 Prints one line once it listens and decides nothing: `leaf.bolt_on.source` opens the tools, `leaf_sdk.serve.run` holds
 the sockets (extra `mcp`). On Ctrl-C it leaves without a word: with 0 where it drained, with 130 on standard input and
-output. Below: `targets`.
+output.
 """
 
 import os

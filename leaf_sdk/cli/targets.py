@@ -1,7 +1,7 @@
 """What a person writes on the command line to tools and maps: `PACKAGE`, `PACKAGE:NAME`, a manifest, `[MODEL=]MAP`.
 
 A package is imported as Python would from the folder where the command runs, its code run: it is the author's own. A
-manifest is only read. Below: `leaf.bolt_on.source`. Above: `precache`, `serve`, `check`.
+manifest is only read.
 """
 
 import importlib

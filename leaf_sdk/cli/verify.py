@@ -1,7 +1,6 @@
 """`codec-leaf map verify`: a map held against its hash, against itself, an engine, or a tokenizer.json.
 
-Prints what differs and decides nothing beyond the exit code: 0 when all agrees, 1 when something does not. Below:
-`fetch`, `vocab.agreement`, and the sample texts of `testing`.
+Prints what differs and decides nothing beyond the exit code: 0 when all agrees, 1 when something does not.
 """
 
 import json

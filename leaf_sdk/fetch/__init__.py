@@ -1,9 +1,9 @@
 """A path or an address to verified bytes: the one place in the SDK that reads files and opens connections.
 
-Files are read as they are, a GGUF model as a memory map, so that only its head is touched. Addresses are https, or
-http on this machine; a redirect may not leave the origin that was asked for. The hash's shape is looked at before
-anything is fetched, its value right after. Size and time have caps. A map that is named by its hash is fetched once
-and then read from the disk (`cache`). Knows nothing of tools. Below: `vocab`. Above: `leaf`.
+Files are read as they are, a GGUF model as a memory map, so that only its head is touched. Addresses are https, or http
+on this machine; a redirect may not leave the origin that was asked for. The hash's shape is looked at before anything
+is fetched, its value right after. Size and time have caps. A map that is named by its hash is fetched once and then
+read from the disk (`cache`). Knows nothing of tools.
 """
 
 import json

@@ -1,9 +1,8 @@
 """Maps on disk by the hash of their bytes, and their compiled forms: fetched once, then offline.
 
 A file's name is its content's hash, and the content is compared with it whenever it is read, so a damaged or changed
-file is one that is not there. Files appear whole or not at all. One thread fetches a map, others wait for it. Errors
-of the disk are never errors of the caller: a cache that can't be written is a cache that is empty. Below: `vocab`.
-Above: `fetch`.
+file is one that is not there. Files appear whole or not at all. One thread fetches a map, others wait for it. Errors of
+the disk are never errors of the caller: a cache that can't be written is a cache that is empty.
 """
 
 import os

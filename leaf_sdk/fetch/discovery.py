@@ -2,8 +2,7 @@
 
 An origin publishes, for each name, the map itself or a pointer to it: an address and a hash. A pointer is followed
 once, never to another pointer. Where it leads is not our choice, so it must stay within the origin, lead to a public
-address, or to an origin that the caller allows. Below: `download`, `cache`. Above: the command `codec-leaf map`, and
-tools.
+address, or to an origin that the caller allows.
 
 Source: Codec specification 0.5, "Discovery".
 """

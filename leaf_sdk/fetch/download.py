@@ -3,7 +3,7 @@ away.
 
 Uses urllib: it is there, and a map is fetched once. The time is a limit on the whole exchange: when it is over the
 connection is shut down, whatever the other side still drips. An answer compressed with gzip is unpacked under the same
-size cap. Compares no hashes and knows nothing of maps. Above: `fetch`.
+size cap. Compares no hashes and knows nothing of maps.
 """
 
 import functools

@@ -2,7 +2,7 @@
 
 A map stands under the hash of its bytes, its name is a pointer there, and an index lists all names. What is published
 once stays: a new version of a name is a new file and another pointer. zstd dictionaries of a map stand beside, under
-their own hashes. Serve the folder as it is, over https. Below: `vocab`, `discovery`. Above: the command.
+their own hashes. Serve the folder as it is, over https.
 
 Source: Codec specification 0.5, "Discovery".
 """

@@ -1,7 +1,6 @@
 """The leaf contract: write ids beside a tool result's text, read them, check them, take them off again.
 
-Stands on `vocab` and `fetch`; above stand `testing` and `serve`. Needs no mcp: results are dicts or any model with
-mcp's shape.
+Stands on `vocab` and `fetch`. Needs no mcp: results are dicts or any model with mcp's shape.
 """
 
 from .contract import CODEC_META_KEY, LeafPayload

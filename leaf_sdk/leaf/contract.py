@@ -1,8 +1,8 @@
 """The leaf contract's words: which key a text block carries its ids under, and what stands there.
 
 A tool result stays what it was, text included; each text block gains `_meta["ai.codec/leaf-tokenization"]` with the
-map's name and the ids. Nothing here reads or writes a result. Above: `writer`, `reader`, `verify`. Source: Codec
-specification 0.5 and the reference `mcp-leaf` package, 0.3.2.
+map's name and the ids. Nothing here reads or writes a result. Source: Codec specification 0.5 and the reference
+`mcp-leaf` package, 0.3.2.
 """
 
 from typing import Final, TypedDict

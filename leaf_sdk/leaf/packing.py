@@ -2,7 +2,7 @@
 
 Each id becomes one to five bytes, seven bits at a time, low bits first (LEB128), and the bytes base64: about two thirds
 of the JSON list. Only readers that announce it get it, in a request's `_meta`; to any other the payload would be none,
-and it would tokenize the text again. Knows nothing of maps and results. Above: `payload`, `writer`.
+and it would tokenize the text again. Knows nothing of maps and results.
 """
 
 import base64

@@ -1,9 +1,9 @@
 """An untrusted value to payloads, and ids to a payload: the one place that says what counts as one.
 
-A payload is an object with a text `map_id` and a list `ids`; the reference checks no more, so neither does reading.
-In place of the list a packed text may stand, and beside it payloads of further maps. What the ids hold is `verify`'s
+A payload is an object with a text `map_id` and a list `ids`; the reference checks no more, so neither does reading. In
+place of the list a packed text may stand, and beside it payloads of further maps. What the ids hold is `verify`'s
 question, asked before they reach an engine. A map's name is brought into its one spelling, for some writers leave the
-`sha256:` out. Below: `packing`.
+`sha256:` out.
 """
 
 from collections.abc import Iterable, Sequence

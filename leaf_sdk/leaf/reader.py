@@ -2,7 +2,7 @@
 
 Reads both wire forms: `_meta` on the text block, and the legacy block behind it (up to 0.3.1); where both stand,
 `_meta` wins. A malformed payload reads as no payload. Reading trusts nothing: pass the ids through `verify.check_ids`
-before an engine sees them. Below: `contract`, `payload`, `shapes`.
+before an engine sees them.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 The base install has no mcp, so nothing is imported and nothing is checked by class: a dict has keys, a model has
 attributes and `model_copy`. What is taken apart here is put together as the kind that it was; originals are never
-touched. Knows nothing of ids and maps. Above: `writer` and `reader`.
+touched. Knows nothing of ids and maps.
 """
 
 import copy

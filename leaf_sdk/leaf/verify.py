@@ -1,9 +1,8 @@
 """Ids that came from outside to a verdict: may an engine see them in place of the text?
 
 Three questions that no trust answers: are they ids at all, does the map have them, is none of them special (a special
-id in a tool result is a role switch). The fourth, do they say exactly what the text says, is what a person and a
-filter rely on; policy `trust` skips only that one. Pure: raises nothing and counts nothing. Above: the gateway's
-proxy.
+id in a tool result is a role switch). The fourth, do they say exactly what the text says, is what a person and a filter
+rely on; policy `trust` skips only that one. Pure: raises nothing and counts nothing.
 """
 
 from array import array

@@ -1,8 +1,7 @@
 """A tool result to the same result with token ids beside each text: the two calls of a tool author.
 
 `make_meta_tokenizer` opens a map once, when the server starts; `wrap_tool_call` is called for each result. Ids are
-those of ordinary text: a page that spells `<|im_end|>` gets seven harmless ids. Below: `contract`, `shapes`, `fetch`.
-Above: `serve`.
+those of ordinary text: a page that spells `<|im_end|>` gets seven harmless ids.
 
 Rules (Codec's reference writer, 0.3.2): the input is not touched; blocks that are not text, other `_meta` keys and all
 other fields stay as they are; error results are wrapped like any other; an empty text gets no ids; a block that

@@ -2,7 +2,7 @@
 
 An ASGI app without a framework; sockets are `run`'s, messages `leaf.bolt_on.messages`'. A call that can be read is
 answered with 200 and a result, an error result among them; HTTP's own codes say only that it could not be read. The
-media type keeps pages of browsers out: they would have to ask first, and nobody answers. Above: `run`.
+media type keeps pages of browsers out: they would have to ask first, and nobody answers.
 """
 
 import hmac

@@ -1,8 +1,7 @@
 """Bolt-on tools as an MCP server: the same functions, the same ids, for clients that speak MCP.
 
 Each text leaves with ids of every map that the tool has fragments for, or of the one map that the request names; they
-are put together from the fragments, not tokenized from the text. Stands on mcp 2's low-level server. Below: `running`,
-`leaf`. Above: `run`.
+are put together from the fragments, not tokenized from the text. Stands on mcp 2's low-level server.
 """
 
 from collections.abc import Iterable, Mapping

@@ -6,7 +6,7 @@ For mcp's `MCPServer` and low-level `Server`, and for fastmcp 4, which stands on
 the result as it goes on the wire, so that structured output, errors that the framework wrote and results from other
 middleware are all covered. For fastmcp 2 and 3 give `leaf_middleware(...)` to `add_middleware`; errors that it writes
 itself then stay without ids. `Server.middleware` is provisional in mcp 2.x, and fastmcp's way to it is private: this is
-the only module of the SDK that knows them. No framework is imported. Below: `leaf`.
+the only module of the SDK that knows them. No framework is imported.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,7 +1,7 @@
 """Bolt-on tools on a socket: standard input and output, TCP, or a unix socket.
 
 What `codec-leaf serve` calls. Over TCP the MCP face stands at `/mcp` beside the tools' own path; beyond this machine a
-token is required. A unix socket is for its owner alone. Below: `bolt_on`, `mcp_server`.
+token is required. A unix socket is for its owner alone.
 """
 
 import ipaddress

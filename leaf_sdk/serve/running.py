@@ -1,8 +1,7 @@
 """A bolt-on tool's function, run: plain or async, its mistakes turned into one sentence.
 
-The one place of the SDK where an author's code is called for somebody outside. What it raises on purpose is told to
-the caller; anything else is logged here with its traceback, and the caller learns no more than that it happened. Below:
-`leaf.bolt_on`. Above: `bolt_on`, `mcp_server`.
+The one place of the SDK where an author's code is called for somebody outside. What it raises on purpose is told to the
+caller; anything else is logged here with its traceback, and the caller learns no more than that it happened.
 """
 
 import inspect

@@ -4,8 +4,7 @@
         assert_leaf_result(wrap_tool_call(my_tool(), tiny_meta()), tiny_map())
 
 The tiny map has every byte, a few merges and four special tokens, built in code: no file, no network, the same bytes
-everywhere. Hypothesis is imported by the strategies alone. Below: `leaf`, `vocab`. Used by tests, never by the SDK
-itself.
+everywhere. Hypothesis is imported by the strategies alone. Used by tests, never by the SDK itself.
 """
 
 import json

@@ -1,8 +1,7 @@
 """Token maps: what a tokenizer is, as data. Sans-IO: bytes in, ids and text out.
 
 `load_map` reads a Codec map, `build_map` makes one from a model's own tokenizer, `TokenMap` encodes and decodes,
-`Detokenizer` decodes a stream. Stands on `errors` alone; above stand `fetch` (where bytes come from)
-and `leaf` (where ids go).
+`Detokenizer` decodes a stream. Stands on `errors` alone.
 """
 
 from .blocks import ToolCalling, ZstdDictionary

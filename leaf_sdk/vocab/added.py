@@ -1,9 +1,8 @@
 """Which added tokens ordinary text may spell: runs of blanks and HTML's own tags, and nothing else.
 
-An added token is matched in any text by the reference, before merging. For a marker that is what this project exists
-to prevent: a tool that writes `<tool_call>` must not open one, whatever flags the tokenizer's file has for it. But
-Gemma adds `\\n\\n` and `<h1>` the same way, and there a text means just that. Above: the readers of tokenizer files,
-and `read`.
+An added token is matched in any text by the reference, before merging. For a marker that is what this project exists to
+prevent: a tool that writes `<tool_call>` must not open one, whatever flags the tokenizer's file has for it. But Gemma
+adds `\\n\\n` and `<h1>` the same way, and there a text means just that.
 """
 
 import re

@@ -1,8 +1,8 @@
 """A map beside something else: another tokenizer over many texts, or another map token by token.
 
-Says where they differ, with both sides, and decides nothing. The other tokenizer is any function from a text to ids:
-an engine's, a library's. Texts that spell a special token are left out and counted: there a map differs on purpose,
-since ordinary text never becomes one. Above: the command `codec-leaf map`, and the tests of exactness.
+Says where they differ, with both sides, and decides nothing. The other tokenizer is any function from a text to ids: an
+engine's, a library's. Texts that spell a special token are left out and counted: there a map differs on purpose, since
+ordinary text never becomes one.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The smaller blocks of a map, read and checked: tool calling, zstd dictionaries, metaspace.
 
-Each reader takes the map's fields and gives a frozen dataclass, or names the field that is wrong. Below: `fields`.
-Above: `read`. Source: Codec specification 0.5, "tool_calling" and "zstd_dictionaries".
+Each reader takes the map's fields and gives a frozen dataclass, or names the field that is wrong. Source: Codec
+specification 0.5, "tool_calling" and "zstd_dictionaries".
 """
 
 from collections.abc import Mapping, Sequence

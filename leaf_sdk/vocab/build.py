@@ -3,7 +3,7 @@
 Canonical and deterministic: the same tokenizer gives the same bytes, so the same map id, on every machine. The kinds
 are told apart by their bytes, and each has a reader: `gguf_tokenizer`, `hugging_face`, `sentencepiece_model`,
 `tiktoken_file`. A map of a GGUF file describes what llama.cpp does with it, all others what the library of the file's
-kind does. Above: `fetch` and the command `codec-leaf map build`.
+kind does.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Python's cyclic garbage collector, held while a vocabulary is built.
 
-A vocabulary is hundreds of thousands of small objects without a cycle among them. The collector walks all of them
-again and again while they are made, which is a third of the time. Above: whatever builds large tables.
+A vocabulary is hundreds of thousands of small objects without a cycle among them. The collector walks all of them again
+and again while they are made, which is a third of the time.
 """
 
 import gc

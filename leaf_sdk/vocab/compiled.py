@@ -2,9 +2,8 @@
 
 Parsing 6 MB of JSON to decode three ids is a waste, so what decoding and checking need is laid down ready: a head
 (JSON), where each id's bytes begin (32-bit little-endian), the bytes, and a sha256 over it all. The vocabulary and the
-merges, which only encoding needs, are read from the map itself when they are first asked for. A compiled map is a
-cache and no exchange format: whatever does not fit is thrown away and made anew. Above: `fetch`, which keeps the
-files.
+merges, which only encoding needs, are read from the map itself when they are first asked for. A compiled map is a cache
+and no exchange format: whatever does not fit is thrown away and made anew.
 """
 
 import hashlib

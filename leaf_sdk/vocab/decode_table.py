@@ -1,7 +1,7 @@
 """Ids to their bytes, for one vocabulary: a table that joins millions of them a second.
 
 Ids are mostly dense, so the table is a list; a vocabulary with wide gaps gets a dict. An id that the vocabulary does
-not have gives the bytes of U+FFFD. Knows nothing of how tokens are spelled. Above: `token_map`, `compiled`.
+not have gives the bytes of U+FFFD. Knows nothing of how tokens are spelled.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 The text is ordinary text: special tokens stand outside the tables that encode, so no spelling reaches one. Ordinary
 added tokens (runs of blanks, HTML tags; see `added`) are matched first. Objects are built with the first text, so that
-importing and decoding stay cheap. Below: `pre_tokenizers`, `unigram`. Above: `token_map`.
+importing and decoding stay cheap.
 """
 
 import re

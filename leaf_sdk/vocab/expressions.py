@@ -2,7 +2,7 @@ r"""An expression of Oniguruma, by which `tokenizers` cuts text, to the one of P
 
 A class (`\p{L}`, `\s`) is spelled out as the characters that the library itself takes for its members, so that no
 second Unicode table can differ from the first. A construct that tokenizers are not known to use refuses the whole
-expression: nothing is guessed. Above: `known_pieces`.
+expression: nothing is guessed.
 
 Source: Oniguruma's RE document; Python's `re`.
 """

@@ -1,7 +1,7 @@
 """JSON to checked fields: the questions that every part of a map asks of its bytes.
 
 Says what is wrong by the field's name, and refuses by name what can't be reproduced exactly. Knows nothing of what a
-tokenizer is. Above: `blocks`, `read`, `hugging_face`.
+tokenizer is.
 """
 
 import json

@@ -2,8 +2,8 @@ r"""The table of pre-tokenizer names in GGUF files: how llama.cpp cuts text for 
 
 A name is in the table only if ids made here equal those of a llama.cpp server over the whole test corpus, but for
 characters that are newer than its Unicode tables (15). Left out on purpose: names that nobody has held against the
-engine yet, and those whose cut llama.cpp makes by code of its own (`kimi-k2`, `afmoe`). Above: `gguf_tokenizer`.
-Source: llama.cpp's llama-vocab.cpp.
+engine yet, and those whose cut llama.cpp makes by code of its own (`kimi-k2`, `afmoe`). Source: llama.cpp's
+llama-vocab.cpp.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,8 @@
 """What a GGUF file says about its tokenizer, to the parts of a tokenizer as llama.cpp runs it.
 
-Two of llama.cpp's kinds are taken: `gpt2` (byte-level BPE, the cut found by its name) and `llama` (SentencePiece BPE
-by scores). A map of a GGUF file describes what the engine does, which normalizes nothing. Tokens that users defined
-are matched in any text by llama.cpp; here they are special, but for blanks and HTML tags. Below: `gguf`, `gguf_names`,
-`score_merges`. Above: `build`.
+Two of llama.cpp's kinds are taken: `gpt2` (byte-level BPE, the cut found by its name) and `llama` (SentencePiece BPE by
+scores). A map of a GGUF file describes what the engine does, which normalizes nothing. Tokens that users defined are
+matched in any text by llama.cpp; here they are special, but for blanks and HTML tags.
 """
 
 from leaf_sdk.errors import MapUnsupported, NotAMap

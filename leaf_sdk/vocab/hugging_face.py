@@ -3,7 +3,7 @@
 Byte-level BPE is taken, and BPE and unigram with `▁` for spaces and a token for every byte, in the structures that
 `pre_tokenizers` and `metaspace_json` know. Post-processors (BOS, EOS, templates) are left out on purpose: ids of a
 tool's text carry none of them. Added tokens count as special, also those marked `special: false`, but for blanks and
-HTML tags (see `added`). Ids are those of `tokenizers`. Above: `build`.
+HTML tags (see `added`). Ids are those of `tokenizers`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -3,7 +3,7 @@
 `tokenizers` keeps offsets, alignments and copies of every piece, of which nobody reads anything but the ids, and lets
 no other thread run meanwhile: 0.8 s for a text of a megabyte. Cutting with Python's engine and looking pieces up takes
 a third to a fifth of its time (`bench.maps`), and others get their turn within 15 ms. What can't be cut here the
-library encodes as a whole. Below: `piece_cut`. Above: `encoding`.
+library encodes as a whole.
 """
 
 import re

@@ -2,7 +2,6 @@
 
 A vocabulary has as many merges as tokens. Kept as pairs they would be a third of a map's memory, and a third of the
 garbage collector's work; kept as the lines that they came in they are neither, and become pairs where they are used.
-Above: `read`, and through `TokenMap.merges` whoever encodes.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,9 +1,8 @@
 """The structures by which a tokenizer.json says what happens to spaces, to a `Metaspace`.
 
 Older files normalize (a `▁` in front, every space replaced), newer ones have a pre-tokenizer of that name; the two
-differ where a text begins with a space. Whatever else stands in them is refused by name. Also finds the byte tokens,
-by which such vocabularies spell what they have no token for. Above: `hugging_face`, and the other readers of metaspace
-files.
+differ where a text begins with a space. Whatever else stands in them is refused by name. Also finds the byte tokens, by
+which such vocabularies spell what they have no token for.
 """
 
 from collections.abc import Mapping

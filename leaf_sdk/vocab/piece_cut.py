@@ -2,7 +2,7 @@
 
 Text of ASCII has an expression of its own, which is the fastest; all other text one over Unicode's basic plane, in
 which `stand_ins` stand for what is beyond. Where the cut can't be made here for sure as the library makes it, there is
-none. Below: `expressions`, `stand_ins`. Above: `known_pieces`.
+none.
 """
 
 import re

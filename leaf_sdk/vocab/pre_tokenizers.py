@@ -1,10 +1,9 @@
 """How text is cut into pieces before merges are applied: as a map spells it, as a tokenizer.json does, and as an
 object.
 
-A cut is regular expressions applied in turn. A tokenizer.json spells it as a structure, a Codec map as an expression
-or as a program (`programs`), a GGUF file by a name (`gguf_names`), and `tokenizers` builds an object of it. What can't
-be reproduced exactly is refused with its name. Knows nothing of vocabularies. Above: `hugging_face`, `read`,
-`encoding`.
+A cut is regular expressions applied in turn. A tokenizer.json spells it as a structure, a Codec map as an expression or
+as a program (`programs`), a GGUF file by a name (`gguf_names`), and `tokenizers` builds an object of it. What can't be
+reproduced exactly is refused with its name. Knows nothing of vocabularies.
 
 Sources: Hugging Face `tokenizers`; Codec specification 0.5. `tokenizers` is imported when the first object is built,
 so that importing is cheap.

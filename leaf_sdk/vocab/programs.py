@@ -1,9 +1,9 @@
 r"""Codec's pre-tokenizer programs, versions 1 and 2, to regular expressions, and back for the cuts that have one.
 
 A program spells a cut as named operations, for readers without a regular-expression engine; each operation is one
-alternative of an expression, so a program of version 1 is one expression, and one of version 2 several, applied to
-each other's pieces. What version 1 leaves unmatched is cut into single characters, what version 2 does is one piece.
-Classes are the engine's: `\p{L}` of Oniguruma, as in `tokenizers`. Above: `pre_tokenizers`.
+alternative of an expression, so a program of version 1 is one expression, and one of version 2 several, applied to each
+other's pieces. What version 1 leaves unmatched is cut into single characters, what version 2 does is one piece. Classes
+are the engine's: `\p{L}` of Oniguruma, as in `tokenizers`.
 
 Source: Codec's PRETOKENIZER_PROGRAM, and of version 2 the operations that published maps use.
 """

@@ -1,9 +1,9 @@
 """The bytes of a Codec map to a `TokenMap`, checked before anything is believed.
 
-Reads maps of versions 1 and 2. Unknown keys are ignored, as every Codec reader must; those that begin with `x_` and
-are listed in docs/maps.md are ours, and say what the format has no field for. What can't be reproduced exactly is
-refused by name. Maps that only decode (version 1, plain text, metaspace without `x_metaspace`) are read when that is
-all that is asked for. Below: `token_map`, `blocks`, `fields`, `pre_tokenizers`, `digest`. Above: `fetch`.
+Reads maps of versions 1 and 2. Unknown keys are ignored, as every Codec reader must; those that begin with `x_` and are
+listed in docs/maps.md are ours, and say what the format has no field for. What can't be reproduced exactly is refused
+by name. Maps that only decode (version 1, plain text, metaspace without `x_metaspace`) are read when that is all that
+is asked for.
 
 Source: Codec specification 0.5, "Tokenizer map"; the checks are the reference validator's, and stricter where it lets
 a map pass that could only fail later.

@@ -2,10 +2,9 @@
 
 Both merge whichever neighbours join into the best-scored piece, the leftmost first; ranked merges name the two halves.
 They are one process: what joins into a piece, in any text, are the two halves that remain when the piece is tokenized
-alone, since merges inside it happen in the same order there, and none crosses its ends. So one merge a piece is
-enough, and a piece that its own text does not reach is never reached. This needs scores that order pieces strictly;
-ties are let through only among runs of one character that come last, and are tried out at every length. Above: the
-readers.
+alone, since merges inside it happen in the same order there, and none crosses its ends. So one merge a piece is enough,
+and a piece that its own text does not reach is never reached. This needs scores that order pieces strictly; ties are
+let through only among runs of one character that come last, and are tried out at every length.
 """
 
 from collections import Counter

@@ -2,8 +2,8 @@
 
 BPE and unigram with a token for every byte are taken, without a character map (a rewriting of the text before it is
 cut, which no Codec map can carry). The file is a protobuf message, of which a dozen fields are read here by hand: the
-SDK needs no protobuf for it. Symbols that users defined are special, but for blanks and HTML tags, which are refused
-in unigram. Below: `score_merges`, `metaspace_json`. Above: `build`. Source: sentencepiece_model.proto.
+SDK needs no protobuf for it. Symbols that users defined are special, but for blanks and HTML tags, which are refused in
+unigram. Source: sentencepiece_model.proto.
 """
 
 import struct

@@ -2,7 +2,7 @@
 
 Python's engine finds a class's members in the basic plane by one look, and those beyond by trying range after range. An
 emoji cuts a text as a currency sign does, so for cutting one may stand for the other. Which classes a character is of
-is asked of the library, once. Below: `expressions`. Above: `known_pieces`.
+is asked of the library, once.
 """
 
 import re

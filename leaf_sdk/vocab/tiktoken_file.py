@@ -2,7 +2,7 @@ r"""tiktoken's files to the parts of a tokenizer: `*.tiktoken` rank files, and M
 
 A rank file has byte strings and their ranks, and nothing else: who builds a map of one names the cut and the special
 tokens. A tekken.json has all of it. tiktoken joins whichever neighbours have the lowest rank together, which
-`score_merges` turns into merges. Ids are those of `tiktoken` and `mistral-common`. Above: `build`.
+`score_merges` turns into merges. Ids are those of `tiktoken` and `mistral-common`.
 """
 
 import base64

@@ -3,9 +3,6 @@
 `encode` treats its text as ordinary text: no spelling of `<|im_end|>` in it can become the control token. The special
 ids are kept out of the tables that encode, so this holds by construction, not by a check. Only a chat template, which
 is ours, is encoded with `specials=True`. Objects that encode are built with the first text.
-
-Below: `encoding`, `decode_table`, `byte_level`. Above: `read` makes maps, `compiled` keeps them, `detokenizer` streams
-them, `leaf.verify` checks ids.
 """
 
 import re

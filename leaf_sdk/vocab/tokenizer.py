@@ -1,7 +1,7 @@
 """The parts of a tokenizer, whoever wrote it down: what every reader of a model's file gives and a map is made of.
 
 Data and nothing else. Readers (`hugging_face`, `gguf_tokenizer`, `tiktoken_file`, `sentencepiece_model`) make one or
-refuse; `write` turns it into a map's bytes. Below: `pre_tokenizers`.
+refuse; `write` turns it into a map's bytes.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 `tokenizers` adds the same scores in double precision, and takes other paths where two are nearly equal: a run of one
 letter is enough. Here every sum is rounded to a float, so ties fall as in the reference. Knows nothing of spaces or of
-special tokens. Above: `encoding`.
+special tokens.
 
 Source: sentencepiece's unigram_model.cc, the optimized encoder; a text of n characters costs n times the longest piece
 that fits.

@@ -1,8 +1,7 @@
 """A tokenizer's parts to the bytes of a Codec map: canonical, so that one tokenizer has one map id on every machine.
 
 The bytes are indented by two with no newline at the end, as published maps are, and fields come in one order. What the
-format has no field for stands in keys that begin with `x_` (docs/maps.md). Below: `tokenizer`, `blocks`,
-`pre_tokenizers`. Above: `build`, and the command `codec-leaf map convert`.
+format has no field for stands in keys that begin with `x_` (docs/maps.md).
 """
 
 import json

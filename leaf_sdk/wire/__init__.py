@@ -1,8 +1,7 @@
 """The wire: streams of token ids as frames, compressed so that they still stream. Sans-IO: bytes in, frames out.
 
 `FrameWriter` and `FrameReader` know the formats, `FlushGate` when frames leave, `open_encoder` and `Decoder` the
-content codings, `choose` which coding a client gets. Stands on `errors` alone, beside `vocab`; above stand the
-gateway's faces.
+content codings, `choose` which coding a client gets. Stands on `errors` alone, beside `vocab`.
 """
 
 from .choose import Choice, Reason, choose

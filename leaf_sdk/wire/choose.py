@@ -1,8 +1,7 @@
 """An `Accept-Encoding` header, the flush policy and the expected length to a content coding, and to why it was chosen.
 
 The client's weights come first; among codings it likes equally the measurement decides. Knows no headers but the one
-value and opens no encoder. Source: RFC 9110 12.5.3 for the header, `bench/results/wire.json` for the order. Above:
-whoever serves streams.
+value and opens no encoder. Source: RFC 9110 12.5.3 for the header, `bench/results/wire.json` for the order.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,8 +1,8 @@
 """Frames whose ids are differences: msgpack maps with `base_id` and `ids_delta`, under the name "msgpack-delta".
 
-The first id is written as its difference to `base_id`, which every frame carries (the last id of the frame before it,
-0 at first), each later one as the difference to the one before; differences are zigzagged so that small ones are short.
-Nothing else differs from `msgpack_frames`. No engine sends them. Source: Codec v0.5. Above: `stream`.
+The first id is written as its difference to `base_id`, which every frame carries (the last id of the frame before it, 0
+at first), each later one as the difference to the one before; differences are zigzagged so that small ones are short.
+Nothing else differs from `msgpack_frames`. No engine sends them. Source: Codec v0.5.
 """
 
 from collections.abc import Sequence

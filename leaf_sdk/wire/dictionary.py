@@ -1,8 +1,7 @@
 """zstd dictionaries: bytes with a hash, by which a response names the one that it was compressed with.
 
 A dictionary is trained on streams of one format under one map, and only a client that holds the same bytes can read
-what was compressed with it. Fetches nothing. Source: Codec v0.5. Above: `compression`, and whoever
-serves or loads dictionaries.
+what was compressed with it. Fetches nothing. Source: Codec v0.5.
 """
 
 import re

@@ -1,7 +1,7 @@
 """A frame's fields as an object of msgpack (or JSON), and back, with every type checked.
 
-Unknown keys are skipped, a known key of another type is an error. Knows no bytes: above stand `msgpack_frames` and
-`delta_frames`. Source: Codec v0.5; keys that start with `x_` are ours and are described in `codec.proto`.
+Unknown keys are skipped, a known key of another type is an error. Source: Codec v0.5; keys that start with `x_` are
+ours and are described in `codec.proto`.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Frames as msgpack maps, one after the other, with nothing between them and no length before them.
 
 Plain frames are put together from their fixed bytes, which is several times faster than packing an object; all others
-are packed. Reading keeps what a frame may claim within limits, and says at which byte of the stream a bad frame
-starts. `MapReader` is also what delta frames are read with. Source: Codec v0.5. Above: `stream`.
+are packed. Reading keeps what a frame may claim within limits, and says at which byte of the stream a bad frame starts.
+`MapReader` is also what delta frames are read with. Source: Codec v0.5.
 """
 
 from collections.abc import Callable

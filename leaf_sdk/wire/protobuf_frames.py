@@ -1,8 +1,8 @@
 """Frames as protobuf messages, each after its length in 4 bytes, big-endian.
 
-What is written is canonical: fields in order, defaults left out. Both spellings of `done: false` are read, and ids
-that are not packed. Imported when first used: the library belongs to the extra `wire`. Source: Codec v0.5
-and the protobuf encoding. Above: `stream`.
+What is written is canonical: fields in order, defaults left out. Both spellings of `done: false` are read, and ids that
+are not packed. Imported when first used: the library belongs to the extra `wire`. Source: Codec v0.5 and the protobuf
+encoding.
 """
 
 from typing import Final

@@ -1,8 +1,7 @@
 """The two ends of a stream of frames: frames to bytes, and bytes that come in any pieces to frames.
 
 They keep the rules that hold in every format: nothing follows the frame that says `done`, a stream that ends without
-one is an error, and a reader that failed stays failed. The formats stand below (`msgpack_frames`, `delta_frames`,
-`protobuf_frames`); compression, flushing and sockets are other modules' affairs.
+one is an error, and a reader that failed stays failed. Compression, flushing and sockets are other modules' affairs.
 """
 
 from collections.abc import Callable

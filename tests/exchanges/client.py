@@ -2,7 +2,6 @@
 
 Turns a step into an exchange: the request, what was heard in its course (pushes, and questions with their answers), and
 the result or the error, exactly as they came. Between the eras it evens out only what the protocol says must differ.
-`wires.py` stands below, `play.py` above.
 """
 
 import asyncio

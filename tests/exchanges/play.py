@@ -1,7 +1,7 @@
 """A whole script through one client: steps in, a recording out.
 
 The recording is JSON: the greeting, what was said outside of any request, and the exchanges, with times, random ids and
-paths masked. `client.py` stands below; `__main__.py` and the tests stand above.
+paths masked.
 """
 
 from collections.abc import Sequence

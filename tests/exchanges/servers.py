@@ -1,6 +1,6 @@
 """The servers that are played: where their programs are, what they need to find, and which script is theirs.
 
-`toolchain.py` of `bench` fetches them. `__main__.py` and the tests stand above.
+`toolchain.py` of `bench` fetches them.
 """
 
 import base64

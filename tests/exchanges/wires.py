@@ -2,7 +2,7 @@
 
 Turns JSON messages into bytes and back, and knows of MCP only what the transports themselves ask for: the session id,
 the headers, the event streams. Written without any of the gateway's own code, which it tests, and without models, which
-would drop what they don't know. `client.py` stands above.
+would drop what they don't know.
 """
 
 import asyncio

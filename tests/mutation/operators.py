@@ -1,7 +1,7 @@
 """Small changes to a module, one at a time, that its tests should notice.
 
 Turns a module's source into its mutants, each a syntax tree with one comparison, number, word or operator changed. It
-runs nothing. Above: `plugin` puts one in the module's place, `run` counts which of them tests notice.
+runs nothing.
 """
 
 import ast

@@ -2,7 +2,6 @@
 
 Takes mutants of the modules in `GROUPS` at random, runs the tests of their room with each in turn, and prints those
 that survive and the score of each room. A seed makes the choice, so that a run can be had again. Nothing is written.
-Below: `operators`, `plugin`.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 The first question is answered through a leaf tool, the second through a plain one; the token path and the text path
 take turns in going first, each in a slot of its own. Everything here is real: the model, the MCP servers, the ids. It
-collects what happened and prints nothing. Above: `transcript.py` shows it.
+collects what happened and prints nothing.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
 A client of an OpenAI-style server does this without seeing it: the history is kept as text, the server renders its
 template over it, tokenizes the whole and hopes that its KV cache still fits. Here it is spelled out against the same
-engine, in a slot of its own, with the same questions, grammar and greedy sampling. Below: the engine and the proxy.
+engine, in a slot of its own, with the same questions, grammar and greedy sampling.
 """
 
 import json

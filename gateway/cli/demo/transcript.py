@@ -1,6 +1,6 @@
 """The story, for people (a transcript and two tables) and for machines (one JSON object).
 
-It shows what was measured and computes nothing but sums. Below: `story.py`.
+It shows what was measured and computes nothing but sums.
 """
 
 from collections.abc import Sequence

@@ -2,8 +2,7 @@
 
 Where its tokenizer is accepted, the ids that the model wrote go out as they are, or the arguments' text as ids of that
 map; the ids that come back are checked and never decoded for who reads ids. Where it is not, the arguments go as text
-and a text comes back. Ids that a bolt-on may not send are refused here, whoever asked. It opens nothing. `wire.py`
-stands above, `matching.py` below.
+and a text comes back. Ids that a bolt-on may not send are refused here, whoever asked. It opens nothing.
 """
 
 import json

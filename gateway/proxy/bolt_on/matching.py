@@ -2,7 +2,7 @@
 
 Turns a manifest and the accepted maps into a `Match` or a `Miss`. A hash counts if it is that of an accepted map's
 bytes, or of the tokenizer.json that a map was built from: both are in use. Which maps are accepted is told from above,
-since `proxy` and `engine` don't see each other. `wire.py` stands above.
+since `proxy` and `engine` don't see each other.
 """
 
 from collections.abc import Generator, Mapping

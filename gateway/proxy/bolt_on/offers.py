@@ -3,7 +3,7 @@
 Turns a file, a folder or a URL into offers; one bad manifest is named and takes no other down. Nobody chooses addresses
 for us: a manifest may name a place on this machine if it lies on this machine, else one on the host that it came from
 or on a host that the operator listed. The credentials of the configuration go only where the configuration says. It
-calls no tool. `wire.py` stands above.
+calls no tool.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """One request to a bolt-on's server, or for a manifest: a body out, a bounded body back, over HTTP or a unix socket.
 
 Follows no redirect and takes no compressed answer: both would be somebody else's choice. It knows neither messages nor
-manifests. `offers.py` and `wire.py` stand above, `http_client.py` below.
+manifests.
 """
 
 from importlib.metadata import version

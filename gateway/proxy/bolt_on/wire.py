@@ -2,8 +2,7 @@
 
 What MCP asks of a server is answered here, from the manifests; only calls go out, each as a POST of its own. Whether a
 tool is called with ids or with text follows the accepted maps, and is judged anew whenever these change; a person is
-told once a tool. Supervision, breaker, queue and time limits are `upstream.py`'s, as for any server. `dialling.py`
-stands above.
+told once a tool. Supervision, breaker, queue and time limits are `upstream.py`'s, as for any server.
 """
 
 import asyncio

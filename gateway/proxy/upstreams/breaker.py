@@ -2,7 +2,7 @@
 
 Turns "this call failed" and "this one did not" into whether the next may try. After so many failures in a row it opens:
 calls are refused at once. After a pause one call may try (half open); its outcome closes the breaker or opens it again.
-It has no clock: every step brings the time. `upstream.py` stands above.
+It has no clock: every step brings the time.
 """
 
 from typing import Literal

@@ -1,9 +1,8 @@
 """Which session with a server answers which caller.
 
-A caller is given the main session where nothing speaks against it, one of its own where what the server asks must
-reach that client and no other, or one that it borrows. What it is given is open: a sleeping server is woken, a lost
-session opened anew. It sends no request of a client. `upstream.py` stands above; `supervisor.py` (the main session) and
-`pool.py` (the others) below.
+A caller is given the main session where nothing speaks against it, one of its own where what the server asks must reach
+that client and no other, or one that it borrows. What it is given is open: a sleeping server is woken, a lost session
+opened anew. It sends no request of a client.
 """
 
 from collections.abc import AsyncGenerator, Mapping

@@ -1,7 +1,6 @@
 """The time of one call: when it is over, the task inside is cancelled, and told so by a TimeoutError.
 
-As `asyncio.timeout`, for a part of its cost (`gateway.deadlines`), and it can stand still. `door.py` and `patience.py`
-stand above.
+As `asyncio.timeout`, for a part of its cost (`gateway.deadlines`), and it can stand still.
 """
 
 import asyncio

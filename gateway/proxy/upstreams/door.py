@@ -1,8 +1,7 @@
 """Requests to one server: from a caller's turn to the server's answer, or to one of four errors.
 
 Waits for a turn, keeps the time (which stands still while a person is asked), repeats once what the server certainly
-did not begin, and tells breaker and supervisor how it went. It opens no session and lists nothing. `upstream.py` stands
-above; `choice.py` (which session answers whom), `gate.py` and `breaker.py` below.
+did not begin, and tells breaker and supervisor how it went. It opens no session and lists nothing.
 """
 
 from collections.abc import Mapping

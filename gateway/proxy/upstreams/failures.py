@@ -2,7 +2,7 @@
 
 Turns exceptions of the operating system, the wires and the HTTP client into words that can follow "server 'x' is not
 available:". Words of a server are untrusted: the secrets of its configuration are masked in them, and they are escaped
-and cut. Pure; `upstream.py` stands above.
+and cut. Pure.
 """
 
 from typing import Final, cast

@@ -1,7 +1,7 @@
 """How many calls of one server run at a time, and how many may wait for that.
 
 First come, first served; one that would wait behind too many is refused at once, so that a slow server costs bounded
-memory. It knows no call. `upstream.py` stands above.
+memory. It knows no call.
 """
 
 import asyncio

@@ -2,7 +2,6 @@
 
 A `Sampler` is given from above (the engine is no business of this room); `Helped` is a caller whose sampling requests
 go to it, and `Allowance` counts what a server may still spend. Every other question goes to the caller itself.
-`upstream.py` stands above.
 """
 
 from collections.abc import Mapping

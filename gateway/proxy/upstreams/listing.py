@@ -2,7 +2,7 @@
 
 A list is kept until the server says that it changed. One that never promised to say so is kept for a moment only, so
 that its clients see what a direct one would. Many askers of a list that is being fetched wait for the one fetch. It
-knows no names of ours and no other session. `pool.py` stands above.
+knows no names of ours and no other session.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,7 @@
 """One open session with a server: how it comes about, what belongs to it, and how it ends.
 
 A `Member` is a negotiated session with its lists and the handle that ends it; an `Opener` dials and negotiates one. It
-does not know how many there are or whom they serve. `pool.py` and `supervisor.py` stand above, `session.py` and the
-wires below.
+does not know how many there are or whom they serve.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ Asks a server for the modern era first (`server/discover`) and falls back to the
 both gives more in the modern one; a server for whom a handshake-era client stands is asked the other way round, so that
 nothing has to be bridged. A server that is silent is asked the other way too, and what it answers first counts: it may
 not answer what it does not know, or only be slow to start. Every answer but a usable one is a fall-back or a
-`NoCommonEra` that says why. It knows no supervision. `pool.py` stands above.
+`NoCommonEra` that says why. It knows no supervision.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The time of a call stands still while its client is asked something: a person may be thinking.
 
 Wraps a caller so that each question to it stops the call's clock, and its answer lets the clock run on with the time
-that was left. `door.py` stands above, `clock.py` below.
+that was left.
 """
 
 from collections.abc import Generator, Iterable, Mapping

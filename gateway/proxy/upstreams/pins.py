@@ -3,7 +3,7 @@
 A server that changes what a tool says of itself after people trusted it can make models do other things (a "rug pull").
 Turns the definitions that a server lists into those that may be shown, and a change into a log line, a count and an
 entry that `codec-gateway pins` shows and accepts. One JSON file in the state folder, written whole. It judges only that
-something changed, not what. `listing.py` stands above.
+something changed, not what.
 """
 
 import json

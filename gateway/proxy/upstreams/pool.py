@@ -4,7 +4,7 @@ A handshake-era client that may be asked gets a session of its own (`own`), beca
 client a question is meant for. A modern client of a handshake-era server borrows one that nobody else uses meanwhile
 (`lease`), keyed by what the client announced. Sessions are opened on demand, once however many wait, and end with their
 client, their server, or after a time without use. Each counts to its principal's share until it is gone, its process
-too. It knows no supervision of the server itself. `choice.py` stands above, `members.py` below.
+too. It knows no supervision of the server itself.
 """
 
 import asyncio

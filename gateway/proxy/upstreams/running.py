@@ -2,7 +2,7 @@
 
 Such a push belongs to the only caller there is, and to nobody where it may be of more. A request that its caller gave
 up counts until the server answers it: a server need not heed a cancellation, and what it still says of that call is not
-for whoever calls next. It knows no wire. `session.py` stands above.
+for whoever calls next. It knows no wire.
 """
 
 from collections.abc import Callable

@@ -3,7 +3,7 @@
 Turns a caller's request into the server's era and the answer back into the caller's, and brings what the server pushes
 meanwhile to whom it belongs: progress by its token, the rest to the request or the client that the session stands for,
 and changes of lists to the session's own cache. What can belong to several callers goes to none. It does not know that
-it is one of many, or how it came about. `pool.py` stands above, `wire.py` below.
+it is one of many, or how it came about.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

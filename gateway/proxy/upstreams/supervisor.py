@@ -2,7 +2,7 @@
 
 One owner task (`run`) opens the session, lists what the server offers, has it tended (`tending.py`), and opens it anew
 after a pause that `lifecycle.py` computes. A lazy server is started when somebody `want`s it, an idle one may be put to
-sleep until then. It knows no calls and no clients: `choice.py`, above, asks it for the main session.
+sleep until then. It knows no calls and no clients: `choice.py` asks it for the main session.
 """
 
 import random

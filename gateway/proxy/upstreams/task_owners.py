@@ -2,8 +2,8 @@
 
 A task outlives its request, and whoever knows or lists its id could read its result, answer its questions or cancel it:
 a server does not know our principals, so this is ours to see to. An id is claimed once, by whoever asked for the task:
-what a server says later gives it to nobody else. Covers the tasks of the handshake era (2025-11-25,
-`params.task`) and the extension of 2026-07-28 (`resultType: "task"`). It sends nothing. `session.py` stands above.
+what a server says later gives it to nobody else. Covers the tasks of the handshake era (2025-11-25, `params.task`) and
+the extension of 2026-07-28 (`resultType: "task"`). It sends nothing.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """What goes on beside a session that is up: listing anew, subscribing, asking whether it is still there, dozing off.
 
 Runs the tasks that one life of a server needs, and ends them with it. What it learns it tells: lists that changed, a
-server that hangs, one that nobody needs. It opens nothing and decides no restart. `supervisor.py` stands above,
-`members.py` and `follow.py` below.
+server that hangs, one that nobody needs. It opens nothing and decides no restart.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 A client over Streamable HTTP leaves out a tool whose `x-mcp-header` annotations are invalid, and keeps the others
 (2026-07-28, "Custom Headers from Tool Parameters"). Turns the definitions that a server lists into those that may be
 shown, and each that may not into a log line and an entry for `status` and `doctor`. It goes by the transport and not by
-the era of a session, so that a server's tools are the same for all clients. `upstream.py` stands above.
+the era of a session, so that a server's tools are the same for all clients.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,7 @@
 """One MCP server behind us, as the rest of the proxy sees it.
 
 Joins what one server needs: its life, its sessions, its lists, the door for requests; and takes in what its sessions
-tell. It does not know other servers or public names. `proxy.py` stands above; `door.py` (requests), `choice.py` (which
-session answers whom) and `supervisor.py` (the main session) below.
+tell. It does not know other servers or public names.
 """
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence

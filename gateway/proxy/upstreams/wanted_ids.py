@@ -2,7 +2,7 @@
 
 Turns params whose `_meta` names the reader's map into what goes on our own hop: nothing, that map, or that map and the
 announcement that packed ids are understood. Only who reads ids here is ever announced: a client that named no map gets
-its result as it came, and could not read packed ids. It knows no connection. `session.py` stands above.
+its result as it came, and could not read packed ids. It knows no connection.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 Judges addresses: a URL that the operator wrote may lead anywhere, one that somebody else named may not lead into our
 own network (SSRF). The judgement is made on the very address that is connected to, so that no name can answer
-differently in between. It opens nothing. `http_client.py` and `oauth.py` stand above.
+differently in between. It opens nothing.
 """
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network

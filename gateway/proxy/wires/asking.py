@@ -1,9 +1,7 @@
 """What a server asks of us, each question answered in a task of its own.
 
-Turns a server's request into a call of the exchange that it belongs to, and the result or the refusal into the bytes
-of an answer. At most so many questions at a time; a question that the server takes back is not answered. It does not
-know how an answer travels: the wires (`stdio.py`, `http.py`) stand above and give it their way of sending, and
-`complaints.py` stands below.
+Turns a server's request into a call of the exchange that it belongs to, and the result or the refusal into the bytes of
+an answer. At most so many questions at a time; a question that the server takes back is not answered.
 """
 
 import asyncio

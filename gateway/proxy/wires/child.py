@@ -2,8 +2,7 @@
 
 Turns a command into a process in a group of its own with the few variables that it needs, its output into calls of
 `on_output`, its standard error into our log, and its end into one call of `on_end` that says how. Ends it as the MCP
-lifecycle asks (close stdin, wait, TERM, KILL), and what it left behind. It knows no line and no message. `stdio.py`
-stands above, `complaints.py` and `watchdog.py` below.
+lifecycle asks (close stdin, wait, TERM, KILL), and what it left behind. It knows no line and no message.
 """
 
 import asyncio

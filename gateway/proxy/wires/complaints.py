@@ -2,7 +2,7 @@
 
 Turns bytes of standard error into one event a line, escaped and cut, and passes our own warnings on; both together get
 so many lines a second, and the rest is counted, so that no server can fill the disk. It knows no process and no
-message. `child.py`, `asking.py` and the wires stand above.
+message.
 """
 
 from collections.abc import Callable

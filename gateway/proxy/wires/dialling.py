@@ -1,7 +1,6 @@
 """How a connection to each server is made: a program, a URL, or bolt-on tools.
 
 Holds what all connections share (the HTTP client, and what is known of token maps) for as long as the proxy lives.
-`proxy.py` stands above, `stdio.py`, `http.py` and `bolt_on` below.
 """
 
 from contextlib import AbstractAsyncContextManager, AsyncExitStack

@@ -3,7 +3,7 @@
 Turns each request into a POST of its own and what comes back (JSON, or an event stream that may be resumed) into its
 answer; a push on a request's stream goes to that request. In the handshake era a stream is kept open for what belongs
 to no request; in the modern era there is none, and closing a request's stream cancels it. It knows no MCP method beyond
-what the transport needs. `session.py` stands above, `http_channel.py`, `http_answers.py` and `http_streams.py` below.
+what the transport needs.
 """
 
 import asyncio

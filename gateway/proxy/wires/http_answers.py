@@ -1,8 +1,7 @@
 """Answers of HTTP servers as outcomes of a request: a result, or one of the four ways in which there is none.
 
 Turns a status with its body, a message of a body or an event into a result or an error of `wire.py`, with a sentence
-for the person who has to do something about it. It sends nothing and keeps nothing. `http.py` stands above,
-`http_connection.py` below.
+for the person who has to do something about it. It sends nothing and keeps nothing.
 """
 
 from typing import Any, Final

@@ -2,7 +2,7 @@
 
 Adds the session's id, the protocol version and our credentials, asks once more with fresh ones where those were
 refused, follows a redirect within the server's own origin, and notices when the server forgot the session; all that
-runs then fails at once. It reads no body. `http.py` stands above, `http_client.py` and `oauth.py` below.
+runs then fails at once. It reads no body.
 """
 
 import asyncio

@@ -2,8 +2,7 @@
 
 Turns an origin into a connection that can take a request, and takes connections back. Reaches a server through the
 proxy of the environment where there is one, never one on this machine; reaches a URL that somebody else named only
-where that leads to the internet. It knows no request. `http.py` and `oauth.py` stand above, `http_connection.py` and
-`addresses.py` below.
+where that leads to the internet. It knows no request.
 """
 
 import asyncio

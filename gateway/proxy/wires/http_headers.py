@@ -2,7 +2,6 @@
 
 Turns the status of an answer into words of ours, and the parameters of a challenge into a dictionary. Pure; it knows no
 header by its meaning.
-`http.py`, `http_client.py` and `oauth.py` stand above.
 """
 
 import re

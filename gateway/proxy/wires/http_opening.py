@@ -2,7 +2,7 @@
 
 A server that is slow to start may be asked for either era at a time, and one answer counts. The other must not leave a
 session behind at the server: its `initialize` is heard to its end, for a while, and what it opened is deleted. It knows
-no era and no message. `http.py` stands above, `http_channel.py` below.
+no era and no message.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Event streams of an HTTP server that are read again after they broke off.
 
 Turns connections into events for a reader until that has what it wants, waits between two connections as the server
-asked, and goes on behind the last event that came (Streamable HTTP, "Resumability and Redelivery"). It knows no
-message and no session. `http.py` stands above.
+asked, and goes on behind the last event that came (Streamable HTTP, "Resumability and Redelivery"). It knows no message
+and no session.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """The ways to a server: the proxy of the environment, the addresses of a name, and what a silent connection is told.
 
-Turns an origin into the proxy that leads to it, or into addresses; opens nothing. `http_client.py` stands above,
-`addresses.py` below.
+Turns an origin into the proxy that leads to it, or into addresses; opens nothing.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 Turns a client id and a secret into the `Authorization` of every request: the token endpoint from the configuration or
 from what the server says when it refuses us (MCP, "Authorization"), the token kept until shortly before it expires, and
 fetched anew when it is refused. The secret goes to no server but the one that issued it, and neither it nor a token is
-ever shown. `http_channel.py` uses it by the `Authorizer` Protocol; `oauth_metadata.py` stands below.
+ever shown. `http_channel.py` uses it by the `Authorizer` Protocol.
 """
 
 import asyncio

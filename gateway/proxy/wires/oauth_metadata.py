@@ -2,7 +2,7 @@
 
 Turns URLs into those of their metadata, and metadata documents into a token endpoint, or into a sentence on why they
 can't be believed (RFC 9728 for the MCP server, RFC 8414 and OpenID Connect Discovery for the authorization server).
-Pure; it fetches nothing and knows no secret. `oauth.py` stands above.
+Pure; it fetches nothing and knows no secret.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
 """One MCP server behind a pipe, as a `Wire`.
 
-Turns requests into lines for a child process and its lines into answers, pushes and questions, each in the order of
-the pipe and without a task of its own: the bytes that the loop reads settle the futures that callers wait on. A line
-that nobody can read fails the call that it would have answered, never the server. It knows no MCP method but `ping`
-and `notifications/cancelled`. `session.py` stands above, `child.py` and `asking.py` below.
+Turns requests into lines for a child process and its lines into answers, pushes and questions, each in the order of the
+pipe and without a task of its own: the bytes that the loop reads settle the futures that callers wait on. A line that
+nobody can read fails the call that it would have answered, never the server. It knows no MCP method but `ping` and
+`notifications/cancelled`.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """A wire whose requests are spans: what the server is sent carries the trace's context.
 
 Stands around the wire of stdio or HTTP where tracing is on; where it is off there is none of it on the path of a call.
-It knows no collector. `dialling.py` stands above, `gateway.observe.tracing` below.
+It knows no collector.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 A small shell of its own session is told which process groups are ours, line by line over a pipe. That pipe closes when
 the gateway ends, however that comes: then the shell ends every group that it still knows of. Most servers leave by
 themselves when their input ends, which is why they get a moment; one that hangs would otherwise stay for ever. It knows
-no server. `dialling.py` stands above and owns it, `child.py` tells it of each process.
+no server.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """A connection to one MCP server, whatever it runs over: raw requests out, raw answers back, pushes in.
 
 The Protocol that `stdio.py` and `http.py` implement, and the four ways in which a request gets no result. It knows no
-MCP method beyond what the transports need. `session.py` stands above.
+MCP method beyond what the transports need.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """From a request that wants frames to the response that sends them.
 
 Joins what the request says (format, flush, watcher), what its headers say (coding, version) and what the gateway offers
-into a `FramedAnswer`. It does not know which endpoint asks. Above: `openai.py`, `completions.py`.
+into a `FramedAnswer`. It does not know which endpoint asks.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The documents by which Codec's clients find their way: the schema, the version, maps by name and hash, dictionaries.
 
-Turns what the gateway holds into `GET /codec/*` and `GET /.well-known/codec/*`. What is named by its hash never
-changes and may be kept for ever; the rest is looked at again. Source: Codec v0.5 (codec.md A.4, B.6). Above: `run.py`.
+Turns what the gateway holds into `GET /codec/*` and `GET /.well-known/codec/*`. What is named by its hash never changes
+and may be kept for ever; the rest is looked at again. Source: Codec v0.5 (codec.md A.4, B.6).
 """
 
 from hashlib import sha256

@@ -3,7 +3,7 @@
 Turns a framed request into the JSON that the face reads, and its JSON or its events into one frame a message, each
 whole. What is no JSON passes as it is, with its own content type. A client that asks for nothing passes untouched.
 Every write waits for the one before, so a slow client slows what it slows in JSON. Keep-alive comments and event ids
-have no place in frames: such a stream can't be taken up again. Above: `run.py`; below: `messages.py`.
+have no place in frames: such a stream can't be taken up again.
 """
 
 import json

@@ -1,8 +1,8 @@
 """MCP's JSON-RPC messages in Codec's frames, and the rule by which a client asks for them.
 
 A frame is a length (4 bytes, big-endian) and a body: msgpack, or an envelope of protobuf whose only field (1, bytes)
-holds that msgpack. A request's body is the same without the length. Pure: bytes and values. Above: `mcp.py`.
-Source: Codec v0.5's MCP gateway (codec.md F).
+holds that msgpack. A request's body is the same without the length. Pure: bytes and values. Source: Codec v0.5's MCP
+gateway (codec.md F).
 """
 
 import json

@@ -2,7 +2,7 @@
 
 `ids` are what the model wrote; what was spliced in between stands in the additive fields with its source (DESIGN: only
 generated ids are `ids`, `done` comes once, after the last turn). Text events are skipped, calls that were found are
-named. Pure: no clock, no bytes. Above: `stream.py`; the frames' bytes are `leaf_sdk.wire`'s.
+named. Pure: no clock, no bytes. The frames' bytes are `leaf_sdk.wire`'s.
 """
 
 import json

@@ -1,8 +1,7 @@
 """The body of `POST /v1/completions/codec`: msgpack or protobuf, to a completion request.
 
 Reads by the body's content type, checks shape and bounds as for JSON, and refuses what is neither. The stream comes in
-the body's own format unless it names another. Pure. Source: Codec v0.5 (codec.md A.4, "Path B"). Above:
-`completions.py`.
+the body's own format unless it names another. Pure. Source: Codec v0.5 (codec.md A.4, "Path B").
 """
 
 from collections.abc import Mapping

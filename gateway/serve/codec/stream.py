@@ -2,7 +2,7 @@
 
 Turns frames into response bytes. Ids wait for each other as long as the policy allows; the clock runs in a task of its
 own, since nothing else may come to look at it. A client that does not read slows the generation down until its
-connection ends. Below: `leaf_sdk.wire`; above: the endpoints.
+connection ends.
 """
 
 import asyncio

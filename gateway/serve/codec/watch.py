@@ -2,7 +2,7 @@
 
 The gateway's `ToolWatcher` gives bodies alone; here the markers and whatever stands between them are kept as they came,
 since the client rebuilds the model's context of them. Where a call's name and arguments can be read, they are. Pure.
-Above: `reply.py`. Source: Codec v0.5, `tool_watcher` in its two shapes (an object of ids; a flag with two texts).
+Source: Codec v0.5, `tool_watcher` in its two shapes (an object of ids; a flag with two texts).
 """
 
 import json

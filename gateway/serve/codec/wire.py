@@ -1,7 +1,7 @@
 """How one stream leaves: format, coding, dictionary and flush policy, as the request and the settings decide together.
 
-Turns request headers and fields into a `Wire` and its response headers. Opens nothing. Above: `stream.py` writes by it;
-below: `leaf_sdk.wire`, whose picker chooses the coding. Source: Codec v0.5 (codec.md A.5, A.6), RFC 9110 12.5.
+Turns request headers and fields into a `Wire` and its response headers. Opens nothing. Source: Codec v0.5 (codec.md
+A.5, A.6), RFC 9110 12.5.
 """
 
 from collections.abc import Iterable, Mapping

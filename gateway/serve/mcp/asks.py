@@ -1,7 +1,7 @@
 """Requests of ours that a handshake-era client is to answer: sampling, elicitation, roots.
 
 Turns a request into a frame with an id of ours, and the client's answer into its result. Whoever stops waiting tells
-the client so. It knows no transport; `sessions.py` stands above.
+the client so. It knows no transport.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 Turns a request into a frame with its answer: `initialize`, `ping`, `server/discover`, `subscriptions/listen` and the
 refusals of what an era does not have are ours, all else the servers answer, and their answers pass as they are. For a
 client that named a token map, texts of a tool's result leave with ids of that map. Here is the one boundary of this
-protocol where exceptions become errors on the wire. It knows no transport; `stdio.py` and the HTTP modules stand above.
+protocol where exceptions become errors on the wire. It knows no transport.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -2,8 +2,8 @@
 
 Turns what goes to a client (`tell`, `put`) into server-sent events whose ids name stream and place ("3-17"), for
 whichever response the client reads the stream by now (`attach`). What was written is kept for a while, bounded for the
-whole session, so that a client which lost its connection gets it again (2025-11-25, "Resumability and Redelivery").
-It knows no HTTP; `http_session.py` stands above.
+whole session, so that a client which lost its connection gets it again (2025-11-25, "Resumability and Redelivery"). It
+knows no HTTP.
 """
 
 import asyncio

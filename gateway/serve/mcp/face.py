@@ -1,8 +1,8 @@
 """The MCP face: what an MCP client meets, over Streamable HTTP and over standard input and output.
 
 One ASGI app for `/mcp` that tells the two protocol eras apart by the version header, and one server for a client on
-standard input and output. It knows no server behind us, no engine and not who may call: `serve/run.py`, above, wraps it
-in what does. `cli/stdio.py` stands above too, the rest of this package below.
+standard input and output. It knows no server behind us, no engine and not who may call: `serve/run.py` wraps it in what
+does.
 """
 
 import asyncio

@@ -2,7 +2,6 @@
 
 Plain ASGI: on the path of every call no framework object is made. Turns a scope into an `HttpRequest` (headers without
 the blanks around them), a body into bytes within a bound, frames into JSON or server-sent events. It knows no method.
-`http_modern.py`, `http_session.py` and `face.py` stand above.
 """
 
 import asyncio

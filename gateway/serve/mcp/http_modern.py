@@ -2,7 +2,7 @@
 
 Turns a POST into an answer: JSON where nothing was pushed before it, else a stream of events that ends with it. The
 headers must say what the body says; a client that leaves ends its request. This is the path that is meant to be quick:
-the request runs in the task that it came in. It knows no server; `face.py` stands above, `core.py` below.
+the request runs in the task that it came in. It knows no server.
 """
 
 import asyncio

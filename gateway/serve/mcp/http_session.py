@@ -2,7 +2,7 @@
 
 Implements `ClientSession` for a client that sends each message as a POST and reads what we have to say from the answers
 and from one GET stream. Requests run in tasks of their own, because a client may lose the connection and come back for
-the answer. It reads no HTTP; `http_sessions.py` stands above, `events.py` and `core.py` below.
+the answer. It reads no HTTP.
 """
 
 import asyncio

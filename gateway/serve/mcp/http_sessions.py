@@ -2,7 +2,7 @@
 
 Turns requests into messages for the session that they name, and what the session says into JSON (nothing was pushed
 before the answer) or a stream of events. A session belongs to whom it was opened for, ends by DELETE or by idleness,
-and there is a most of them. It knows no server; `face.py` stands above, `http_session.py` below.
+and there is a most of them. It knows no server.
 """
 
 import asyncio

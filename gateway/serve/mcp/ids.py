@@ -1,7 +1,7 @@
 """Ids beside the texts of a tool's result, for a client that named a token map.
 
 Turns a raw result into the one that the client gets; a long one beside the event loop, which others need meanwhile. It
-knows no session. `core.py` stands above, `gateway.proxy.tokens` (which ids are good) below.
+knows no session.
 """
 
 from collections.abc import Mapping

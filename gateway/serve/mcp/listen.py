@@ -1,7 +1,7 @@
 """`subscriptions/listen` of 2026-07-28: streams of what changed, which stay open until client or gateway end them.
 
 Turns the changes that the servers report into notifications for each open subscription: only kinds that it asked for,
-only of servers that its client may see, each with the subscription's id. It knows no transport; `core.py` stands above.
+only of servers that its client may see, each with the subscription's id. It knows no transport.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 Turns notifications into frames, in order, for whoever writes them (`take`). Nothing here blocks: a client that does not
 read loses the oldest progress and log messages first, then other notifications, never an answer; it is asked nothing
 more. What was lost is counted. A list that changed twice while the first notice still waits has changed once. It knows
-no transport. `stdio.py` and `events.py` stand above.
+no transport.
 """
 
 from collections.abc import Callable, Hashable, Mapping

@@ -3,7 +3,7 @@
 Turns what can be read into lines for `received`, and frames into one write for each turn of the event loop. What can't
 be waited for (a regular file, `/dev/null`) is read and written at once, because it never blocks. `claim_stdio` takes
 standard input and output for it: whatever else writes there meanwhile lands on standard error, so that no stray print
-can break the protocol. It knows no JSON; `stdio.py` stands above.
+can break the protocol. It knows no JSON.
 """
 
 import asyncio

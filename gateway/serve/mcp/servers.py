@@ -1,7 +1,6 @@
 """What the faces need of the servers behind us, as one Protocol.
 
-`gateway.proxy.Proxy` is the implementation; tests may have a smaller one. Nothing of HTTP or of lines stands here. All
-modules of this package stand above.
+`gateway.proxy.Proxy` is the implementation; tests may have a smaller one. Nothing of HTTP or of lines stands here.
 """
 
 from collections.abc import Callable, Collection, Mapping

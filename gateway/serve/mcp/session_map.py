@@ -2,7 +2,6 @@
 
 Turns an `X-Codec-Map` header or an `ai.codec/map` value into one of the maps that this gateway holds, or into a refusal
 that names them. Only the hash counts: a URL beside it is never fetched, nor even looked at. Pure; it knows no request.
-`core.py` stands above.
 """
 
 from collections.abc import Mapping

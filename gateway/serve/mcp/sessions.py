@@ -1,7 +1,7 @@
 """Who speaks to us: a client of the handshake era from its `initialize` on, and any one request while it runs.
 
 Implements what the proxy knows of a client (`ClientSession`, `Caller`) over a `Stream`, whatever that is written to. It
-knows no method and no transport. `core.py`, `stdio.py` and the HTTP modules stand above.
+knows no method and no transport.
 """
 
 from collections.abc import Mapping

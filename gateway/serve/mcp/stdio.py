@@ -2,7 +2,7 @@
 
 Turns lines into requests, each in a task of its own, and answers into lines. Each request says by itself which era it
 belongs to: one with an envelope is served as of 2026-07-28, any other needs a session, which `initialize` opens. What
-is due in one turn of the event loop leaves in one write. `face.py` stands above, `core.py` and `pipe.py` below.
+is due in one turn of the event loop leaves in one write.
 """
 
 import asyncio

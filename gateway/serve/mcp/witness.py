@@ -1,7 +1,7 @@
 """What is written down of a client's request: a line of the audit log, and a span.
 
 Turns a request, while it runs, into both, as far as the operator wants them; where neither is wanted nothing here runs.
-It changes no request and no answer. `core.py` stands above, `gateway.observe` below.
+It changes no request and no answer.
 """
 
 import asyncio

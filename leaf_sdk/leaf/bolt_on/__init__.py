@@ -2,8 +2,8 @@
 
 `manifest` and `messages` are what goes over the wire; `template`, `cuts` and `patterns` the proof that cached parts may
 be joined; `precaching` and `cache` the building, `fragments` and `tool` the answering, `files` and `tool_files` the
-reading of files, `source` a tool as its author writes it. Stands on the leaf contract's own ground (`vocab`, `errors`);
-above stands `serve`. A module is imported with the first of its names: who calls tools does not pay for building them.
+reading of files, `source` a tool as its author writes it. Stands on the leaf contract's own ground (`vocab`, `errors`).
+A module is imported with the first of its names: who calls tools does not pay for building them.
 """
 
 from importlib import import_module

@@ -3,7 +3,7 @@
 `parts` is the published form: each literal's ids, and the slots between them, as other readers join them. Beside it
 stand our own two keys: `x_text`, the fragment's text, and `x_pieces`, its cores (ids) and regions (texts and slots), of
 which the ids of the whole can be put together without error at the seams. Only shapes are checked here; whether the ids
-are right is `verify_cache`'s question. Source: Codec's tool-kit cache file. Above: `precaching`, `fragments`.
+are right is `verify_cache`'s question. Source: Codec's tool-kit cache file.
 """
 
 import json

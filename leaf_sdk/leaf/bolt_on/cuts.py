@@ -4,7 +4,7 @@ A byte-level tokenizer cuts text into pieces and merges inside each, so parts ma
 surely ends, whatever stands before and behind. That is concluded from the pre-tokenizer, not tried out: between two
 ASCII characters such that no match of any stage spans them or looks ahead at the second, while in some stage a match
 surely begins there. Text to the left is then matched as if it ended there, text to the right as if it began there:
-patterns with lookbehinds are refused. A map of another kind has no safe places. Below: `patterns`. Above: `fragments`.
+patterns with lookbehinds are refused. A map of another kind has no safe places.
 """
 
 import json

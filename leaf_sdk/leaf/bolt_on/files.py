@@ -2,7 +2,7 @@
 
 What lies in a folder of manifests was put there by someone else. So names are taken from the folder alone: a symbolic
 link out of it, a path with `..` and anything that is no regular file are refused with their name, and every file has a
-bound. Below: `manifest`. Above: `tool_files`, `codec-leaf`, and the gateway's registry.
+bound.
 """
 
 import os

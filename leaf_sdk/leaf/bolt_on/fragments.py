@@ -2,7 +2,7 @@
 
 Cores are copied; a region is encoded with its slots filled, and remembered, for most tools say the same few things
 again and again. The ids are those that the map gives to the whole text: `template.plan` says why. Slot values are
-ordinary text, as all text of a tool is. Below: `cache`, `template`, `cuts`. Above: `precaching`, `tool`.
+ordinary text, as all text of a tool is.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -2,7 +2,7 @@
 
 The tool kit sends the raw ids between the model's markers and gets ids, text or an error; the engines' dispatcher sends
 the arguments' text and gets ids. A call remembers its dialect, and the answer is written in the same. No tokenizer and
-no socket is known here. Source: Codec's tool-kit messages and engine dispatcher. Above: `tool`.
+no socket is known here. Source: Codec's tool-kit messages and engine dispatcher.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,8 @@
 
 May some match hold both? Does one surely begin at the second? Is there a lookahead that would notice the second? The
 answers are for ASCII, and err towards "may": the pattern is read into the classes that can follow one another, not
-executed. A construct that is not understood refuses the whole pattern. Knows nothing of maps. Above: `cuts`.
-Method: Glushkov's first, last and follow sets of a regular expression.
+executed. A construct that is not understood refuses the whole pattern. Knows nothing of maps. Method: Glushkov's first,
+last and follow sets of a regular expression.
 """
 
 import re

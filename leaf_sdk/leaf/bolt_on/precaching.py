@@ -3,7 +3,6 @@
 Where a literal's end and a slot's value would merge into one token, the ids of the parts are not those of the whole.
 The plan keeps such ends out of the cache; here that is tried on values that join badly, and the seams that had to move
 are reported, each with the text that shows it. Should the planned ids ever differ, nothing is written: `SeamUnsafe`.
-Below: `fragments`, `template`, `cache`. Above: `codec-leaf precache`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

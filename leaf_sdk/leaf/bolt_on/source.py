@@ -2,7 +2,7 @@
 
 `ToolSource` says in one place what the manifest says, the texts, and the function. Building makes a cache for each map
 and a manifest that lists them; nothing is written before every cache is proven. Opening refuses a folder that was built
-from other texts. Below: `precaching`, `files`. Above: `codec-leaf precache` and `serve`, and the packages of authors.
+from other texts.
 """
 
 import re

@@ -3,7 +3,7 @@
 Slots are `{name}`, without escaping; other braces are text, as published. Planning turns a template into cores (text
 whose ids never change, whatever the slots hold) and regions (a slot with the text around it up to the next safe cut).
 Joined, the ids of cores and regions are always the ids of the whole text: a core begins and ends at a safe cut or at an
-end of the text. Knows no ids. Below: `cuts`. Above: `precaching`, `fragments`.
+end of the text. Knows no ids.
 """
 
 import re

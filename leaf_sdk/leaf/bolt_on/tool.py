@@ -3,7 +3,7 @@
 The author writes one function from arguments to what the tool says: a text, or a fragment with its slots filled. For
 each model that the manifest lists, the same words have ids of that model's map. `arguments` and `answer` are the two
 halves of a call, for whoever runs the function in between; `call` is both. Untrusted input gives an error answer, never
-an exception. Below: `messages`, `fragments`, `manifest`. Above: `leaf_sdk.serve`.
+an exception.
 """
 
 import json

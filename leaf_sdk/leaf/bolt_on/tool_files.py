@@ -1,7 +1,6 @@
 """Caches and whole tools from files: a manifest, and the maps of the models that it is opened for, to a `CodecTool`.
 
 A cache lies inside its manifest's folder and is compared with what its map gives before anything is answered with it.
-Below: `files` (manifests), `cache`, `precaching`. Above: `source` and `codec-leaf`.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -2,7 +2,7 @@
 
 Asked over HTTP or a unix socket with msgpack, in both dialects. A tool is called when it takes no required arguments or
 when the author gave them; never with arguments that nobody gave. Answers must be the ids of their own text. Needs an
-HTTP client (extra `mcp`). Below: `leaf.bolt_on`, `manifest`.
+HTTP client (extra `mcp`).
 """
 
 import json

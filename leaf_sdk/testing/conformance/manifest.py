@@ -1,7 +1,6 @@
 """A manifest's file or folder to verdicts: it can be read, and its caches are what the maps give.
 
-Only files are read, none outside the folder. Caches of maps that were not given are said to be unjudged. Below:
-`leaf.bolt_on`.
+Only files are read, none outside the folder. Caches of maps that were not given are said to be unjudged.
 """
 
 from collections.abc import Sequence

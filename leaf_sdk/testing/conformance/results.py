@@ -1,7 +1,7 @@
 """What a tool answered, to verdicts: every rule of the leaf contract that a result alone can keep or break.
 
 A result is the raw object from the wire, so that what is broken is seen as it is. Judged under the maps that the author
-gave; ids of other maps can't be judged, and are said to be unknown. Calls nothing. Above: `mcp_server`.
+gave; ids of other maps can't be judged, and are said to be unknown. Calls nothing.
 """
 
 from collections.abc import Mapping, Sequence

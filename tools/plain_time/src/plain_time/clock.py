@@ -1,6 +1,6 @@
 """The time in a city, by the IANA time zone whose last part is the city's name.
 
-Pure but for the clock that is handed in. `__main__.py` stands above and puts it on MCP.
+Pure but for the clock that is handed in.
 """
 
 import unicodedata

@@ -1,7 +1,7 @@
 """The same two tools as bolt-ons: called with token ids, answering with ids that were mostly made beforehand.
 
 The folder `tools` holds a manifest for each and a cache of its fragments for each model. `FRAGMENTS` is the source of
-the caches; `python -m time_leaf.precache` builds them anew. Below: `clock`. Above: `__main__`, `codec-leaf serve`.
+the caches; `python -m time_leaf.precache` builds them anew.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,6 @@
 """A person's words for a place and a time to a moment on a clock there.
 
-Pure but for the time zone database: the present moment is passed in. Knows nothing of MCP and of tokens. Above:
-`server`.
+Pure but for the time zone database: the present moment is passed in. Knows nothing of MCP and of tokens.
 """
 
 import difflib

@@ -4,7 +4,6 @@
 
 A model file is named in the manifest by the hash of its map, a tokenizer.json by its own: that file is the same for
 everybody, while a map built from it also holds the name that its builder gave it. For maintainers; needs the files.
-Below: `bolt_on`.
 """
 
 import sys

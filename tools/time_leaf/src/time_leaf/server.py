@@ -1,7 +1,7 @@
 """Two tools about time on an MCP server, and the one line that makes it a leaf. Copy this file to start your own.
 
 A tool returns text, as on any MCP server. `make_leaf` puts the token ids of that text beside it, in `_meta`, where a
-client that does not know them never looks. Below: `clock`. Above: `__main__`.
+client that does not know them never looks.
 """
 
 from collections.abc import Callable
