@@ -21,7 +21,7 @@ import httpx2
 from anyio.abc import SocketAttribute, SocketStream
 
 from bench.record import summary, write
-from gateway.engine.packaged import packaged_model
+from gateway.engine.packaged_model import packaged_model
 
 ROUNDS = 9
 TOOLS = [

@@ -27,7 +27,7 @@ from gateway.toolcalls import (
     format_names,
     parser_for,
 )
-from gateway.toolcalls.events import CallClosed, CallStarted, Content
+from gateway.toolcalls.stream.events import CallClosed, CallStarted, Content
 
 SIZES = (1, 4, 16, 64)
 """KB of one string argument."""

@@ -1,8 +1,8 @@
 """What one request to an MCP server costs the gateway's side of the wire: over a pipe, over HTTP in both eras.
 
 Turns calls to a server that costs next to nothing into CPU time of this process a call, and writes
-`results/wires.json`. No proxy, no client: only `stdio.py` and `http.py` of `gateway/proxy/wires/`, and httpx2 alone as
-a measure of what a general client would cost. Variants take turns, so that a busy moment hits all alike. `make
+`results/wires.json`. No proxy, no client: only `stdio.py` and `http.py` of `gateway/proxy/transport/`, and httpx2 alone
+as a measure of what a general client would cost. Variants take turns, so that a busy moment hits all alike. `make
 bench-mcp` measures the whole gateway.
 """
 
@@ -20,10 +20,10 @@ from bench.processes import free_port, running, wait_for_port
 from bench.record import summary, write
 from gateway.config.model import UpstreamConfig
 from gateway.observe.logs import get_logger
+from gateway.protocol.messages import encode_request, parse_message
 from gateway.proxy.caller import NOBODY
-from gateway.proxy.wires.http import open_http, open_http_client
-from gateway.proxy.wires.stdio import open_stdio
-from gateway.rpc.messages import encode_request, parse_message
+from gateway.proxy.transport.http.transport import open_http, open_http_client
+from gateway.proxy.transport.stdio.transport import open_stdio
 
 _SERVER: Final = ("-m", "bench.mcp.upstream")
 _BOUND: Final = 1 << 24

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gateway.engine.packaged import packaged_model
+from gateway.engine.packaged_model import packaged_model
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.testing.gguf import gguf_model
 from leaf_sdk.vocab import TokenMap, load_map

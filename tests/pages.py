@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.engine.packaged import packaged_model
+from gateway.engine.packaged_model import packaged_model
 
 TYPED = ("", "sh", "python")
 BLOCK = re.compile(

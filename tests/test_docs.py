@@ -16,8 +16,8 @@ from gateway.agent.events import GenerationFinished, ToolFinished
 from gateway.cli import exit_codes
 from gateway.cli.app import build_app
 from gateway.config.load import load_config
-from gateway.proxy.finder import CALL, SEARCH
-from gateway.serve.chat_reply import ChatReply, turn_numbers
+from gateway.proxy.tool_search import CALL, SEARCH
+from gateway.serve.openai.chat_reply import ChatReply, turn_numbers
 from leaf_sdk.cli.commands import app as leaf_app
 
 ROOT = Path(__file__).parents[1]

@@ -9,8 +9,8 @@ import sys
 
 import uvloop
 
-from gateway.engine.llama_cpp import LlamaCpp
-from gateway.engine.packaged import packaged_model
+from gateway.engine.llama_cpp.client import LlamaCpp
+from gateway.engine.packaged_model import packaged_model
 from gateway.engine.protocol import Generated, GenerateRequest
 from leaf_sdk import open_map
 

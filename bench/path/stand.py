@@ -17,7 +17,7 @@ from bench.first_delta import process
 from bench.mcp.load import cpu_seconds
 from bench.processes import Gateway, free_port, running, serving_gateway, wait_for_port
 from bench.wire.streams import FOLDER
-from gateway.engine.packaged import packaged_model
+from gateway.engine.packaged_model import packaged_model
 
 
 @dataclass(frozen=True, slots=True)

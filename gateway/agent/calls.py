@@ -22,13 +22,14 @@ from gateway.agent.ledger import Ledger
 from gateway.config import LimitsConfig
 from gateway.errors import GatewayError, UnknownTool
 from gateway.observe.audit import Audit
-from gateway.proxy import IdPiece, Proxy, ResultTokens, ToolEntry, finder
+from gateway.protocol.eras import MAP_KEY
+from gateway.proxy import IdPiece, Proxy, ResultTokens, ToolEntry
+from gateway.proxy import tool_search as finder
 from gateway.proxy.blocks import OtherPart, UnreadText, read_parts
 from gateway.proxy.bolt_on import ARGUMENT_IDS_KEY
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
 from gateway.proxy.costs import DefinitionCosts
 from gateway.proxy.results import outcome_of
-from gateway.rpc.eras import MAP_KEY
 from gateway.toolcalls import CallClosed, ToolSpec, validate_call
 from leaf_sdk.vocab import TokenMap
 

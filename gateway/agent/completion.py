@@ -13,7 +13,7 @@ from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinishe
 from gateway.agent.stop import StopFilter
 from gateway.config import LimitsConfig
 from gateway.engine.protocol import GenerateRequest, GenerationEnd, GenerationEvent, Sampling, Timings
-from gateway.engine.route import EngineRoute, ReadyEngine
+from gateway.engine.readiness import EngineRoute, ReadyEngine
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, Principal

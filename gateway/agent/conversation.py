@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gateway.engine.protocol import Message
-from gateway.engine.route import ReadyEngine
+from gateway.engine.readiness import ReadyEngine
 from gateway.engine.scaffold import WRITTEN, Scaffold, TurnEnd, TurnShape
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import CallClosed, Format, ToolSpec

@@ -7,7 +7,7 @@ character. It decides nothing about how much room there is.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.engine.repair import cuts_a_character
+from gateway.engine.llama_cpp.repair import cuts_a_character
 from gateway.proxy import IdPiece
 from gateway.proxy.blocks import content_of, is_legacy, is_text
 from leaf_sdk.vocab import TokenMap

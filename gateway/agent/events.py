@@ -81,7 +81,7 @@ class GenerationFinished:
     ttft: float
     """To the first id, from the moment the results (or the question) were there: making and splicing ids included."""
     guessed: bool
-    """Some ids of this generation were lost by the stream and found by choice (engine/repair.py)."""
+    """Some ids of this generation were lost by the stream and found by choice (engine/llama_cpp/repair.py)."""
 
     @property
     def reuse(self) -> float | None:

@@ -11,10 +11,10 @@ from typing import Any, cast
 from gateway.agent.events import AgentEvent, Finished
 from gateway.agent.turn import Agent, AnswerOptions
 from gateway.engine.protocol import Sampling
-from gateway.engine.route import EngineRoute
+from gateway.engine.readiness import EngineRoute
 from gateway.errors import GatewayError, RpcError
+from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.rpc.messages import INTERNAL_ERROR, INVALID_PARAMS
 from gateway.toolcalls import Content
 
 

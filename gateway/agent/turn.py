@@ -19,7 +19,7 @@ from gateway.agent.results import ResultMemory
 from gateway.agent.splices import fitted, parts_of
 from gateway.config import LimitsConfig
 from gateway.engine.protocol import Message, Sampling
-from gateway.engine.route import EngineRoute
+from gateway.engine.readiness import EngineRoute
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, Principal

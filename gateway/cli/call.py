@@ -1,8 +1,8 @@
 """`codec-gateway call`: call one tool and print what it answers.
 
 Turns words of a shell into one `tools/call`, through the servers of a configuration (only the one that owns the tool is
-started) or through a gateway that runs. It prints and decides nothing; `gateway.serve.one_call` calls. `app.py` turns
-errors into a line and an exit code.
+started) or through a gateway that runs. It prints and decides nothing; `gateway.cli.diagnose.one_call` calls. `app.py`
+turns errors into a line and an exit code.
 """
 
 import json as jsonlib
@@ -14,13 +14,13 @@ from typing import Annotated, Any, Final, cast
 import anyio
 import typer
 
+from gateway.cli.diagnose.one_call import Arguments, call_once, remote_config
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.config.load import load_config
 from gateway.config.show import secrets_of
 from gateway.observe.escape import escape_text
 from gateway.observe.logs import configure_logging
 from gateway.proxy.blocks import OtherPart, read_parts
-from gateway.serve.one_call import Arguments, call_once, remote_config
 
 _LONGEST: Final = 1 << 24
 """Bytes of arguments that are read."""

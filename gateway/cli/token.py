@@ -1,7 +1,8 @@
 """`codec-gateway token`: the token that clients must send when the gateway listens beyond loopback.
 
 Prints the configured token (CODEC_GATEWAY_TOKEN, `serve.token`), read as `serve` reads it, and else the one in the
-state folder, made now if there is none yet. It decides nothing: `gateway.config` reads, `gateway.serve.auth` keeps.
+state folder, made now if there is none yet. It decides nothing: `gateway.config` reads, `gateway.serve.auth.token`
+keeps.
 """
 
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from gateway.config.load import load_config
-from gateway.serve.auth import stored_token
+from gateway.serve.auth.token import stored_token
 
 
 def token(

@@ -1,8 +1,9 @@
 """A real llama.cpp server of our own, in a child process.
 
 Turns `EngineConfig` into a running server and its URL, and ends it. The server comes with the package `xllamacpp`
-(extra `[embedded]`), the model is a file of the operator's or the packaged one (`packaged.py`). What is said to the
-server is not known here (`llama_cpp.py` says it); when it is started again is not either (`route.py`).
+(extra `[embedded]`), the model is a file of the operator's or the packaged one (`packaged_model.py`). What is said to
+the server is not known here (`engine/llama_cpp/client.py` says it); when it is started again is not either
+(`readiness.py`).
 """
 
 import importlib.util
@@ -21,8 +22,8 @@ from anyio.abc import ByteReceiveStream, Process
 from anyio.streams.text import TextReceiveStream
 
 from gateway.config import EngineConfig
-from gateway.engine.memory import usable_mib
-from gateway.engine.packaged import packaged_model
+from gateway.engine.cache_size import usable_mib
+from gateway.engine.packaged_model import packaged_model
 from gateway.errors import ConfigError, EngineUnavailable
 from gateway.observe.logs import get_logger
 

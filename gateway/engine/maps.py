@@ -2,7 +2,7 @@
 
 Turns `TokensConfig` into loaded maps. The session map is the one that the engine's ids are read by; the others describe
 the same tokenizer in other bytes (published files), and each is proven equal to the engine's before its ids count
-(`check.py`).
+(`map_proof.py`).
 """
 
 from collections.abc import Iterable

@@ -2,8 +2,8 @@
 
 Turns bytes of a request into a status, headers and pieces of a body, each bounded; who reads slowly makes the server
 wait. It parses with llhttp, asks for no compression and follows nothing. It knows no pool and no MCP.
-`proxy/wires/http_client.py` makes and keeps connections. Written by hand because a call over the usual clients costs
-five to thirty times the CPU (docs/adr/0009).
+`proxy/transport/http/client.py` makes and keeps connections. Written by hand because a call over the usual clients
+costs five to thirty times the CPU (docs/adr/0009).
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 Turns what the rooms report ("the shim tokenized 40 ids for this map") into Prometheus series under the prefix `codec_`,
 in base units (seconds, ids). It owns its registry, so two gateways in one process do not share numbers. A label carries
 only a map id, the name of a configured server or a word of a fixed list (`labels.py`). It knows nothing of tools,
-requests or HTTP. `serve/health.py` shows what it renders, `reference.py` documents it.
+requests or HTTP. `serve/admin/health.py` shows what it renders, `reference.py` documents it.
 """
 
 from datetime import UTC, datetime

@@ -16,13 +16,13 @@ import anyio
 from anyio.abc import TaskGroup
 
 from gateway.errors import GatewayError, RpcError, UpstreamUnavailable
+from gateway.protocol.eras import PROGRESS_KEY, is_input_required, meta_of
+from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.shares import ShareRule
-from gateway.proxy.upstreams.door import SessionGone
-from gateway.proxy.upstreams.session import PROGRESS, cannot_ask, refusal
-from gateway.proxy.upstreams.upstream import Upstream
-from gateway.rpc.eras import PROGRESS_KEY, is_input_required, meta_of
-from gateway.rpc.messages import INTERNAL_ERROR, INVALID_PARAMS
+from gateway.proxy.upstream.dispatcher import SessionGone
+from gateway.proxy.upstream.session import PROGRESS, cannot_ask, refusal
+from gateway.proxy.upstream.upstream import Upstream
 
 _TOKEN: Final = "codec-gateway."  # noqa: S105 - what our tokens begin with, not one of them
 _PATIENCE: Final = 600.0

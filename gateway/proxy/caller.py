@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from gateway.errors import RpcError
-from gateway.rpc.messages import METHOD_NOT_FOUND
+from gateway.protocol.messages import METHOD_NOT_FOUND
 
 
 @dataclass(frozen=True, slots=True)

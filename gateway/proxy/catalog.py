@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from gateway.observe.logs import get_logger
 from gateway.proxy.naming import Naming, ToolEntry
-from gateway.proxy.upstreams.listing import Listed
+from gateway.proxy.upstream.listing import Listed
 from gateway.proxy.uris import UriClaims
 
 _WORD: Final = 120

@@ -15,9 +15,9 @@ from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import Naming
 from gateway.proxy.offers import list_result
-from gateway.proxy.upstreams.listing import Kind, Listed
-from gateway.proxy.upstreams.members import Member
-from gateway.proxy.upstreams.upstream import Upstream
+from gateway.proxy.upstream.listing import Kind, Listed
+from gateway.proxy.upstream.members import Member
+from gateway.proxy.upstream.upstream import Upstream
 
 _KEPT: Final = 64
 Answer = tuple[Upstream, Listed, Member]

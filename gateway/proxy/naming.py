@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from gateway.config.model import GatewayConfig, UpstreamConfig
-from gateway.rpc.annotations import Annotation, annotations_of
+from gateway.protocol.annotations import Annotation, annotations_of
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 

@@ -7,9 +7,9 @@ one server its own words stay, fields that we don't know included. Pure.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from gateway.proxy.upstreams.listing import FIELDS, METHODS, Kind, Listed
-from gateway.proxy.upstreams.task_owners import without_extension
-from gateway.rpc.eras import result_to_handshake, result_to_modern
+from gateway.protocol.eras import result_to_handshake, result_to_modern
+from gateway.proxy.upstream.listing import FIELDS, METHODS, Kind, Listed
+from gateway.proxy.upstream.task_owners import without_extension
 
 _LISTS: Final = ("tools", "prompts", "resources")
 _WORDS: Final = 16_384

@@ -9,11 +9,11 @@ from typing import Final
 
 from gateway.errors import UnknownTool
 from gateway.observe.escape import escape_text
+from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.caller import NOBODY, Caller, Principal
 from gateway.proxy.catalog import Catalog
-from gateway.proxy.upstreams.session import refusal
-from gateway.proxy.upstreams.upstream import Upstream
-from gateway.rpc.messages import INVALID_PARAMS
+from gateway.proxy.upstream.session import refusal
+from gateway.proxy.upstream.upstream import Upstream
 
 NAME_LENGTH: Final = 128
 """Characters of a name that an error shows."""

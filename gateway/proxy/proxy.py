@@ -20,20 +20,20 @@ from gateway.proxy.bolt_on import KnownMaps
 from gateway.proxy.bridge import Bridge
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
-from gateway.proxy.fleet import Fleet
+from gateway.proxy.change_feed import ListChange, News
+from gateway.proxy.connector import Dialler
 from gateway.proxy.naming import Naming, ToolEntry
-from gateway.proxy.news import ListChange, News
 from gateway.proxy.offers import RELAYED, merge_capabilities, merge_instructions
-from gateway.proxy.routes import Routes
+from gateway.proxy.registry import Fleet
+from gateway.proxy.router import Routes
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.statuses import UpstreamStatus, status_of
-from gateway.proxy.upstreams.helping import Sampler
-from gateway.proxy.wires.dialling import Dialler
+from gateway.proxy.upstream.sampling import Sampler
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
-    from gateway.proxy.upstreams.session import ListKind
-    from gateway.proxy.upstreams.upstream import Upstream
+    from gateway.proxy.upstream.session import ListKind
+    from gateway.proxy.upstream.upstream import Upstream
 
 PATIENCE: Final = 20.0
 """Seconds that the start of a gateway waits for its slowest server."""

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from gateway.observe.escape import escape_text
+from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.owners import NAME_LENGTH, Owners
-from gateway.proxy.upstreams.session import refusal
-from gateway.proxy.upstreams.upstream import Upstream
-from gateway.rpc.messages import INVALID_PARAMS
+from gateway.proxy.upstream.session import refusal
+from gateway.proxy.upstream.upstream import Upstream
 
 Watch = Callable[[Collection[str], Principal, Callable[[str], None]], Awaitable[Callable[[], None]]]
 Ask = Callable[[Upstream, str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from gateway.config.model import Transport
 from gateway.proxy.bolt_on import BoltOnStatus
-from gateway.proxy.upstreams.lifecycle import State
-from gateway.proxy.upstreams.upstream import Upstream
+from gateway.proxy.upstream.lifecycle import State
+from gateway.proxy.upstream.upstream import Upstream
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,19 @@
 """Tool calls out of token ids, and the grammars and texts that make a model write them. No IO, no clock, no logs.
 
 `parser_for` makes the parser of one generation: ids in, events out. A format is one declaration (`formats/`), from
-which both the incremental parser and the GBNF come. Modules, from the ground up: `events`, `spec`, `policy`; `calls`
-(the order of events), `tokens` (ids to guarded text), `spelling` and `cursor` (the window on the stream), `gbnf`,
-`schema_gbnf`, `jsonscan`, `literal`; the nodes in `nodes`, `combinators`, `values`, `tagged`, `elements`, `pythonic`,
-`regions`, `passages`; `format`, `formats/`, `registry`, `taught`, `chosen`; on top `machine`, `message`, `deltas`,
-`preamble`. `watcher` stands alone: regions between two ids, nothing decoded.
+which both the incremental parser and the GBNF come. `parser.py` and `message.py` read, over the nodes of a format;
+`stream.watcher` stands alone: regions between two ids, nothing decoded.
 """
 
-from gateway.toolcalls.chosen import AUTO, ChosenFormat, choose_format
-from gateway.toolcalls.events import (
+from gateway.toolcalls.formats.chosen import AUTO, ChosenFormat, choose_format
+from gateway.toolcalls.formats.format import CallTrigger, Format, call_grammar, call_triggers
+from gateway.toolcalls.formats.registry import UnknownFormat, format_for_template, format_named, format_names
+from gateway.toolcalls.message import Message, ToolCall, join_events, parse, stream
+from gateway.toolcalls.parser import StreamParser, parser_for
+from gateway.toolcalls.preamble import call_text, system_preamble
+from gateway.toolcalls.schema.spec import ToolSpec, read_tools
+from gateway.toolcalls.schema.validate import validate_call
+from gateway.toolcalls.stream.events import (
     CallArguments,
     CallClosed,
     CallStarted,
@@ -18,16 +22,9 @@ from gateway.toolcalls.events import (
     Event,
     Reasoning,
 )
-from gateway.toolcalls.format import CallTrigger, Format, call_grammar, call_triggers
-from gateway.toolcalls.machine import StreamParser, parser_for
-from gateway.toolcalls.message import Message, ToolCall, join_events, parse, stream
-from gateway.toolcalls.policy import Policy
-from gateway.toolcalls.preamble import call_text, system_preamble
-from gateway.toolcalls.registry import UnknownFormat, format_for_template, format_named, format_names
-from gateway.toolcalls.spec import ToolSpec, read_tools
-from gateway.toolcalls.tokens import Vocabulary
-from gateway.toolcalls.validate import validate_call
-from gateway.toolcalls.watcher import ToolWatcher, WatchEvent
+from gateway.toolcalls.stream.policy import Policy
+from gateway.toolcalls.stream.tokens import Vocabulary
+from gateway.toolcalls.stream.watcher import ToolWatcher, WatchEvent
 
 __all__ = [
     "AUTO",

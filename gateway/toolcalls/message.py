@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gateway.toolcalls.calls import Calls, random_call_id
-from gateway.toolcalls.events import CallArguments, CallStarted, Content, Diagnostic, Event, Reasoning
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.machine import machine_for
-from gateway.toolcalls.policy import Policy
-from gateway.toolcalls.registry import format_named
-from gateway.toolcalls.spec import ToolSpec, read_tools
-from gateway.toolcalls.spelling import Spelling
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.formats.registry import format_named
+from gateway.toolcalls.parser import machine_for
+from gateway.toolcalls.schema.spec import ToolSpec, read_tools
+from gateway.toolcalls.stream.calls import Calls, random_call_id
+from gateway.toolcalls.stream.events import CallArguments, CallStarted, Content, Diagnostic, Event, Reasoning
+from gateway.toolcalls.stream.policy import Policy
+from gateway.toolcalls.stream.spelling import Spelling
 
 
 class _OpenAiShape(Mapping[str, Any], ABC):

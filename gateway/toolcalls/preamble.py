@@ -9,8 +9,8 @@ import json
 import re
 from collections.abc import Sequence
 
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.spec import ToolSpec
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.schema.spec import ToolSpec
 
 _TEXT = """\
 You are a helpful assistant. You can call these tools:

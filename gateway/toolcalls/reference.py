@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 
 from gateway.toolcalls import formats
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.gbnf import MAX_CALLS, MAX_COUNT, MAX_COUNTED
-from gateway.toolcalls.registry import format_named, format_names
-from gateway.toolcalls.schema_gbnf import NOT_HELD
-from gateway.toolcalls.schema_merge import MAX_ALTERNATIVES
-from gateway.toolcalls.schema_walk import MAX_KEYS
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.formats.registry import format_named, format_names
+from gateway.toolcalls.grammar.gbnf import MAX_CALLS, MAX_COUNT, MAX_COUNTED
+from gateway.toolcalls.grammar.schema_walk import MAX_KEYS
+from gateway.toolcalls.grammar.schemas import NOT_HELD
+from gateway.toolcalls.schema.merge import MAX_ALTERNATIVES
 
 _HEAD = """\
 # Tool-call formats
@@ -50,12 +50,12 @@ In the examples TOOL, KEY and VALUE stand for a tool's name, an argument's and i
 """
 
 EXAMPLE = """\
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Capture, Space, Start
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Call, Calls, Region
-from gateway.toolcalls.values import Json
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.readers import Capture, Space, Start
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.json import Json
 
 # A call: the name up to a colon, from where it can be told; then its arguments, as they come.
 _CALL = Call(Seq(Capture("name", ":"), ":", Start(), Space(" "), Json()))
@@ -105,9 +105,9 @@ models that write `[call]get_time: {{"tz": "CET"}}[/call]` after reasoning in `[
 {EXAMPLE}```
 
 Put it into a file of `gateway/toolcalls/formats/`, whose docstring says what its models do otherwise (it becomes the
-section on this page), and name it in `registry.py`. A closing marker that may be a special token is a `Marker`, one
-that models forget is a `Loose`; untyped arguments, Python literals and lists of calls have nodes of their own: read
-`nodes`, `combinators`, `values`, `series` and `tagged`. Then add the family to `tests/gateway/toolcalls/families.py`:
+section on this page), and name it in `gateway/toolcalls/formats/registry.py`. A closing marker that may be a special
+token is a `Marker`, one that models forget is a `Loose`; untyped arguments, Python literals and lists of calls have
+nodes of their own, in `gateway/toolcalls/nodes/`. Then add the family to `tests/gateway/toolcalls/families.py`:
 every law of the parser runs over it, and its grammar on a real engine.
 """
 

@@ -17,10 +17,10 @@ from mcp import Client
 
 from gateway.agent import AnswerOptions, Conversation
 from gateway.agent.events import AgentEvent, ToolFinished
+from gateway.app.services import Rooms, open_rooms
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
 from gateway.engine.protocol import Sampling
 from gateway.engine.scaffold import TurnEnd, TurnShape
-from gateway.serve.rooms import Rooms, open_rooms
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap, load_map
 

@@ -12,7 +12,7 @@ import httpx2
 import msgpack
 import pytest
 
-from gateway.serve.codec.messages import read_body, write_frame
+from gateway.serve.mcp.frame_messages import read_body, write_frame
 from leaf_sdk.vocab import map_digest
 from leaf_sdk.wire import MEDIA_TYPES, Decoder, Dictionary, Frame, FrameReader
 from leaf_sdk.wire.codec_pb2 import CodecRequest

@@ -38,7 +38,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory, plain_time) -> set[str]:
 
 @pytest.mark.parametrize("modules", [OF_TERMINALS, OF_MODELS, OF_OTHERS], ids=["terminals", "models", "others"])
 def test_gateway_of_servers_alone_loads_nothing_that_only_others_need(loaded: set[str], modules: set[str]) -> None:
-    assert {"gateway", "structlog", "uvicorn", "gateway.serve.run"} <= loaded
+    assert {"gateway", "structlog", "uvicorn", "gateway.app.process"} <= loaded
     assert loaded & modules == set()
 
 

@@ -17,7 +17,7 @@ import httpx2
 import openai
 import pytest
 
-from gateway.engine.packaged import packaged_model
+from gateway.engine.packaged_model import packaged_model
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 
 ROOT = Path(__file__).parents[2]

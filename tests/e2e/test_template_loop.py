@@ -13,9 +13,9 @@ import pytest
 
 from gateway.agent import AnswerOptions
 from gateway.agent.events import AgentEvent, IdsGenerated, IdsSpliced, ToolFinished
+from gateway.app.services import open_rooms
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
 from gateway.engine.protocol import Sampling
-from gateway.serve.rooms import open_rooms
 from leaf_sdk.vocab import TokenMap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]

@@ -20,12 +20,15 @@ from tests.mutation.operators import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
 GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "limits": (("gateway/serve/limits.py",), ("tests/gateway/serve/test_limits.py",)),
+    "limits": (("gateway/serve/auth/rate_limiter.py",), ("tests/gateway/serve/test_limits.py",)),
     "deadlines": (("gateway/deadlines.py",), ("tests/gateway/test_deadlines.py",)),
     "agent": (("gateway/agent/*.py",), ("tests/gateway/agent",)),
     "engine": (("gateway/engine/*.py",), ("tests/gateway/engine", "tests/gateway/agent")),
-    "http1": (("gateway/http1/*.py",), ("tests/gateway/http1", "tests/gateway/proxy/wires")),
-    "wires": (("gateway/proxy/wires/*.py",), ("tests/gateway/proxy/wires", "tests/gateway/proxy/test_proxy_http.py")),
+    "http1": (("gateway/http1/*.py",), ("tests/gateway/http1", "tests/gateway/proxy/transport")),
+    "wires": (
+        ("gateway/proxy/transport/*.py",),
+        ("tests/gateway/proxy/transport", "tests/gateway/proxy/test_proxy_http.py"),
+    ),
 }
 """For each room the modules that are changed, and the tests that should notice, quickest first."""
 _LONGEST = 3

@@ -15,12 +15,12 @@ from typing import Any
 
 from gateway.agent import AnswerOptions, Conversation
 from gateway.agent.events import AgentEvent, GenerationFinished, ToolFinished
+from gateway.app.services import Rooms, open_rooms
 from gateway.cli.demo.text_path import TextPath
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
-from gateway.engine.packaged import packaged_model
+from gateway.engine.packaged_model import packaged_model
 from gateway.engine.protocol import Sampling
 from gateway.errors import UpstreamUnavailable
-from gateway.serve.rooms import Rooms, open_rooms
 from gateway.toolcalls import Content, call_grammar
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.vocab import map_digest

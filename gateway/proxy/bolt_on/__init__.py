@@ -6,7 +6,7 @@
 
 from gateway.proxy.bolt_on.calling import ARGUMENT_IDS_KEY, without_argument_ids
 from gateway.proxy.bolt_on.matching import BoltOnStatus, HeldMaps, KnownMaps
-from gateway.proxy.bolt_on.wire import open_bolt_on
+from gateway.proxy.bolt_on.transport import open_bolt_on
 
 __all__ = [
     "ARGUMENT_IDS_KEY",

@@ -12,11 +12,11 @@ from time import perf_counter
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from gateway.observe.metrics import Metrics
+from gateway.protocol.eras import meta_of, with_meta
 from gateway.proxy.blocks import UnreadText
 from gateway.proxy.bolt_on.matching import Match, Miss
 from gateway.proxy.results import error_result
-from gateway.proxy.wires.wire import NoAnswer, Unfit
-from gateway.rpc.eras import meta_of, with_meta
+from gateway.proxy.transport.protocol import NoAnswer, Unfit
 from leaf_sdk.errors import CallInvalid
 from leaf_sdk.leaf.bolt_on import CodecToolCall, CodecToolResult, Manifest
 from leaf_sdk.leaf.contract import CODEC_META_KEY

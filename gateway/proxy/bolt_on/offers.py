@@ -19,8 +19,8 @@ from gateway.config.manifests import UNIX, is_listed
 from gateway.config.model import UpstreamConfig
 from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.bolt_on.posting import get
-from gateway.proxy.wires.http_client import HttpClient
-from gateway.proxy.wires.wire import LinkLost, NoAnswer
+from gateway.proxy.transport.http.client import HttpClient
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer
 from leaf_sdk.errors import ManifestInvalid
 from leaf_sdk.leaf.bolt_on import CALL_PATH, Manifest, load_manifest, load_manifests, parse_manifest
 from leaf_sdk.leaf.bolt_on.manifest import MAX_MANIFEST_BYTES

@@ -10,10 +10,10 @@ from typing import Final
 from gateway.http1.connection import Connection
 from gateway.http1.lines import header_lines
 from gateway.http1.origin import Address, Origin
-from gateway.proxy.wires.http_client import HttpClient
-from gateway.proxy.wires.http_headers import media_type, status_words
-from gateway.proxy.wires.stdio import too_long
-from gateway.proxy.wires.wire import NoAnswer, Unfit
+from gateway.proxy.transport.http.client import HttpClient
+from gateway.proxy.transport.http.headers import media_type, status_words
+from gateway.proxy.transport.protocol import NoAnswer, Unfit
+from gateway.proxy.transport.requests import too_long
 from leaf_sdk.leaf.bolt_on.messages import MEDIA_TYPE
 
 _REFUSAL: Final = 2048

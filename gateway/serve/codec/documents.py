@@ -17,7 +17,7 @@ from gateway.config.wire import WireConfig
 from gateway.engine.maps import MapSet, map_file
 from gateway.errors import GatewayError
 from gateway.serve.codec.wire import WireOffer, published_path
-from gateway.serve.errors import refusal
+from gateway.serve.http.errors import refusal
 
 CODEC_VERSION: Final = "0.5"
 _FOR_EVER: Final = "public, max-age=31536000, immutable"

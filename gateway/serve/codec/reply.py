@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gateway.agent.events import AgentEvent, Finished, GenerationFinished, IdsGenerated, IdsSpliced
 from gateway.observe.escape import cut_text
-from gateway.serve.codec.watch import Regions
+from gateway.serve.generation.watch import Regions
 from gateway.toolcalls import CallClosed
 from leaf_sdk.wire import Extras, Frame, Spliced, ToolCall, Usage
 

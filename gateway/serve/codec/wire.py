@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.config.wire import WireConfig
 from gateway.errors import ConfigError
-from gateway.serve.fields import FlushName
+from gateway.serve.generation.fields import FlushName
 from leaf_sdk.wire import (
     AT_ONCE,
     BATCH,

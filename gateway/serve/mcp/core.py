@@ -14,10 +14,9 @@ import anyio
 
 from gateway.errors import MapUnknown, RpcError
 from gateway.observe.logs import get_logger
-from gateway.proxy.caller import Principal
-from gateway.rpc.annotations import Annotation, annotations_of
-from gateway.rpc.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS, NEWEST_HANDSHAKE, SERVER_INFO_KEY, meta_of
-from gateway.rpc.messages import (
+from gateway.protocol.annotations import Annotation, annotations_of
+from gateway.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS, NEWEST_HANDSHAKE, SERVER_INFO_KEY, meta_of
+from gateway.protocol.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -28,12 +27,13 @@ from gateway.rpc.messages import (
     encode_failure,
     encode_response,
 )
+from gateway.proxy.caller import Principal
 from gateway.serve.mcp.ids import ClientIds
 from gateway.serve.mcp.listen import Subscriptions
+from gateway.serve.mcp.recorder import Witness
 from gateway.serve.mcp.servers import Servers
 from gateway.serve.mcp.session_map import MAP_META_KEY, SessionMaps
 from gateway.serve.mcp.sessions import Call, Session
-from gateway.serve.mcp.witness import Witness
 from leaf_sdk.vocab import TokenMap
 
 CANCELLED: Final = -32800

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
-from gateway.rpc.sse import encode_event
+from gateway.protocol.sse import encode_event
 from gateway.serve.mcp.outbox import Outbox
 
 _KEPT_EVENTS: Final = 1024

@@ -14,9 +14,9 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from gateway.deadlines import Deadlines
+from gateway.protocol.messages import INVALID_REQUEST
 from gateway.proxy.caller import Principal
-from gateway.rpc.messages import INVALID_REQUEST
-from gateway.serve.body import media_type
+from gateway.serve.http.body import media_type
 from gateway.serve.mcp.core import refusal
 from gateway.serve.mcp.outbox import ignore
 from leaf_sdk.vocab import TokenMap

@@ -10,12 +10,19 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, cast
 
 from gateway.deadlines import Deadlines
+from gateway.protocol.annotations import check_param_headers
+from gateway.protocol.eras import MODERN_VERSIONS
+from gateway.protocol.headers import (
+    ERROR_STATUS,
+    ROUTING_HEADERS,
+    VERSION_HEADER,
+    check_envelope,
+    mismatch,
+    unsupported,
+)
+from gateway.protocol.messages import INVALID_REQUEST, Malformed, Notification, Request, parse_message
+from gateway.protocol.sse import encode_event
 from gateway.proxy.caller import Principal
-from gateway.rpc.annotations import check_param_headers
-from gateway.rpc.eras import MODERN_VERSIONS
-from gateway.rpc.headers import ERROR_STATUS, ROUTING_HEADERS, VERSION_HEADER, check_envelope, mismatch, unsupported
-from gateway.rpc.messages import INVALID_REQUEST, Malformed, Notification, Request, parse_message
-from gateway.rpc.sse import encode_event
 from gateway.serve.mcp.core import Answer, Core, refusal
 from gateway.serve.mcp.http import HttpRequest, Rejected, Watch, read_message_body, send_empty, send_frame, write_events
 from gateway.serve.mcp.outbox import Outbox

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.errors import RpcError
-from gateway.proxy.caller import Principal
-from gateway.proxy.shares import Shares
-from gateway.rpc.messages import (
+from gateway.protocol.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     Failure,
@@ -22,6 +20,8 @@ from gateway.rpc.messages import (
     RequestId,
     Response,
 )
+from gateway.proxy.caller import Principal
+from gateway.proxy.shares import Shares
 from gateway.serve.mcp.core import CANCELLED, OWN_NEWS, Core, refusal
 from gateway.serve.mcp.events import EventStream, History
 from gateway.serve.mcp.http import HttpRequest

@@ -15,9 +15,9 @@ import anyio
 from gateway.deadlines import Deadlines
 from gateway.errors import MapUnknown, RpcError
 from gateway.observe.logs import get_logger
-from gateway.rpc.eras import HANDSHAKE_VERSIONS, MAP_KEY, VERSION_KEY, meta_of
-from gateway.rpc.headers import ERROR_STATUS, VERSION_HEADER, mismatch
-from gateway.rpc.messages import INTERNAL_ERROR, INVALID_REQUEST, Malformed, Request, parse_message
+from gateway.protocol.eras import HANDSHAKE_VERSIONS, MAP_KEY, VERSION_KEY, meta_of
+from gateway.protocol.headers import ERROR_STATUS, VERSION_HEADER, mismatch
+from gateway.protocol.messages import INTERNAL_ERROR, INVALID_REQUEST, Malformed, Request, parse_message
 from gateway.serve.mcp.core import Core, check_greeting, refusal
 from gateway.serve.mcp.events import EventStream, Reader
 from gateway.serve.mcp.http import (

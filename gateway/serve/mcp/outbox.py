@@ -9,7 +9,7 @@ no transport.
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from gateway.rpc.messages import encode_notification
+from gateway.protocol.messages import encode_notification
 
 COUNT: Final = 1024
 """Most frames that wait before notifications are dropped."""

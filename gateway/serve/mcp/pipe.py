@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from gateway.rpc.lines import Line, LineSplitter, LongLine
+from gateway.protocol.lines import Line, LineSplitter, LongLine
 
 _READ = 256 * 1024
 

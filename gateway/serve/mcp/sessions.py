@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gateway.errors import RpcError
+from gateway.protocol.eras import CAPABILITIES_KEY, LOG_LEVEL_KEY, meta_of
+from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import Principal
-from gateway.rpc.eras import CAPABILITIES_KEY, LOG_LEVEL_KEY, meta_of
-from gateway.rpc.messages import METHOD_NOT_FOUND
-from gateway.serve.mcp.asks import Asks
+from gateway.serve.mcp.client_requests import Asks
 from gateway.serve.mcp.outbox import Stream
 from leaf_sdk.vocab import TokenMap
 
 if TYPE_CHECKING:
-    from gateway.serve.mcp.witness import Seen
+    from gateway.serve.mcp.recorder import Seen
 
 
 class Session:

@@ -11,11 +11,10 @@ from typing import Any, Final
 
 from gateway.errors import MapUnknown, RpcError
 from gateway.observe.logs import get_logger
-from gateway.proxy.caller import ANYBODY
-from gateway.rpc.eras import MAP_KEY, VERSION_KEY, meta_of
-from gateway.rpc.headers import check_envelope
-from gateway.rpc.lines import Line, LongLine
-from gateway.rpc.messages import (
+from gateway.protocol.eras import MAP_KEY, VERSION_KEY, meta_of
+from gateway.protocol.headers import check_envelope
+from gateway.protocol.lines import Line, LongLine
+from gateway.protocol.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     PARSE_ERROR,
@@ -26,6 +25,7 @@ from gateway.rpc.messages import (
     encode_response,
     parse_message,
 )
+from gateway.proxy.caller import ANYBODY
 from gateway.serve.mcp.core import OWN_NEWS, Core, check_greeting, refusal
 from gateway.serve.mcp.outbox import HeldStream, Outbox
 from gateway.serve.mcp.pipe import Pipe

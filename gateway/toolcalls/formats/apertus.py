@@ -1,11 +1,11 @@
 """Apertus: an array of objects in which the tool's name is the key, between two markers, after inner deliberation."""
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Call, Region
-from gateway.toolcalls.series import Array, Loose
-from gateway.toolcalls.values import KeyedCall
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.json import KeyedCall
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.series import Array, Loose
 
 _TOOLS = Region("<|tools_prefix|>", Array(Call(KeyedCall())), Loose("<|tools_suffix|>"))
 

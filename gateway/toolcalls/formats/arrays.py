@@ -4,13 +4,13 @@ MiniMax M1 writes one call a line and no array. Apriel 1.6 opens its reasoning i
 with `[BEGIN FINAL RESPONSE]`; 1.5 used `<thinking>`. Hunyuan puts the answer in `<answer>`.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Space
-from gateway.toolcalls.objects import call_object
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Region
-from gateway.toolcalls.series import Array, Loose, Series, Spelled
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.objects import call_object
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Space
+from gateway.toolcalls.nodes.regions import Region
+from gateway.toolcalls.nodes.series import Array, Loose, Series, Spelled
 
 _CALL = call_object()
 _ARRAY = Array(_CALL)

@@ -4,12 +4,12 @@ The ids are small numbers in quotes. Reasoning opens the message, or was opened 
 next block opens.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.objects import call_object
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Region
-from gateway.toolcalls.series import Array, Loose
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.objects import call_object
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.regions import Region
+from gateway.toolcalls.nodes.series import Array, Loose
 
 _CALL = call_object(name="tool_name", arguments="parameters", id_first="tool_call_id", id_shape="[0-9]{1,2}")
 _ACTION = Region("<|START_ACTION|>", Array(_CALL, "[\n    ", ",\n    ", "\n]"), Loose("<|END_ACTION|>"))

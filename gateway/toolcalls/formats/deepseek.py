@@ -4,13 +4,13 @@ R1's distilled models lack the tokens and spell the section's opening in several
 calls and of the section go missing. The prompt opens reasoning, or closes it too.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Capture, Marker, Space, Start
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Call, Region
-from gateway.toolcalls.series import Loose, Series
-from gateway.toolcalls.values import Json
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Capture, Marker, Space, Start
+from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.series import Loose, Series
 
 _BEGIN, _END = "<｜tool▁call▁begin｜>", Loose("<｜tool▁call▁end｜>")
 _SEPARATOR = Marker("<｜tool▁sep｜>")

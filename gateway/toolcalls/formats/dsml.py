@@ -7,16 +7,16 @@ tool does not have holds them all. Two newlines before a section are no content.
 it; a call ends it too.
 """
 
-from gateway.toolcalls.combinators import Choice, Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.kinds import ALL
-from gateway.toolcalls.nodes import Marker, Space, Start
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Bare, Call, Calls, Region
-from gateway.toolcalls.series import Loose, Spelled
-from gateway.toolcalls.tagged import Parameters, TagName
-from gateway.toolcalls.typed import Ending
-from gateway.toolcalls.values import JsonObject
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Choice, Seq
+from gateway.toolcalls.nodes.json import JsonObject
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Marker, Space, Start
+from gateway.toolcalls.nodes.regions import Bare, Call, Calls, Region
+from gateway.toolcalls.nodes.series import Loose, Spelled
+from gateway.toolcalls.nodes.tagged import Parameters, TagName
+from gateway.toolcalls.nodes.typed import Ending
+from gateway.toolcalls.schema.kinds import ALL
 
 _SECTIONS = ("function_calls", "tool_calls", "toolcalls", "calls", " calls", "tool")
 _NAME = r"""(?P<quote>["']?)(?P<key>.*?)(?P=quote)(?P<closed>\s*/)?"""

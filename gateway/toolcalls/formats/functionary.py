@@ -3,13 +3,13 @@
 3.2 speaks to the person as the recipient `all`; its prompt ends with the first `>>>`.
 """
 
-from gateway.toolcalls.combinators import Choice, Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Capture, Lit, Space, Start
-from gateway.toolcalls.passages import Prose
-from gateway.toolcalls.regions import Bare, Beginning, Call, Calls, Region
-from gateway.toolcalls.series import Loose, Series, Spelled, unwritten
-from gateway.toolcalls.values import Json, JsonObject
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Choice, Seq
+from gateway.toolcalls.nodes.json import Json, JsonObject
+from gateway.toolcalls.nodes.passages import Prose
+from gateway.toolcalls.nodes.readers import Capture, Lit, Space, Start
+from gateway.toolcalls.nodes.regions import Bare, Beginning, Call, Calls, Region
+from gateway.toolcalls.nodes.series import Loose, Series, Spelled, unwritten
 
 _TAGGED = Region("<function=", Call(Seq(Capture("name", ">"), ">", Start(), Space(), Json())), Loose("</function>"))
 

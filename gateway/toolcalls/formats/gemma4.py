@@ -5,14 +5,14 @@ thought channel, or opened it, and models leave out its name, or `call`; a turn'
 does not think, and has markers of its own.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.dialects import FUNCTION_GEMMA as ESCAPED
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.gemma import GemmaObject
-from gateway.toolcalls.nodes import Capture, Lit, Marker, Space
-from gateway.toolcalls.passages import Aside, Prose, Thought
-from gateway.toolcalls.regions import Call, Calls, Region
-from gateway.toolcalls.series import Spelled
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.gemma_object import GemmaObject
+from gateway.toolcalls.nodes.passages import Aside, Prose, Thought
+from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Space
+from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.series import Spelled
+from gateway.toolcalls.values.dialects import FUNCTION_GEMMA as ESCAPED
 
 _CALLED = Spelled(Lit("call:"), Lit(":"), writes=Lit("call:"))
 

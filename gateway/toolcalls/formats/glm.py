@@ -5,14 +5,14 @@ are raw text, typed by the tool's schema; what no schema knows is JSON if it can
 the prompt, or close it there. Ling spells out the end of its turn.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.kinds import ALL
-from gateway.toolcalls.nodes import Capture, Marker, Space
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Call, Calls, Region
-from gateway.toolcalls.tagged import Parameters
-from gateway.toolcalls.typed import Ending
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Capture, Marker, Space
+from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.tagged import Parameters
+from gateway.toolcalls.nodes.typed import Ending
+from gateway.toolcalls.schema.kinds import ALL
 
 
 def _family(name: str, gap: str, has: tuple[str, ...] = (), lacks: tuple[str, ...] = ()) -> Format:

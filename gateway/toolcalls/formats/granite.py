@@ -3,12 +3,12 @@
 The answer stands in `<response>` after `<think>` (3.3), or two sentences frame the reasoning (3.2).
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.objects import call_object
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Bare, Beginning, Region
-from gateway.toolcalls.series import Array, Loose
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.objects import call_object
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.regions import Bare, Beginning, Region
+from gateway.toolcalls.nodes.series import Array, Loose
 
 _ARRAY = Array(call_object())
 _REGION = Region("<|tool_call|>", _ARRAY)

@@ -6,10 +6,10 @@ Messages to the tools that the model was trained with (`python`, `container.exec
 the request offers such a tool or an object is sent.
 """
 
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.harmony import Harmony, HarmonyCall
-from gateway.toolcalls.regions import Call
-from gateway.toolcalls.series import Series
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.channels import Harmony, HarmonyCall
+from gateway.toolcalls.nodes.regions import Call
+from gateway.toolcalls.nodes.series import Series
 
 HARMONY = Format(
     name="harmony",

@@ -6,14 +6,14 @@ and models put several calls between two markers, an array, a code fence, nothin
 a call as Qwen3-Coder writes it.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
+from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.qwen3_coder import FUNCTION_CALL
-from gateway.toolcalls.nodes import Lit, Space
-from gateway.toolcalls.objects import call_object
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Calls, Region
-from gateway.toolcalls.series import Array, Loose, Nothing, Spelled, unwritten
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.objects import call_object
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Lit, Space
+from gateway.toolcalls.nodes.regions import Calls, Region
+from gateway.toolcalls.nodes.series import Array, Loose, Nothing, Spelled, unwritten
 
 # Small models miscount braces: one too few is `Record`'s to bear, one too many stands before the marker.
 _SPARE = unwritten(Lit("}"))

@@ -4,15 +4,15 @@ The published models end every tag's name with `:opensource`; both spellings are
 tool's schema; what no schema knows is JSON if it can be read so.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.kinds import ALL
-from gateway.toolcalls.nodes import Capture, Space
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Call, Calls, Region
-from gateway.toolcalls.series import Loose
-from gateway.toolcalls.tagged import Parameters
-from gateway.toolcalls.typed import Ending
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Capture, Space
+from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.series import Loose
+from gateway.toolcalls.nodes.tagged import Parameters
+from gateway.toolcalls.nodes.typed import Ending
+from gateway.toolcalls.schema.kinds import ALL
 
 _SUFFIX = ":opensource"
 

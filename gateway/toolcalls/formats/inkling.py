@@ -3,10 +3,10 @@
 Thinking, text and calls may come in any order. The prompt opens the first block.
 """
 
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.inkling import END, INVOKE, MODEL, NAMED_CALL, Inkling
-from gateway.toolcalls.nodes import Lit
-from gateway.toolcalls.regions import Calls
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.message_blocks import END, INVOKE, MODEL, NAMED_CALL, Inkling
+from gateway.toolcalls.nodes.readers import Lit
+from gateway.toolcalls.nodes.regions import Calls
 
 INKLING = Format(
     name="inkling",

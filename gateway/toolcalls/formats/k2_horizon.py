@@ -4,16 +4,16 @@ Values are raw text, typed by the tag or by the tool's schema. Asked for JSON, t
 same markers. Three pairs of markers for reasoning stand for three efforts.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.kinds import ALL
-from gateway.toolcalls.nodes import Capture, Marker, Space
-from gateway.toolcalls.objects import call_object
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Call, Region
-from gateway.toolcalls.series import Loose, Series, Spelled
-from gateway.toolcalls.tagged import Parameters
-from gateway.toolcalls.typed import Ending
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.objects import call_object
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Capture, Marker, Space
+from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.series import Loose, Series, Spelled
+from gateway.toolcalls.nodes.tagged import Parameters
+from gateway.toolcalls.nodes.typed import Ending
+from gateway.toolcalls.schema.kinds import ALL
 
 _OPENER, _CALL, _CALL_END = "<ifm|tool_calls>", "<ifm|tool_call>", "</ifm|tool_call>"
 _KEY, _VALUE, _VALUE_END = "<ifm|arg_key>", "<ifm|arg_value>", "</ifm|arg_value>"

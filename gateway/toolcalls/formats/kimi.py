@@ -4,14 +4,14 @@ The id is kept, for the model's template writes it again. The section's markers 
 come inside reasoning that nobody closed; reasoning goes on after them.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Marker, Space, Start
-from gateway.toolcalls.numbered import NumberedName
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Call, Region
-from gateway.toolcalls.series import Loose, Series
-from gateway.toolcalls.values import Json
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.numbered import NumberedName
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Marker, Space, Start
+from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.series import Loose, Series
 
 _BEGIN, _END = Marker("<|tool_call_begin|>"), Loose("<|tool_call_end|>")
 _ARGUMENTS = Marker("<|tool_call_argument_begin|>")

@@ -3,15 +3,15 @@
 The answer has a section of its own, even when it is empty. The prompt opens reasoning; a section ends it too.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.kinds import ALL
-from gateway.toolcalls.nodes import Space
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Call, Calls, Region
-from gateway.toolcalls.series import Loose
-from gateway.toolcalls.tagged import Parameters, TagName
-from gateway.toolcalls.typed import Ending
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Space
+from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.series import Loose
+from gateway.toolcalls.nodes.tagged import Parameters, TagName
+from gateway.toolcalls.nodes.typed import Ending
+from gateway.toolcalls.schema.kinds import ALL
 
 _SEP = "<|sep|>"
 _TOOLS, _TOOLS_END = "<|open|>tools<|sep|>", "<|close|>tools<|sep|>"

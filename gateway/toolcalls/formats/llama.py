@@ -6,14 +6,14 @@ behind a marker: `brave_search.call(query="...")`. Llama 4 puts either form, or 
 writes its list behind text, in a code fence or in markers of others.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Lit, Space
-from gateway.toolcalls.objects import bare_object
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.pythonic import PythonCall
-from gateway.toolcalls.regions import Bare, Beginning, Call, Region
-from gateway.toolcalls.series import Array, Loose, Series, Spelled, unwritten
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.objects import bare_object
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.python_call import PythonCall
+from gateway.toolcalls.nodes.readers import Lit, Space
+from gateway.toolcalls.nodes.regions import Bare, Beginning, Call, Region
+from gateway.toolcalls.nodes.series import Array, Loose, Series, Spelled, unwritten
 
 _ANY, _KNOWN = (bare_object(known=known) for known in (False, True))
 _OBJECTS, _AMID = (Bare("{", Series(call, "; ")) for call in (_ANY, _KNOWN))

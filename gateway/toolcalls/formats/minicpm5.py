@@ -5,14 +5,14 @@ inside a tag goes missing, or comes as `Ġ`; an argument `arguments` or `propert
 them all. Templates open reasoning in the prompt, or close it there.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Space
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Bare, Call, Calls
-from gateway.toolcalls.series import Loose
-from gateway.toolcalls.tagged import Parameters, TagName
-from gateway.toolcalls.typed import Ending
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Space
+from gateway.toolcalls.nodes.regions import Bare, Call, Calls
+from gateway.toolcalls.nodes.series import Loose
+from gateway.toolcalls.nodes.tagged import Parameters, TagName
+from gateway.toolcalls.nodes.typed import Ending
 
 _NAMED = r"""[\sĠ]*name=(?P<quote>["'])(?P<key>.*)(?P=quote)"""
 _VALUE_END, _FUNCTION_END = "</param>", "</function>"

@@ -6,16 +6,16 @@ argument, with elements inside for objects and lists; without reasoning it begin
 like M2, and at times writes a JSON object in place of the tags.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.elements import Elements
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.invoke import invoke_call, invoke_shape
-from gateway.toolcalls.nodes import Marker, Space
-from gateway.toolcalls.objects import call_object
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Call, Calls, Region
-from gateway.toolcalls.series import Array, Loose, Spelled
-from gateway.toolcalls.tagged import TagName
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.elements import Elements
+from gateway.toolcalls.nodes.invoke import invoke_call, invoke_shape
+from gateway.toolcalls.nodes.objects import call_object
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Marker, Space
+from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.nodes.series import Array, Loose, Spelled
+from gateway.toolcalls.nodes.tagged import TagName
 
 _BLOCK_END = "</minimax:tool_call>"
 _BLOCK = Region(

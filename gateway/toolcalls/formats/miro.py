@@ -4,14 +4,14 @@ The server's name says nothing that the tool's does not. Its template writes ear
 so too.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
+from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.hermes import HERMES_REGION
-from gateway.toolcalls.nodes import Capture, Passed, Space, Start
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Call, Region
-from gateway.toolcalls.series import Loose, Series
-from gateway.toolcalls.values import Json
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Capture, Passed, Space, Start
+from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.series import Loose, Series
 
 _SERVER, _SERVER_END, _TOOL, _TOOL_END = "<server_name>", "</server_name>", "<tool_name>", "</tool_name>"
 _CALL = Call(

@@ -5,14 +5,14 @@ templates. Ids are nine letters or digits, and the templates refuse a history wi
 marker out: an array counts without it where it calls a tool of the request.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Capture, Lit, Marker, Node, Space, Start
-from gateway.toolcalls.objects import bare_object, call_object
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Bare, Call, Calls, Region
-from gateway.toolcalls.series import Array, Loose, Spelled, unwritten
-from gateway.toolcalls.values import Json
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.objects import bare_object, call_object
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Space, Start
+from gateway.toolcalls.nodes.regions import Bare, Call, Calls, Region
+from gateway.toolcalls.nodes.series import Array, Loose, Spelled, unwritten
 
 _OPENER, _ARGS, _ID = "[TOOL_CALLS]", "[ARGS]", Marker("[CALL_ID]")
 _NINE = "[a-zA-Z0-9]{9}"

@@ -4,14 +4,14 @@ Reasoning goes to `self`, the answer to `user`, each call in a message of its ow
 text, typed by the tool's schema.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.headers import Header
-from gateway.toolcalls.invoke import invoke_call, invoke_shape
-from gateway.toolcalls.muse import MESSAGE, MORE, START, Muse
-from gateway.toolcalls.nodes import Lit, Node, Space
-from gateway.toolcalls.regions import Calls
-from gateway.toolcalls.series import Loose
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.headers import Header
+from gateway.toolcalls.nodes.invoke import invoke_call, invoke_shape
+from gateway.toolcalls.nodes.readers import Lit, Node, Space
+from gateway.toolcalls.nodes.recipients import MESSAGE, MORE, START, Muse
+from gateway.toolcalls.nodes.regions import Calls
+from gateway.toolcalls.nodes.series import Loose
 
 _BLOCK, _BLOCK_END = "<atem:function_calls>", "</atem:function_calls>"
 

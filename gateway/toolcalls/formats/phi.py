@@ -1,10 +1,10 @@
 """Phi-4-mini, FireFunction v2: `functools` and an array of calls; Phi's template also shows one object in markers."""
 
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.objects import call_object
-from gateway.toolcalls.passages import Prose
-from gateway.toolcalls.regions import Bare, Region
-from gateway.toolcalls.series import Array, Loose, Spelled
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.objects import call_object
+from gateway.toolcalls.nodes.passages import Prose
+from gateway.toolcalls.nodes.regions import Bare, Region
+from gateway.toolcalls.nodes.series import Array, Loose, Spelled
 
 _ARRAY = Array(call_object())
 # The word alone is a module of Python.

@@ -3,13 +3,13 @@
 Its markers are made of several tokens each.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Capture, Lit, Marker, Space, Start
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Call, Region
-from gateway.toolcalls.series import Loose, Series, Spelled
-from gateway.toolcalls.values import Json
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Space, Start
+from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.series import Loose, Series, Spelled
 
 
 def _begin(what: str) -> str:

@@ -6,14 +6,14 @@ stay content. LFM2 also writes JSON objects in its list, and JSON's words in Pyt
 sets, and quotes that nobody escaped inside a string are read.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Marker, Space
-from gateway.toolcalls.objects import call_object
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.pythonic import PythonCall
-from gateway.toolcalls.regions import Bare, Beginning, Call, Region
-from gateway.toolcalls.series import Loose, Series, Spelled
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.objects import call_object
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.python_call import PythonCall
+from gateway.toolcalls.nodes.readers import Marker, Space
+from gateway.toolcalls.nodes.regions import Bare, Beginning, Call, Region
+from gateway.toolcalls.nodes.series import Loose, Series, Spelled
 
 _CALLS = Series(Call(PythonCall()), ", ")
 _OBJECTS = Series(call_object(), ", ")

@@ -7,15 +7,15 @@ is markup only where one stands on both sides.
 
 from typing import Literal
 
-from gateway.toolcalls.combinators import Seq, maybe
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Marker, Space
-from gateway.toolcalls.objects import call_object
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Bare, Call, Calls, Region
-from gateway.toolcalls.series import Array, Loose, Nothing, Spelled
-from gateway.toolcalls.tagged import Parameters, TagName
-from gateway.toolcalls.typed import Ending
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq, maybe
+from gateway.toolcalls.nodes.objects import call_object
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Marker, Space
+from gateway.toolcalls.nodes.regions import Bare, Call, Calls, Region
+from gateway.toolcalls.nodes.series import Array, Loose, Nothing, Spelled
+from gateway.toolcalls.nodes.tagged import Parameters, TagName
+from gateway.toolcalls.nodes.typed import Ending
 
 _OBJECTS = Array(call_object())
 """What models write here that were taught Hermes' form too."""

@@ -3,13 +3,13 @@
 The ids are up to ten letters or digits. An answer is a message too; what frames it is no content.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Capture, Marker, Space, Start
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Call, Region
-from gateway.toolcalls.series import Loose, Series
-from gateway.toolcalls.values import Json
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Capture, Marker, Space, Start
+from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.series import Loose, Series
 
 _BEGIN, _NAME, _ARGS = (Marker(f"<|tool_call:{part}|>") for part in ("begin", "name", "args"))
 _END = Loose("<|tool_call:end|>")

@@ -3,14 +3,14 @@
 Values are raw text, typed by the tool's schema. The prompt opens reasoning.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Lit, Marker
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Call, Region
-from gateway.toolcalls.series import Loose, Series, Spelled, unwritten
-from gateway.toolcalls.tagged import Parameters, TagName
-from gateway.toolcalls.typed import Ending
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Lit, Marker
+from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.series import Loose, Series, Spelled, unwritten
+from gateway.toolcalls.nodes.tagged import Parameters, TagName
+from gateway.toolcalls.nodes.typed import Ending
 
 _OPENER, _CLOSER = "<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"
 _BEGIN, _END, _SEPARATOR = (Marker(f"<｜tool_{part}｜>") for part in ("call_begin", "call_end", "sep"))

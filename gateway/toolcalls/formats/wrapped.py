@@ -4,13 +4,13 @@ GigaChat 3.0 writes a message of the role `function call`, 3.1 one marker; Inter
 `tool_name`, in a code fence behind `Action:`. ERNIE answers in `<response>` after reasoning.
 """
 
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.format import Format
-from gateway.toolcalls.nodes import Lit, Marker, Space
-from gateway.toolcalls.objects import call_object
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Bare, Calls, Region
-from gateway.toolcalls.series import Array, Loose, Spelled
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.objects import call_object
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Lit, Marker, Space
+from gateway.toolcalls.nodes.regions import Bare, Calls, Region
+from gateway.toolcalls.nodes.series import Array, Loose, Spelled
 
 _CALL = call_object()
 _ONE_OR_MORE = Spelled(Array(_CALL), writes=_CALL)

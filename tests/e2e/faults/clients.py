@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import httpx2
 from anyio.abc import Process
 
-from gateway.rpc.eras import CAPABILITIES_KEY, VERSION_KEY
-from gateway.rpc.headers import VERSION_HEADER, routing_headers
+from gateway.protocol.eras import CAPABILITIES_KEY, VERSION_KEY
+from gateway.protocol.headers import VERSION_HEADER, routing_headers
 
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"

@@ -14,7 +14,7 @@ from gateway.agent import Agent, CallRunner
 from gateway.agent.events import AgentEvent
 from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.engine.protocol import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
-from gateway.engine.route import ReadyEngine
+from gateway.engine.readiness import ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
 from gateway.errors import EngineUnavailable

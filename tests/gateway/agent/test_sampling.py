@@ -8,7 +8,7 @@ import pytest
 from gateway.agent import Agent, EngineSampler
 from gateway.config import GatewayConfig, LimitsConfig
 from gateway.config.model import EngineConfig
-from gateway.engine.route import EngineRoute
+from gateway.engine.readiness import EngineRoute
 from gateway.errors import EngineUnavailable, RpcError
 from gateway.observe.metrics import Metrics
 from leaf_sdk.testing import tiny_map

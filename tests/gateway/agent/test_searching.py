@@ -9,7 +9,7 @@ from gateway.agent.events import ToolFinished
 from gateway.config import LimitsConfig
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import ANYBODY
-from gateway.proxy.finder import CALL, SEARCH
+from gateway.proxy.tool_search import CALL, SEARCH
 from gateway.toolcalls import ToolSpec
 
 pytestmark = pytest.mark.anyio

@@ -376,7 +376,7 @@ async def test_fault_of_the_parser_costs_the_call_and_not_the_answer(open_stage,
         raise IndexError("a fault in a node")
 
     async with open_stage(f"Well. {SAY} Done.") as stage:
-        monkeypatch.setattr("gateway.toolcalls.jsonscan.JsonScanner.scan", fault)
+        monkeypatch.setattr("gateway.toolcalls.values.json_scanner.JsonScanner.scan", fault)
         finished = await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
 
     assert finished.reason == "stop"

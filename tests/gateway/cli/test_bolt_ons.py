@@ -13,12 +13,12 @@ import pytest
 import uvicorn
 from rich.console import Console
 
+from gateway.app.reload import Reloader
+from gateway.app.services import open_rooms
 from gateway.cli import exit_codes
 from gateway.cli.bolt_ons import print_bolt_ons
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
-from gateway.serve.reload import Reloader
-from gateway.serve.rooms import open_rooms
 from leaf_sdk import CodecTool, Fragments, Manifest, ModelBinding, fill, precache
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.serve.bolt_on import CallApp

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from gateway.cli import exit_codes
+from gateway.cli.diagnose.checkup import Checkup, ServerCheck
 from gateway.cli.doctor import print_checkup
-from gateway.proxy.upstreams.pins import PinFile
-from gateway.serve.checkup import Checkup, ServerCheck
+from gateway.proxy.upstream.pins import PinFile
 from leaf_sdk import make_meta_tokenizer, wrap_tool_call
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import map_digest
@@ -193,7 +193,7 @@ def test_definitions_that_cost_much_are_warned_of_with_a_way_out(servers, tool, 
 
 def test_credentials_over_plain_http_are_warned_of() -> None:
     from gateway.config.model import UpstreamConfig
-    from gateway.serve.advice import advice_for
+    from gateway.serve.admin.advice import advice_for
 
     def said(url: str) -> list[str]:
         return list(advice_for(UpstreamConfig(name="up", url=url, headers={"Authorization": "Bearer t"}), (), {}, {}))

@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from gateway.cli import exit_codes
+from gateway.cli.diagnose.checkup import Checkup, ServerCheck, ToolCheck
 from gateway.cli.doctor import print_checkup
-from gateway.serve.checkup import Checkup, ServerCheck, ToolCheck
-from gateway.serve.leaf_ids import Judgement
+from gateway.serve.admin.leaf_ids import Judgement
 from leaf_sdk.vocab import map_digest
 
 TESTS = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli import exit_codes
-from gateway.proxy.upstreams.pins import PinFile
+from gateway.proxy.upstream.pins import PinFile
 
 FIRST, NOW = "ab" * 32, "cd" * 32
 

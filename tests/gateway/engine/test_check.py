@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
-from gateway.engine.check import BATTERY, check_map, with_all_specials
-from gateway.engine.llama_cpp import LlamaCpp
-from gateway.engine.route import EngineRoute
+from gateway.engine.llama_cpp.client import LlamaCpp
+from gateway.engine.map_proof import BATTERY, check_map, with_all_specials
+from gateway.engine.readiness import EngineRoute
 from gateway.errors import MapDiffers
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.engine.completion_stream import CompletionStream
+from gateway.engine.llama_cpp.completion_stream import CompletionStream
 from gateway.engine.protocol import Generated, GenerationEnd
 from gateway.errors import EngineRefused
 from leaf_sdk.testing import tiny_map

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.engine.llama_cpp import LlamaCpp
+from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.engine.protocol import Message
 from gateway.engine.template import ChatTemplate
 from gateway.errors import EngineRefused, TemplateRefused

@@ -9,10 +9,10 @@ import pytest
 from gateway.agent.choice import hold_for
 from gateway.agent.conversation import Conversation
 from gateway.agent.generation import Generation, GenerationOptions
-from gateway.engine.llama_cpp import LlamaCpp
-from gateway.engine.llama_json import completion_body
+from gateway.engine.llama_cpp.client import LlamaCpp
+from gateway.engine.llama_cpp.json import completion_body
 from gateway.engine.protocol import GenerateRequest, Sampling
-from gateway.engine.route import ReadyEngine
+from gateway.engine.readiness import ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
 from gateway.errors import EngineRefused
@@ -27,13 +27,13 @@ from gateway.toolcalls import (
     parser_for,
     validate_call,
 )
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.events import CallClosed, Diagnostic
-from gateway.toolcalls.nodes import Marker, Space
-from gateway.toolcalls.passages import Prose
-from gateway.toolcalls.quoted import QuotedName
-from gateway.toolcalls.regions import Call, Calls, Region
-from gateway.toolcalls.values import Field, Json, Record
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.json import Field, Json, Record
+from gateway.toolcalls.nodes.passages import Prose
+from gateway.toolcalls.nodes.quoted import QuotedName
+from gateway.toolcalls.nodes.readers import Marker, Space
+from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.stream.events import CallClosed, Diagnostic
 from leaf_sdk.vocab import TokenMap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
@@ -142,7 +142,9 @@ async def test_the_agent_holds_a_call_that_the_model_begins_of_itself_to_its_sch
 ) -> None:
     start = model_map.special_tokens["<issue_start>"]
     weighed = {"logit_bias": [[start, 60]]}
-    monkeypatch.setattr("gateway.engine.llama_cpp.completion_body", lambda request: completion_body(request) | weighed)
+    monkeypatch.setattr(
+        "gateway.engine.llama_cpp.client.completion_body", lambda request: completion_body(request) | weighed
+    )
     facts = await engine.facts()
     template = ChatTemplate(engine, facts, model_map)
     ready = ReadyEngine(engine, facts, model_map, template, SlotTable(1), ChosenFormat(ISSUES, preamble=False))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gateway.engine.repair import IdRepair, cuts_a_character
+from gateway.engine.llama_cpp.repair import IdRepair, cuts_a_character
 from leaf_sdk.vocab import TokenMap, load_map
 from leaf_sdk.vocab.byte_level import ALPHABET
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.engine.llama_cpp import LlamaCpp
+from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.engine.protocol import Message
 from gateway.engine.scaffold import TurnEnd, TurnShape
 from gateway.engine.template import ChatTemplate

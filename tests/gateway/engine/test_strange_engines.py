@@ -13,7 +13,7 @@ from anyio.abc import SocketStream
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.protocol import GenerateRequest
-from gateway.engine.route import EngineRoute, ReadyEngine
+from gateway.engine.readiness import EngineRoute, ReadyEngine
 from gateway.errors import EngineError, EngineUnavailable
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from tests.gateway.engine.engines import FakeEngine, Watch, address_of
@@ -191,7 +191,7 @@ async def test_engine_that_closes_each_connection_is_named_at_once(map_file: Pat
 async def test_engine_that_sends_nothing_but_comments_is_given_up(
     map_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.engine.llama_cpp._COMMENTS_TIME", 0.1)
+    monkeypatch.setattr("gateway.engine.llama_cpp.client._COMMENTS_TIME", 0.1)
     engine = CommentingEngine(TINY)
     with anyio.fail_after(60):
         async with address_of(engine) as address, routed(address.url, map_file, Watch()) as route:

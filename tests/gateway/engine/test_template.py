@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.engine.llama_cpp import LlamaCpp
+from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.engine.protocol import EngineFacts, Message
 from gateway.engine.scaffold import TurnEnd, TurnShape
 from gateway.engine.template import ChatTemplate

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from gateway.config.model import UpstreamConfig
-from tests.gateway.proxy.wires.over_http.raw_server import Asked, RawServer, Reply, raw_server
+from tests.gateway.proxy.transport.over_http.raw_server import Asked, RawServer, Reply, raw_server
 
 pytestmark = pytest.mark.anyio
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
@@ -18,7 +18,7 @@ Answer = Callable[[Asked, Reply, RawServer], Awaitable[None]]
 
 @pytest.fixture(autouse=True)
 def _asks_both_ways_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.proxy.upstreams.negotiation._PROBE_TIME", 0)
+    monkeypatch.setattr("gateway.proxy.upstream.negotiation._PROBE_TIME", 0)
 
 
 class Slow:
@@ -156,7 +156,7 @@ async def heard(reply: Reply, server: RawServer, count: int) -> None:
 
 @pytest.fixture
 def one_after_the_other(monkeypatch: pytest.MonkeyPatch, _asks_both_ways_at_once: None) -> None:
-    monkeypatch.setattr("gateway.proxy.upstreams.negotiation._PROBE_TIME", 20)
+    monkeypatch.setattr("gateway.proxy.upstream.negotiation._PROBE_TIME", 20)
 
 
 @pytest.mark.usefixtures("one_after_the_other")

@@ -10,7 +10,7 @@ from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import Naming
-from gateway.proxy.upstreams.listing import Listed
+from gateway.proxy.upstream.listing import Listed
 from gateway.proxy.uris import UriClaims, fits
 
 

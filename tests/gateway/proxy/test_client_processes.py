@@ -25,7 +25,7 @@ LOG = ("notifications/message", {"level": "info", "data": "it works"})
 @pytest.fixture
 def quick_sweep(monkeypatch):
     """Looks at once, and again and again, for sessions that nobody needs."""
-    monkeypatch.setattr("gateway.proxy.upstreams.pool._SWEEP", 0.01)
+    monkeypatch.setattr("gateway.proxy.upstream.pool._SWEEP", 0.01)
 
 
 async def meet(proxy, one):
@@ -114,7 +114,7 @@ async def test_client_that_called_once_and_was_never_heard_again_gives_its_proce
         pids = [(await call(proxy, each))["pid"] for each in (gone, back, listens)]
         gone.idle_since = back.idle_since = 0.0
         back.times_heard += 1
-        monkeypatch.setattr("gateway.proxy.upstreams.pool._IDLE", -1.0)
+        monkeypatch.setattr("gateway.proxy.upstream.pool._IDLE", -1.0)
         await soon(lambda: not is_running(pids[0]))
         # It may come back: then it has another.
         gone.idle_since = None
@@ -126,7 +126,7 @@ async def test_client_that_called_once_and_was_never_heard_again_gives_its_proce
 async def test_process_that_holds_its_clients_state_stays_until_its_session_ends(
     obeying, proxy_of, client, call, is_running, soon, monkeypatch
 ):
-    monkeypatch.setattr("gateway.proxy.upstreams.pool._IDLE", -1.0)
+    monkeypatch.setattr("gateway.proxy.upstream.pool._IDLE", -1.0)
     async with proxy_of(obeying("up", sessions="per_client"), obeying("other")) as proxy:
         one, other = client(), client(**ASKS)
         pid = (await call(proxy, one))["pid"]
@@ -175,7 +175,7 @@ async def test_process_counts_to_its_keys_share_until_it_is_gone(obeying, proxy_
 
 
 async def test_key_watches_its_share_of_resources_and_others_still_can(obeying, proxy_of, client, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.news._MOST", 4)
+    monkeypatch.setattr("gateway.proxy.change_feed._MOST", 4)
     offer = {"resources": ["x:1", "x:2"], "capabilities": {"resources": {"subscribe": True}}}
     async with proxy_of(obeying("up", offer)) as proxy:
         ann = client(principal=ANN)

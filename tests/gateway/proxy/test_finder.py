@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.proxy.finder import rank, search
 from gateway.proxy.naming import ToolEntry
+from gateway.proxy.tool_search import rank, search
 
 
 def tool(name: str, description: str = "", *parameters: str) -> ToolEntry:

@@ -32,8 +32,8 @@ def stopped():
 
 
 async def test_lists_come_with_what_a_hanging_server_last_said(obeying, proxy_of, client, call, stopped, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.upstreams.listing._SHORT", 0.0)
-    monkeypatch.setattr("gateway.proxy.upstreams.upstream._RELISTING", 0.2)
+    monkeypatch.setattr("gateway.proxy.upstream.listing._SHORT", 0.0)
+    monkeypatch.setattr("gateway.proxy.upstream.upstream._RELISTING", 0.2)
     async with proxy_of(obeying("one"), obeying("two")) as proxy:
         one = client()
         stopped((await call(proxy, one, "one__do"))["pid"])
@@ -47,7 +47,7 @@ async def test_lists_come_with_what_a_hanging_server_last_said(obeying, proxy_of
 async def test_log_level_is_told_to_the_servers_that_listen(
     obeying, proxy_of, client, call, stopped, until_noted, monkeypatch
 ):
-    monkeypatch.setattr("gateway.proxy.routes._LEVEL_TIME", 1.0)
+    monkeypatch.setattr("gateway.proxy.router._LEVEL_TIME", 1.0)
     async with proxy_of(obeying("one", LOGS), obeying("two", LOGS)) as proxy:
         one = client()
         stopped((await call(proxy, one, "one__do"))["pid"])
@@ -60,7 +60,7 @@ async def test_log_level_is_told_to_the_servers_that_listen(
 
 
 async def test_log_level_that_nobody_took_is_an_error_that_names_a_server(obeying, proxy_of, client, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.routes._LEVEL_TIME", 0.3)
+    monkeypatch.setattr("gateway.proxy.router._LEVEL_TIME", 0.3)
     async with proxy_of(obeying("up", {**LOGS, "mute": ["error"]})) as proxy:
         with pytest.raises(RpcError, match=r"server 'up' did not answer logging/setLevel within 0\.3 s"):
             await proxy.handle("logging/setLevel", {"level": "error"}, client())
@@ -69,7 +69,7 @@ async def test_log_level_that_nobody_took_is_an_error_that_names_a_server(obeyin
 async def test_resource_whose_subscription_is_not_answered_keeps_no_other_from_being_watched(
     obeying, proxy_of, client, call, until_noted, monkeypatch
 ):
-    monkeypatch.setattr("gateway.proxy.upstreams.follow._ANSWERING", 0.2)
+    monkeypatch.setattr("gateway.proxy.upstream.subscription._ANSWERING", 0.2)
     heard = []
     async with proxy_of(obeying("up", {**RESOURCES, "mute": ["x:1"]})) as proxy:
         with anyio.fail_after(20):

@@ -187,7 +187,7 @@ async def test_server_that_does_not_answer_is_left_alone_for_a_while_and_then_tr
         assert re.fullmatch(
             r"server 'up' is not available: it failed 2 times in a row and is left alone for \d+\.\d s more", refused
         )
-        monkeypatch.setattr("gateway.proxy.upstreams.door.monotonic", lambda: time.monotonic() + 1000.0)
+        monkeypatch.setattr("gateway.proxy.upstream.dispatcher.monotonic", lambda: time.monotonic() + 1000.0)
         tried = await asyncio.gather(*(call(proxy, one) for _ in range(3)))
         assert proxy.statuses()[0].breaker == "closed"
 

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.proxy.shares import ShareRule
-from gateway.serve.identity import OPERATOR
+from gateway.serve.auth.identity import OPERATOR
 
 ANN, BOB, CARL = (Principal(name) for name in ("ann", "bob", "carl"))
 

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.config.model import UpstreamConfig
 from gateway.errors import RpcError
+from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.caller import Principal
-from gateway.rpc.messages import INVALID_PARAMS
 
 pytestmark = pytest.mark.anyio
 SERVERS = Path(__file__).parent / "servers"

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from gateway.app.services import open_rooms
+from gateway.cli.diagnose.checkup import check_up
 from gateway.config.model import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
 from gateway.errors import UnknownTool
-from gateway.serve.checkup import check_up
-from gateway.serve.rooms import open_rooms
-from tests.gateway.proxy.wires.over_http.raw_server import Asked, RawServer, Reply, raw_server
+from tests.gateway.proxy.transport.over_http.raw_server import Asked, RawServer, Reply, raw_server
 
 pytestmark = pytest.mark.anyio
 DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}

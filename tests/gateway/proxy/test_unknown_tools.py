@@ -5,8 +5,8 @@ import pytest
 from gateway.config.model import GatewayConfig
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
+from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy import Proxy
-from gateway.rpc.messages import INVALID_PARAMS
 
 pytestmark = pytest.mark.anyio
 ASKS = {"elicitation": {}}
@@ -64,7 +64,7 @@ async def test_tool_of_a_server_whose_list_changed_since_is_looked_for_there(
 ):
     offer = {"capabilities": {"tools": {"listChanged": True}}}
     # It is not listed anew while the test runs.
-    monkeypatch.setattr("gateway.proxy.upstreams.tending.Tender.changed", lambda *_: None)
+    monkeypatch.setattr("gateway.proxy.upstream.maintenance.Tender.changed", lambda *_: None)
     async with alone(obeying("up", offer)) as proxy:
         await proxy.handle("tools/call", {"name": "do", "arguments": {"list": ["do", "more"]}}, client())
         await proxy.handle("tools/call", {"name": "more"}, client())

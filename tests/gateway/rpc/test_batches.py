@@ -5,9 +5,9 @@ from unittest.mock import ANY
 
 import pytest
 
-from gateway.rpc.batches import read_batch
-from gateway.rpc.mending import BrokenAnswer
-from gateway.rpc.messages import Failure, Malformed, Notification, Request, Response
+from gateway.protocol.batches import read_batch
+from gateway.protocol.mending import BrokenAnswer
+from gateway.protocol.messages import Failure, Malformed, Notification, Request, Response
 
 PARTS = [
     {"jsonrpc": "2.0", "method": "n", "params": {"a": 1}},

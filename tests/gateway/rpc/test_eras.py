@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.rpc.eras import (
+from gateway.protocol.eras import (
     CACHEABLE,
     CAPABILITIES_KEY,
     CLIENT_INFO_KEY,

@@ -5,8 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp.shared import inbound
 
-from gateway.rpc.eras import CAPABILITIES_KEY, VERSION_KEY
-from gateway.rpc.headers import (
+from gateway.protocol.eras import CAPABILITIES_KEY, VERSION_KEY
+from gateway.protocol.headers import (
     ERROR_STATUS,
     METHOD_HEADER,
     NAME_HEADER,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.rpc.lines import Line, LineSplitter, LongLine
+from gateway.protocol.lines import Line, LineSplitter, LongLine
 
 BOUND = 20
 

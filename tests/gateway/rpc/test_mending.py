@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.rpc.mending import BrokenAnswer, mend_line, mend_message
-from gateway.rpc.messages import Malformed, Response, parse_message
+from gateway.protocol.mending import BrokenAnswer, mend_line, mend_message
+from gateway.protocol.messages import Malformed, Response, parse_message
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.rpc.messages import (
+from gateway.protocol.messages import (
     INVALID_REQUEST,
     PARSE_ERROR,
     Failure,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.rpc.lines import LongLine
-from gateway.rpc.sse import Event, EventParser, LongEvent, encode_event
+from gateway.protocol.lines import LongLine
+from gateway.protocol.sse import Event, EventParser, LongEvent, encode_event
 
 BOUND = 40
 

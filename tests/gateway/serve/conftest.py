@@ -17,9 +17,9 @@ import uvicorn
 from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
+from gateway.protocol.eras import CAPABILITIES_KEY, VERSION_KEY
+from gateway.protocol.headers import VERSION_HEADER, routing_headers
 from gateway.proxy.caller import ANYBODY, Caller, ClientSession, Principal
-from gateway.rpc.eras import CAPABILITIES_KEY, VERSION_KEY
-from gateway.rpc.headers import VERSION_HEADER, routing_headers
 from gateway.serve.mcp import McpFace
 
 ACCEPT = "application/json, text/event-stream"

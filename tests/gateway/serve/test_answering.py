@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway.serve.answering import GatheredWrites
+from gateway.serve.http.transport import GatheredWrites
 
 pytestmark = pytest.mark.anyio
 

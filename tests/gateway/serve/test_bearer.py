@@ -12,12 +12,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
-from gateway.serve.bearer import BearerAuth
-from gateway.serve.credentials import Credentials
-from gateway.serve.identity import PRINCIPAL
-from gateway.serve.key_file import KeyFile, KeyRing
-from gateway.serve.keys import KeyRecord, digest_of
-from gateway.serve.limits import FAILURES_AT_ONCE, Limiter
+from gateway.serve.auth.bearer import BearerAuth
+from gateway.serve.auth.credentials import Credentials
+from gateway.serve.auth.identity import PRINCIPAL
+from gateway.serve.auth.key_file import KeyFile, KeyRing
+from gateway.serve.auth.keys import KeyRecord, digest_of
+from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, Limiter
 
 TOKEN = "a-token-of-ours-π"
 STRONG = "x" * 43

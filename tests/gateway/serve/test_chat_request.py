@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
-from gateway.serve.chat_request import ChatRequest
-from gateway.serve.completion_request import CompletionRequest
+from gateway.serve.openai.chat_request import ChatRequest
+from gateway.serve.openai.completion_request import CompletionRequest
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 PAINT = {"type": "function", "function": {"name": "paint", "parameters": {"type": "object"}}}

@@ -5,7 +5,8 @@ import httpx2
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gateway.serve.drain import EXPIRED, Drain
+from gateway.app.stopping import stopping
+from gateway.serve.http.drain import EXPIRED, Drain
 
 pytestmark = pytest.mark.anyio
 
@@ -38,12 +39,12 @@ def nothing() -> None:
 
 
 async def test_idle_app_is_drained_at_once():
-    assert await Drain(Slow()).drained(60, nothing) == 0
+    assert await Drain(Slow(), stopping).drained(60, nothing) == 0
 
 
 async def test_running_request_finishes_and_a_new_one_is_refused():
     slow = Slow()
-    app = Drain(slow)
+    app = Drain(slow, stopping)
     answers: dict[str, int] = {}
     left: list[int] = []
 
@@ -69,7 +70,7 @@ async def test_running_request_finishes_and_a_new_one_is_refused():
 
 
 async def test_refusal_tells_when_to_ask_again():
-    app = Drain(Slow())
+    app = Drain(Slow(), stopping)
     await app.drained(0, nothing)
     async with client_of(app) as client:
         answer = await client.post("/")
@@ -80,7 +81,7 @@ async def test_refusal_tells_when_to_ask_again():
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
 async def test_client_of_mcp_is_refused_in_json_rpc(path):
-    app = Drain(Slow())
+    app = Drain(Slow(), stopping)
     await app.drained(0, nothing)
     async with client_of(app) as client:
         answer = await client.post(path, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
@@ -94,7 +95,7 @@ async def test_client_of_mcp_is_refused_in_json_rpc(path):
 
 async def test_request_that_outlasts_the_time_is_counted_as_left():
     slow = Slow()
-    app = Drain(slow)
+    app = Drain(slow, stopping)
 
     async def ask() -> None:
         async with client_of(app) as client:
@@ -117,7 +118,7 @@ async def test_request_that_outlasts_the_time_is_told_and_can_say_its_last_word(
         await send({"type": "http.response.start", "status": 503, "headers": []})
         await send({"type": "http.response.body", "body": b"stopping"})
 
-    app = Drain(waits_until_told)
+    app = Drain(waits_until_told, stopping)
     answers: list[bytes] = []
 
     async def ask() -> None:
@@ -136,7 +137,7 @@ async def test_request_that_outlasts_the_time_is_told_and_can_say_its_last_word(
 
 async def test_request_that_fails_is_over_too():
     slow = Slow()
-    app = Drain(slow)
+    app = Drain(slow, stopping)
 
     async def ask() -> None:
         async with client_of(app) as client:
@@ -152,7 +153,7 @@ async def test_request_that_fails_is_over_too():
 
 async def test_stream_that_a_client_keeps_open_is_not_waited_for():
     slow = Slow()
-    app = Drain(slow)
+    app = Drain(slow, stopping)
 
     async def listen() -> None:
         async with client_of(app) as client:

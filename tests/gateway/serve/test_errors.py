@@ -17,7 +17,7 @@ from gateway.errors import (
     TemplateRefused,
     UnknownTool,
 )
-from gateway.serve.errors import error_answer, no_such_path
+from gateway.serve.http.errors import error_answer, no_such_path
 
 
 @pytest.mark.parametrize(

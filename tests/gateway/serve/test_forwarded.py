@@ -8,9 +8,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.config.connections import ConnectionsConfig
 from gateway.observe.metrics import Metrics
-from gateway.serve.connections import Connections
-from gateway.serve.forwarded import ForwardedClients
-from gateway.serve.proxies import TrustedProxies
+from gateway.serve.http.client_address import TrustedProxies
+from gateway.serve.http.connections import Connections
+from gateway.serve.http.forwarded import ForwardedClients
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ from starlette.routing import Route
 
 from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.observe.metrics import Metrics
-from gateway.serve.access import guard_faces
-from gateway.serve.home import Home
+from gateway.serve.auth.guards import guard_faces
+from gateway.serve.http.home import Home
 
 pytestmark = pytest.mark.anyio
 

@@ -15,11 +15,11 @@ from uvicorn.server import ServerState
 from gateway.config.connections import ConnectionsConfig
 from gateway.observe.exposition import read_counter
 from gateway.observe.metrics import Metrics
-from gateway.serve.answering import GatheredWrites
-from gateway.serve.connections import Connections
-from gateway.serve.http_protocol import HttpProtocol
-from gateway.serve.http_server import http_server
-from gateway.serve.proxies import TrustedProxies
+from gateway.serve.http.client_address import TrustedProxies
+from gateway.serve.http.connections import Connections
+from gateway.serve.http.protocol import HttpProtocol
+from gateway.serve.http.server import http_server
+from gateway.serve.http.transport import GatheredWrites
 
 pytestmark = pytest.mark.anyio
 
@@ -276,7 +276,7 @@ async def test_server_that_does_not_read_is_not_the_client_s_silence() -> None:
 
 
 async def test_rest_of_a_body_after_its_answer_has_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.serve.http_protocol._LINGER", 0.2)
+    monkeypatch.setattr("gateway.serve.http.protocol._LINGER", 0.2)
     async with door(App(reads=False), write_timeout=0.2) as site:
         client = await site.open()
         await client.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100000000\r\n\r\n")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import ConfigError
-from gateway.serve.keys import (
+from gateway.serve.auth.keys import (
     KEY_PREFIX,
     KeyRecord,
     check_name,

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.proxy.caller import Principal
-from gateway.serve.identity import Allowance, Identity
-from gateway.serve.limits import FAILURES_AT_ONCE, FailedTries, Limiter, Refused, network_of
+from gateway.serve.auth.identity import Allowance, Identity
+from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, FailedTries, Limiter, Refused
+from gateway.serve.http.client_address import network_of
 
 
 class Clock:

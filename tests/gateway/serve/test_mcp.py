@@ -21,7 +21,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens
-from gateway.serve.auth import HostGuard, own_hosts
+from gateway.serve.auth.token import HostGuard, own_hosts
 from gateway.serve.mcp import McpFace
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import load_map

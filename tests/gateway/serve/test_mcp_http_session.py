@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from gateway.errors import RpcError
+from gateway.protocol.messages import Request
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.rpc.messages import Request
 from gateway.serve.mcp.http import HttpRequest
 
 pytestmark = pytest.mark.anyio

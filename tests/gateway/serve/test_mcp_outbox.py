@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import RpcError
-from gateway.serve.mcp.asks import Asks
+from gateway.serve.mcp.client_requests import Asks
 from gateway.serve.mcp.losses import EVERY, Losses
 from gateway.serve.mcp.outbox import COUNT, SIZE, HeldStream, Outbox
 

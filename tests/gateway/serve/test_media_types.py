@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator
 import httpx2
 import pytest
 
+from gateway.app.process import open_app
+from gateway.app.services import open_rooms
 from gateway.config.model import GatewayConfig, TokensConfig
-from gateway.serve.rooms import open_rooms
-from gateway.serve.run import open_app
 
 pytestmark = pytest.mark.anyio
 

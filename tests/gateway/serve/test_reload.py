@@ -10,10 +10,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from gateway.app import reload as reload_module
+from gateway.app.reload import Reloader, state_of
 from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig, UpstreamConfig
 from gateway.errors import ConfigError
-from gateway.serve import reload as reload_module
-from gateway.serve.reload import Reloader, state_of
 
 pytestmark = pytest.mark.anyio
 ECHO = UpstreamConfig(name="echo", command="echo")

@@ -13,12 +13,12 @@ import anyio.lowlevel
 import httpx2
 import pytest
 
+from gateway.app.services import open_rooms
 from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.costs import written
-from gateway.proxy.upstreams.pins import PinFile
-from gateway.serve.health import Readiness, admin_app
-from gateway.serve.rooms import open_rooms
+from gateway.proxy.upstream.pins import PinFile
+from gateway.serve.admin.health import Readiness, admin_app
 from leaf_sdk.vocab import load_map
 
 pytestmark = pytest.mark.anyio

@@ -12,22 +12,22 @@ from starlette.routing import Mount
 
 from gateway.agent import Agent, CallRunner
 from gateway.config.model import GatewayConfig
-from gateway.engine.llama_json import completion_body
+from gateway.engine.llama_cpp.json import completion_body
 from gateway.engine.protocol import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
-from gateway.engine.route import EngineRoute, ReadyEngine
+from gateway.engine.readiness import EngineRoute, ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
+from gateway.protocol.eras import CAPABILITIES_KEY, VERSION_KEY
 from gateway.proxy import Proxy, ResultTokens
-from gateway.rpc.eras import CAPABILITIES_KEY, VERSION_KEY
-from gateway.serve.codec.answer import FrameDesk
-from gateway.serve.codec.mcp import FramedMcp
+from gateway.serve.codec.responder import FrameDesk
 from gateway.serve.codec.wire import WireOffer
-from gateway.serve.completions import CompletionsFace
 from gateway.serve.mcp import McpFace
-from gateway.serve.openai import OpenAiFace
+from gateway.serve.mcp.frames import FramedMcp
+from gateway.serve.openai.chat import OpenAiFace
+from gateway.serve.openai.completions import CompletionsFace
 from gateway.toolcalls import choose_format
 from leaf_sdk.testing import tiny_map
 

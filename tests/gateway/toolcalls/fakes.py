@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gateway.toolcalls import Event, Format, StreamParser, ToolSpec, format_named, parser_for
-from gateway.toolcalls.events import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
+from gateway.toolcalls.stream.events import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
 
 MARKERS = ("<tool_call>", "</tool_call>", "<think>", "</think>")
 WORDS = (

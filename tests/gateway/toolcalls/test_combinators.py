@@ -19,16 +19,16 @@ from gateway.toolcalls import (
     call_grammar,
     parser_for,
 )
-from gateway.toolcalls.combinators import Choice, Many, Seq, maybe
-from gateway.toolcalls.format import Format as FormatType
-from gateway.toolcalls.gbnf import Grammar
-from gateway.toolcalls.nodes import Capture, Lit, Marker, Node, Space, Start, Until
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.quoted import QuotedName
-from gateway.toolcalls.regions import Call, Calls, Region
-from gateway.toolcalls.schema_gbnf import schema_rules
-from gateway.toolcalls.spelling import Spelling
-from gateway.toolcalls.values import Field, Json, Record
+from gateway.toolcalls.formats.format import Format as FormatType
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.schemas import schema_rules
+from gateway.toolcalls.nodes.combinators import Choice, Many, Seq, maybe
+from gateway.toolcalls.nodes.json import Field, Json, Record
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.quoted import QuotedName
+from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Space, Start, Until
+from gateway.toolcalls.nodes.regions import Call, Calls, Region
+from gateway.toolcalls.stream.spelling import Spelling
 
 from .fakes import (
     PLAIN,
@@ -148,7 +148,7 @@ def test_an_id_that_comes_after_its_call_was_told_is_too_late() -> None:
 
 
 def test_a_region_that_grows_too_long_ends_a_message_that_is_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.toolcalls.machine.MAX_REGION", 20)
+    monkeypatch.setattr("gateway.toolcalls.parser.MAX_REGION", 20)
     told = reads(Region("[", Call(Seq(Capture("name", "]"), "]"))), "[" + "x" * 30 + "]")
     assert texts(told) == "[" + "x" * 30 + "]"
     assert ["longer than 20 characters" in problem.message for problem in diagnostics(told)] == [True]

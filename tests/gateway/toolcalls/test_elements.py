@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.toolcalls import ToolSpec, parse, stream
-from gateway.toolcalls.elements import MAX_DEPTH
+from gateway.toolcalls.nodes.elements import MAX_DEPTH
 
 from .fakes import Numbered
 

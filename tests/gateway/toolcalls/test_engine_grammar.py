@@ -20,7 +20,7 @@ import httpx2
 import jsonschema
 import pytest
 
-from gateway.engine.packaged import packaged_model
+from gateway.engine.packaged_model import packaged_model
 from gateway.toolcalls import (
     CallClosed,
     Content,

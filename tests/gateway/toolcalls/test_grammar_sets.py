@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from gateway.toolcalls import ToolSpec, call_grammar, format_named, format_names, parse
-from gateway.toolcalls.kinds import ALL, kinds_of
+from gateway.toolcalls.schema.kinds import ALL, kinds_of
 
 from .gbnf_oracle import Gbnf
 from .tool_sets import ANYTHING, MAP, TOOL_SETS

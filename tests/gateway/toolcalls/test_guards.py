@@ -13,7 +13,7 @@ from gateway.toolcalls import (
     format_named,
     parser_for,
 )
-from gateway.toolcalls.spelling import Spelling
+from gateway.toolcalls.stream.spelling import Spelling
 from leaf_sdk.vocab import TokenMap
 
 from .fakes import GUARDED, MARKERS, PLAIN, TOOLS, Numbered, TinyVocabulary, closed, joined, run, texts

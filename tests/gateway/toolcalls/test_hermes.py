@@ -234,7 +234,7 @@ def test_calls_that_share_markers_or_forget_the_closing_one_are_calls_of_their_o
 
 
 def test_a_region_beyond_its_bound_is_content(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.toolcalls.machine.MAX_REGION", 100)
+    monkeypatch.setattr("gateway.toolcalls.parser.MAX_REGION", 100)
     text = '<tool_call>{"arguments": {"a": "' + "x" * 200 + '"}, "name": "f"}</tool_call>'
     events = run(PLAIN.spell(text + ONE))
     assert texts(events) == text

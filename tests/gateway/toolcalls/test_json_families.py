@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from gateway.toolcalls import Diagnostic, call_grammar, format_for_template, format_named, parse, stream
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.nodes import Lit
-from gateway.toolcalls.numbered import NumberedName
-from gateway.toolcalls.regions import Bare, Beginning
-from gateway.toolcalls.series import Array, Loose, Series, Spelled, unwritten
-from gateway.toolcalls.spelling import Spelling
-from gateway.toolcalls.values import Json, QuotedId
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.json import Json, QuotedId
+from gateway.toolcalls.nodes.numbered import NumberedName
+from gateway.toolcalls.nodes.readers import Lit
+from gateway.toolcalls.nodes.regions import Bare, Beginning
+from gateway.toolcalls.nodes.series import Array, Loose, Series, Spelled, unwritten
+from gateway.toolcalls.stream.spelling import Spelling
 
 from .fakes import PLAIN, TOOLS, WEATHER, Numbered, closed, run, started
 from .families_json import JSON_FAMILIES
@@ -295,7 +295,7 @@ def test_a_bare_object_is_forced_without_its_optional_keys() -> None:
 
 
 def test_a_bare_region_that_grows_beyond_its_bound_is_content(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.toolcalls.machine.MAX_REGION", 100)
+    monkeypatch.setattr("gateway.toolcalls.parser.MAX_REGION", 100)
     text = '{"parameters": {"a": "' + "x" * 200 + '"}, "name": "f"}'
     events = run(PLAIN.spell(text), fmt=format_named("llama_3"))
     assert "".join(event.text for event in events if hasattr(event, "text")) == text

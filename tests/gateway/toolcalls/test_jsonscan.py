@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.toolcalls.jsonscan import MAX_ATOM, MAX_DEPTH, JsonScanner, Scan
+from gateway.toolcalls.values.json_scanner import MAX_ATOM, MAX_DEPTH, JsonScanner, Scan
 
 from .strategies import json_values
 

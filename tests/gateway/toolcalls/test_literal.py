@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.toolcalls.dialects import GEMMA, PYTHON, PYTHON_CALL, Dialect
-from gateway.toolcalls.jsonscan import Scan
-from gateway.toolcalls.kinds import ALL, STRING, kinds_of
-from gateway.toolcalls.literal import LiteralScanner
-from gateway.toolcalls.typed import converted
+from gateway.toolcalls.nodes.typed import converted
+from gateway.toolcalls.schema.kinds import ALL, STRING, kinds_of
+from gateway.toolcalls.values.dialects import GEMMA, PYTHON, PYTHON_CALL, Dialect
+from gateway.toolcalls.values.json_scanner import Scan
+from gateway.toolcalls.values.literal import LiteralScanner
 
 from .strategies import json_values
 

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from gateway.toolcalls import ToolSpec, format_named, format_names
-from gateway.toolcalls.gbnf import Grammar
-from gateway.toolcalls.nodes import Node, walk
-from gateway.toolcalls.schema_gbnf import schema_rules
-from gateway.toolcalls.spelling import Spelling
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.schemas import schema_rules
+from gateway.toolcalls.nodes.readers import Node, walk
+from gateway.toolcalls.stream.spelling import Spelling
 
 from .fakes import WEATHER
 from .gbnf_oracle import Gbnf

@@ -9,22 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls import CallArguments, Content, Policy, Reasoning, format_named, parser_for
-from gateway.toolcalls.calls import Calls, random_call_id
-from gateway.toolcalls.combinators import Seq
-from gateway.toolcalls.cursor import Cursor, Sight
-from gateway.toolcalls.machine import Machine
-from gateway.toolcalls.nodes import Capture, First, Lit, Node, Start, Steps
-from gateway.toolcalls.passages import Prose, Thought
-from gateway.toolcalls.regions import Call, Region
-from gateway.toolcalls.spelling import Spelling
-from gateway.toolcalls.values import Json
+from gateway.toolcalls.nodes.combinators import Seq
+from gateway.toolcalls.nodes.json import Json
+from gateway.toolcalls.nodes.passages import Prose, Thought
+from gateway.toolcalls.nodes.readers import Capture, First, Lit, Node, Start, Steps
+from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.parser import Machine
+from gateway.toolcalls.stream.calls import Calls, random_call_id
+from gateway.toolcalls.stream.cursor import Cursor, Sight
+from gateway.toolcalls.stream.spelling import Spelling
 
 from .fakes import PLAIN, TOOLS, closed, diagnostics, run, started, texts
 from .families import Told
 from .test_laws import messages
 
 if TYPE_CHECKING:
-    from gateway.toolcalls.events import Event
+    from gateway.toolcalls.stream.events import Event
 
 
 @dataclass(frozen=True, slots=True)

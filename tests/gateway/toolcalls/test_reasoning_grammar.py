@@ -5,9 +5,9 @@ import random
 import pytest
 
 from gateway.toolcalls import call_grammar, format_named, format_names, parse
-from gateway.toolcalls.harmony import Harmony
-from gateway.toolcalls.nodes import walk
-from gateway.toolcalls.passages import Thought
+from gateway.toolcalls.nodes.channels import Harmony
+from gateway.toolcalls.nodes.passages import Thought
+from gateway.toolcalls.nodes.readers import walk
 
 from .fakes import TOOLS
 from .gbnf_oracle import Gbnf

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.toolcalls import Format, ToolSpec, call_grammar, format_named, format_names, parser_for, reference
-from gateway.toolcalls.events import CallClosed, Content, Reasoning
 from gateway.toolcalls.reference import render_page
+from gateway.toolcalls.stream.events import CallClosed, Content, Reasoning
 
 from .fakes import TIME, TinyVocabulary
 from .gbnf_oracle import Gbnf

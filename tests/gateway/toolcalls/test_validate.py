@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls import ToolSpec, validate_call
-from gateway.toolcalls.schema_check import MAX_COMPLAINTS
+from gateway.toolcalls.schema.check import MAX_COMPLAINTS
 
 from .fakes import TIME, WEATHER
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.toolcalls.watcher import REGION_CAP, ToolWatcher, WatchEvent
+from gateway.toolcalls.stream.watcher import REGION_CAP, ToolWatcher, WatchEvent
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "tool_watcher.json").read_text())
 START, END = VECTORS["start_id"], VECTORS["end_id"]

@@ -16,7 +16,7 @@ from gateway.proxy import ResultTokens
 from gateway.proxy.blocks import UnreadText
 from gateway.proxy.bolt_on import ARGUMENT_IDS_KEY
 from gateway.proxy.bolt_on.calling import Outgoing, read_answer
-from gateway.proxy.wires.wire import Unfit
+from gateway.proxy.transport.protocol import Unfit
 from leaf_sdk.leaf.bolt_on import CodecToolCall, CodecToolResult
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 

@@ -6,8 +6,8 @@ import pytest
 
 from gateway.config.model import UpstreamConfig
 from gateway.errors import UpstreamUnavailable
-from gateway.proxy.upstreams.failures import describe_ending, describe_failure
-from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError
+from gateway.proxy.upstream.failures import describe_ending, describe_failure
 
 CHILD = UpstreamConfig(name="a", command="tool")
 WEB = UpstreamConfig(name="a", url="http://127.0.0.1/mcp")

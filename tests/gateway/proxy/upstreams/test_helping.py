@@ -8,7 +8,7 @@ import pytest
 from gateway.errors import RpcError
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
 from gateway.proxy.shares import ShareRule
-from gateway.proxy.upstreams.helping import SAMPLING, Allowance
+from gateway.proxy.upstream.sampling import SAMPLING, Allowance
 
 pytestmark = pytest.mark.anyio
 

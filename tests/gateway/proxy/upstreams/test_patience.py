@@ -8,8 +8,8 @@ import pytest
 
 from gateway.deadlines import Deadlines
 from gateway.proxy.caller import Nobody, Principal
-from gateway.proxy.upstreams.clock import Clock
-from gateway.proxy.upstreams.patience import Patience
+from gateway.proxy.upstream.clock import Clock
+from gateway.proxy.upstream.pausing_caller import Patience
 
 pytestmark = pytest.mark.anyio
 

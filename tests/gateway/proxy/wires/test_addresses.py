@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http1.origin import Address, Origin, read_url
-from gateway.proxy.wires.addresses import check_public, is_public
-from gateway.proxy.wires.wire import NoAnswer
+from gateway.proxy.transport.http.addresses import check_public, is_public
+from gateway.proxy.transport.protocol import NoAnswer
 
 IDN = "xn--mller-kva.example"
 

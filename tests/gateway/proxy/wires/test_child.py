@@ -9,8 +9,8 @@ import pytest
 
 from gateway.config.model import UpstreamConfig
 from gateway.observe.logs import get_logger
-from gateway.proxy.wires.child import Child, run_child
-from gateway.proxy.wires.complaints import Complaints
+from gateway.proxy.transport.server_log import Complaints
+from gateway.proxy.transport.stdio.process import Child, run_child
 
 pytestmark = pytest.mark.anyio
 LOG = get_logger("test")

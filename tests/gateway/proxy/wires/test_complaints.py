@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.observe.logs import configure_logging, get_logger
-from gateway.proxy.wires.complaints import LINES, Complaints
+from gateway.proxy.transport.server_log import LINES, Complaints
 
 
 class Clock:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http1.lines import header_lines
-from gateway.proxy.wires.http_headers import challenge_parameters, media_type, status_words
-from gateway.proxy.wires.wire import NoAnswer
+from gateway.proxy.transport.http.headers import challenge_parameters, media_type, status_words
+from gateway.proxy.transport.protocol import NoAnswer
 
 
 def test_headers_are_lines():

@@ -14,9 +14,9 @@ import pytest
 from gateway.config.model import UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
-from gateway.proxy.wires.asking import MOST
-from gateway.proxy.wires.stdio import open_stdio
-from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, Wire
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Wire
+from gateway.proxy.transport.server_requests import MOST
+from gateway.proxy.transport.stdio.transport import open_stdio
 
 pytestmark = pytest.mark.anyio
 BOUND = 100_000
@@ -391,7 +391,7 @@ async def test_answer_that_comes_after_its_caller_went_is_nobodys(opened):
 
 
 async def test_deaf_server_holds_up_nobody_who_stops_waiting_and_what_waits_is_not_sent(opened, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.wires.stdio._NOTIFY_TIME", 0.1)
+    monkeypatch.setattr("gateway.proxy.transport.stdio.transport._NOTIFY_TIME", 0.1)
     async with opened("deaf") as wire:
         for _ in range(2):
             await wire.request("initialize", {})

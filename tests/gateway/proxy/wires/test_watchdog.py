@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.proxy.wires import watchdog as module
-from gateway.proxy.wires.watchdog import Watchdog
+from gateway.proxy.transport.stdio import watchdog as module
+from gateway.proxy.transport.stdio.watchdog import Watchdog
 
 pytestmark = pytest.mark.anyio
 

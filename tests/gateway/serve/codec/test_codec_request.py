@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
-from gateway.serve.body import BodyUnread
-from gateway.serve.codec.request import read_codec_request
+from gateway.serve.http.body import BodyUnread
+from gateway.serve.openai.codec_request import read_codec_request
 
 MSGPACK = "application/x-msgpack"
 PROTOBUF = "application/x-protobuf"

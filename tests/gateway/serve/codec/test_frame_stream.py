@@ -11,7 +11,7 @@ from gateway.observe.metrics import Metrics
 from gateway.serve.codec.reply import FrameReply
 from gateway.serve.codec.stream import FramedAnswer, FramePump
 from gateway.serve.codec.wire import Visible, WireOffer, read_version
-from gateway.serve.replying import Answering
+from gateway.serve.generation.answers import Answering
 from leaf_sdk.wire import CODINGS, Decoder, Dictionary, Extras, Frame, FrameReader, Usage
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
 from gateway.observe.metrics import Metrics
-from gateway.serve.codec.mcp import FramedMcp
-from gateway.serve.codec.messages import EventReader, read_body, wanted_form, write_frame
+from gateway.serve.mcp.frame_messages import EventReader, read_body, wanted_form, write_frame
+from gateway.serve.mcp.frames import FramedMcp
 from leaf_sdk.testing import tiny_map
 
 TINY = tiny_map()

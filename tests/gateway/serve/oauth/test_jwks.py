@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from gateway.config.access import OAuthConfig
-from gateway.serve.identity import CannotTell, CredentialRefused
-from gateway.serve.jwks import FLOOR, FRESH, OLDEST, RETRY, FetchFailed, IssuerKeys, metadata_urls, read_keys
+from gateway.serve.auth.identity import CannotTell, CredentialRefused
+from gateway.serve.auth.jwks import FLOOR, FRESH, OLDEST, RETRY, FetchFailed, IssuerKeys, metadata_urls, read_keys
 
 from .issuer import RESOURCE, Issuer
 

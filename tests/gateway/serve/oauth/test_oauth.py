@@ -24,14 +24,14 @@ from gateway.config.access import OAuthConfig
 from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
-from gateway.serve.access import guard_faces
-from gateway.serve.bearer import BearerAuth
-from gateway.serve.credentials import Credentials
-from gateway.serve.identity import CredentialRefused, MustWait
-from gateway.serve.jwks import FRESH, IssuerKeys
-from gateway.serve.keys import digest_of
-from gateway.serve.limits import FAILURES_AT_ONCE, SIGNATURES_A_SECOND, SIGNATURES_AT_ONCE, SignatureChecks
-from gateway.serve.oauth import TokenVerifier, scopes_of
+from gateway.serve.auth.bearer import BearerAuth
+from gateway.serve.auth.credentials import Credentials
+from gateway.serve.auth.guards import guard_faces
+from gateway.serve.auth.identity import CredentialRefused, MustWait
+from gateway.serve.auth.jwks import FRESH, IssuerKeys
+from gateway.serve.auth.keys import digest_of
+from gateway.serve.auth.oauth import TokenVerifier, scopes_of
+from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, SIGNATURES_A_SECOND, SIGNATURES_AT_ONCE, SignatureChecks
 
 from .issuer import RESOURCE, Issuer, Server
 

@@ -11,8 +11,9 @@ import pytest
 from gateway.config.model import UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
-from gateway.proxy.wires.http import HttpClient, open_http, open_http_client
-from gateway.proxy.wires.wire import Wire
+from gateway.proxy.transport.http.transport import HttpClient, open_http, open_http_client
+from gateway.proxy.transport.oauth.client_credentials import authorizer_for
+from gateway.proxy.transport.protocol import Wire
 
 BOUND = 100_000
 
@@ -66,10 +67,10 @@ def opened(listener: Listener) -> Callable[..., AbstractAsyncContextManager[Wire
     async def open_one(url: str, *, client: HttpClient | None = None, bound: int = BOUND, **settings: Any) -> Any:
         config = UpstreamConfig(name="web", url=url, **settings)
         log = get_logger("test")
-        async with (
-            open_http_client() as own,
-            open_http(config, listener, bound=bound, log=log, client=client or own) as wire,
-        ):
-            yield wire
+        async with open_http_client() as own:
+            shared = client or own
+            authorizer = authorizer_for(config, shared, log)
+            async with open_http(config, listener, bound=bound, log=log, client=shared, authorizer=authorizer) as wire:
+                yield wire
 
     return open_one

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from gateway.http1.origin import Origin
-from gateway.proxy.wires.http_client import HttpClient, open_http_client, proxy_for
-from gateway.proxy.wires.wire import LinkLost, NoAnswer
+from gateway.proxy.transport.http.client import HttpClient, open_http_client, proxy_for
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer
 
 from .raw_server import Asked, Reply, raw_server
 
@@ -118,7 +118,7 @@ async def test_name_that_does_not_exist_is_a_sentence(client):
 
 
 async def test_server_that_does_not_take_the_connection_in_time_is_given_up(client, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.wires.http_client.CONNECT_TIME", 0.2)
+    monkeypatch.setattr("gateway.proxy.transport.http.client.CONNECT_TIME", 0.2)
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -135,7 +135,7 @@ async def test_server_that_does_not_take_the_connection_in_time_is_given_up(clie
 
 
 async def test_idle_connection_is_closed_after_a_while(client, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.wires.http_client.KEPT_TIME", 0.05)
+    monkeypatch.setattr("gateway.proxy.transport.http.client.KEPT_TIME", 0.05)
     closed = asyncio.Event()
 
     async def answer(asked: Asked, reply: Reply) -> None:
@@ -150,7 +150,7 @@ async def test_idle_connection_is_closed_after_a_while(client, monkeypatch):
 
 
 async def test_rest_of_an_answer_is_waited_for_only_for_a_while(client, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.wires.http_client._DRAIN_TIME", 0.05)
+    monkeypatch.setattr("gateway.proxy.transport.http.client._DRAIN_TIME", 0.05)
     closed = asyncio.Event()
 
     async def answer(asked: Asked, reply: Reply) -> None:

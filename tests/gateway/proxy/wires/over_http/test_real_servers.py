@@ -14,8 +14,8 @@ import anyio
 import pytest
 from anyio.abc import Process
 
-from gateway.proxy.wires.wire import LinkLost, PeerError, SessionForgotten, Wire
-from gateway.rpc.eras import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSION_KEY
+from gateway.protocol.eras import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSION_KEY
+from gateway.proxy.transport.protocol import LinkLost, PeerError, SessionForgotten, Wire
 
 pytestmark = pytest.mark.anyio
 SERVERS = Path(__file__).parents[2] / "servers"

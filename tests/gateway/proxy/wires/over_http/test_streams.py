@@ -7,8 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway.proxy.wires.http_streams import Position
-from gateway.proxy.wires.wire import LinkLost, SessionForgotten, Wire
+from gateway.proxy.transport.http.streams import Position
+from gateway.proxy.transport.protocol import LinkLost, SessionForgotten, Wire
 
 from .raw_server import Asked, RawServer, Reply, raw_server
 
@@ -19,8 +19,8 @@ NOTICE = {"jsonrpc": "2.0", "method": "n", "params": {}}
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.proxy.wires.http_streams.PAUSE", 0.01)
-    monkeypatch.setattr("gateway.proxy.wires.http_streams._SHORTEST", 0.001)
+    monkeypatch.setattr("gateway.proxy.transport.http.streams.PAUSE", 0.01)
+    monkeypatch.setattr("gateway.proxy.transport.http.streams._SHORTEST", 0.001)
 
 
 async def call(wire: Wire, *args: Any) -> dict[str, Any]:
@@ -186,7 +186,7 @@ async def test_failures_between_connections_that_bring_something_are_no_row(open
 
 
 async def test_caller_that_goes_away_during_the_pause_is_told_and_nothing_more_is_asked(opened, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.wires.http_streams._SHORTEST", 3600.0)
+    monkeypatch.setattr("gateway.proxy.transport.http.streams._SHORTEST", 3600.0)
     async with raw_server(serving(primed)) as server, opened(server.url) as wire:
         await shake(wire)
         waiting = asyncio.ensure_future(call(wire))
@@ -200,7 +200,7 @@ async def test_caller_that_goes_away_during_the_pause_is_told_and_nothing_more_i
 
 
 async def test_leaving_during_the_pause_fails_who_waits(opened, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.wires.http_streams._SHORTEST", 3600.0)
+    monkeypatch.setattr("gateway.proxy.transport.http.streams._SHORTEST", 3600.0)
     async with raw_server(serving(primed)) as server:
         async with opened(server.url) as wire:
             await shake(wire)
@@ -296,8 +296,8 @@ async def test_leaving_closes_the_own_stream(opened):
 class TestPauses:
     @pytest.fixture(autouse=True)
     def _true_pauses(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gateway.proxy.wires.http_streams.PAUSE", 1.0)
-        monkeypatch.setattr("gateway.proxy.wires.http_streams._SHORTEST", 0.1)
+        monkeypatch.setattr("gateway.proxy.transport.http.streams.PAUSE", 1.0)
+        monkeypatch.setattr("gateway.proxy.transport.http.streams._SHORTEST", 0.1)
 
     def test_pause_without_failures_is_a_second_or_what_the_server_asked_for(self):
         position = Position(100)

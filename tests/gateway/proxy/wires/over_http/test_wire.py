@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from gateway.http1.origin import Origin
-from gateway.proxy.wires.http import open_http_client
-from gateway.proxy.wires.wire import LinkLost, NoAnswer, PeerError, SessionForgotten, Wire
+from gateway.proxy.transport.http.transport import open_http_client
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, SessionForgotten, Wire
 
 from .raw_server import Asked, Reply, raw_server
 
@@ -632,7 +632,7 @@ async def test_leaving_ends_the_session_and_fails_who_still_waits(opened):
 
 
 async def test_goodbye_that_nobody_answers_is_given_up(opened, monkeypatch):
-    monkeypatch.setattr("gateway.proxy.wires.http_channel._GOODBYE_TIME", 0.1)
+    monkeypatch.setattr("gateway.proxy.transport.http.channel._GOODBYE_TIME", 0.1)
 
     async def answer(asked: Asked, reply: Reply) -> None:
         if asked.method == "DELETE":

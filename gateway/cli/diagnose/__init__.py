@@ -1,0 +1,1 @@
+"""What `doctor`, `check` and `call` find out: each server tried, each tool called once."""

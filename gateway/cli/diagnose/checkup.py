@@ -1,0 +1,276 @@
+"""Everything that a configuration names, tried out: each server started, asked what it offers, and ended again.
+
+Turns a `GatewayConfig` into findings. Each server has a proxy of its own, so that one that hangs or shares a name with
+another hides nothing. A tool is called only where it says that it changes nothing and needs no arguments. It prints
+nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from math import inf
+from time import perf_counter
+from typing import Any, Final, cast
+
+import anyio
+import anyio.to_thread
+
+from gateway.config.masking import mask_text
+from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.show import secrets_of
+from gateway.engine.maps import MapSet, has_no_model
+from gateway.engine.readiness import EngineRoute
+from gateway.errors import ConfigError, EngineError, GatewayError
+from gateway.observe.escape import escape_text
+from gateway.observe.metrics import Metrics
+from gateway.proxy import NOBODY, Proxy, ToolEntry
+from gateway.proxy.bolt_on import BoltOnStatus
+from gateway.proxy.catalog import Catalog
+from gateway.proxy.costs import DefinitionCosts
+from gateway.proxy.naming import Naming
+from gateway.proxy.upstream.listing import Listed
+from gateway.proxy.upstream.pins import PinFile
+from gateway.serve.admin.advice import advice_for, advice_on_context
+from gateway.serve.admin.leaf_ids import Judgement, can_be_tried, judge
+
+_AT_A_TIME: Final = 4
+_CALL_TIME: Final = 10.0
+_NAME: Final = 128
+_CAUSE: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCheck:
+    """One tool."""
+
+    name: str
+    """As clients see it."""
+    tokens: int
+    estimated: bool
+    ids: Judgement
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCheck:
+    """One server."""
+
+    name: str
+    transport: str
+    reached: bool
+    seconds: float
+    """Until it had started and listed what it offers, or failed."""
+    protocol: str | None = None
+    capabilities: tuple[str, ...] = ()
+    tools: tuple[ToolCheck, ...] = ()
+    prompts: int = 0
+    resources: int = 0
+    bolt_ons: tuple[BoltOnStatus, ...] = ()
+    """How each of its tools is called, where these are bolt-ons."""
+    problems: tuple[str, ...] = ()
+    """Why it can't be used; none where it can."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """All findings."""
+
+    servers: tuple[ServerCheck, ...]
+    engine: str
+    """What was found out about it, in words."""
+    maps: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_well(self) -> bool:
+        """Whether a gateway with this configuration has all that it names."""
+        return not self.problems and not any(server.problems for server in self.servers)
+
+
+async def check_up(config: GatewayConfig, *, may_call: bool = True) -> Checkup:
+    """Try out everything. Takes as long as the slowest server, and no longer than `limits.start_timeout` and a bit.
+
+    Args:
+        may_call: whether tools may be called that say they change nothing.
+    """
+    maps, engine, problems, context = await _check_engine(config)
+    checks: dict[str, ServerCheck] = {}
+    lists: dict[str, Mapping[str, Listed | None]] = {}
+    limiter = anyio.CapacityLimiter(_AT_A_TIME)
+
+    async def check(upstream: UpstreamConfig) -> None:
+        async with limiter:
+            checks[upstream.name], lists[upstream.name] = await _check_server(config, upstream, maps, may_call=may_call)
+
+    async with anyio.create_task_group() as tasks:
+        for upstream in config.upstreams:
+            tasks.start_soon(check, upstream)
+    catalog = Catalog(Naming(config))
+    catalog.rebuild({upstream.name: lists[upstream.name] for upstream in config.upstreams})
+    return Checkup(
+        servers=tuple(checks[upstream.name] for upstream in config.upstreams),
+        engine=engine,
+        maps=tuple(maps.accepted),
+        problems=(*problems, *(str(each) for each in catalog.clashes if each.ends_start)),
+        warnings=(
+            *(mask_text(each, secrets_of(config)) for each in config.warnings),
+            *_broken_pins(config),
+            *_left_out(maps),
+            *(str(each) for each in catalog.clashes if not each.ends_start),
+            *_heavy(checks.values(), context, config),
+        ),
+    )
+
+
+class _Nobody:
+    """Waits for no news of the engine."""
+
+    def engine_up(self, up: bool, reason: str) -> None: ...
+
+
+def _heavy(checks: Iterable[ServerCheck], context: int | None, config: GatewayConfig) -> list[str]:
+    tokens = sum(tool.tokens for check in checks for tool in check.tools)
+    advice = advice_on_context(tokens, context, config.tool_search)
+    return [] if advice is None else [advice]
+
+
+async def _check_engine(config: GatewayConfig) -> tuple[MapSet, str, list[str], int | None]:
+    """The maps, what is known of the engine, what is wrong with either, and the context that it has or will have.
+
+    A remote engine proves every map.
+    """
+    if has_no_model(config):
+        return MapSet(), "none", [], None
+    try:
+        route = EngineRoute(config, _Nobody())
+        if config.engine.kind != "url":
+            if config.engine.kind == "none":
+                return route.maps, "none", [], None
+            return route.maps, "embedded (not started by this check)", [], config.engine.context
+        async with route.running():
+            engine, problems, context = _ask(route, exclusive=config.engine.exclusive)
+        return route.maps, engine, problems, context
+    except ConfigError as error:
+        return MapSet(), config.engine.kind, [error.message], None
+
+
+def _ask(route: EngineRoute, *, exclusive: bool) -> tuple[str, list[str], int | None]:
+    try:
+        facts = route.ready().facts
+    except EngineError as error:
+        return "away", [error.message], None
+    whose = "the gateway" if exclusive else "the engine (engine.exclusive is off)"
+    return f"{facts.model}, {facts.slots} slots of {facts.context} ids, chosen by {whose}", [], facts.context
+
+
+async def _check_server(
+    config: GatewayConfig, upstream: UpstreamConfig, maps: MapSet, *, may_call: bool
+) -> tuple[ServerCheck, Mapping[str, Listed | None]]:
+    alone = replace(config, upstreams=(replace(upstream, start="eager", idle_stop=0.0),), prefix="always")
+    began = perf_counter()
+    proxy = Proxy(alone, Metrics(), patience=inf)
+    proxy.tell_maps(maps)
+    async with proxy:
+        seconds = perf_counter() - began
+        (status,) = proxy.statuses()
+        found = ServerCheck(upstream.name, upstream.transport, status.state == "up", round(seconds, 3))
+        if not found.reached:
+            why = status.last_error or f"not up within {config.limits.start_timeout:g} s (limits.start_timeout)"
+            return replace(found, problems=(why,)), {}
+        tools = await _check_tools(proxy, Naming(config), maps, upstream.secrets, may_call=may_call)
+        found = replace(
+            found,
+            protocol=status.protocol,
+            capabilities=tuple(sorted(status.offers)),
+            tools=tools,
+            prompts=status.prompts,
+            resources=status.resources,
+            bolt_ons=tuple(_escaped(each) for each in status.bolt_ons),
+        )
+        counts = {tool.name: (tool.tokens, tool.ids) for tool in tools}
+        advice = (*advice_for(upstream, proxy.tools(), counts, status.invalid_tools), *_misses(found, "text"))
+        found = replace(found, warnings=advice, problems=_misses(found, "refused"))
+        return found, await _own_lists(proxy, Naming(alone).prefix(upstream.name))
+
+
+async def _check_tools(
+    proxy: Proxy, naming: Naming, maps: MapSet, secrets: frozenset[str], *, may_call: bool
+) -> tuple[ToolCheck, ...]:
+    costs = DefinitionCosts(lambda: maps.session)
+    entries = proxy.tools()
+    (status,) = proxy.statuses()
+    bolt_ons = {each.tool: _judge_bolt_on(each) for each in status.bolt_ons}
+    await anyio.to_thread.run_sync(costs.count, entries)
+    checks: list[ToolCheck] = []
+    for entry in entries:
+        cost = costs.of(entry)
+        name = naming.tool(entry.server, entry.tool) or entry.name
+        tried = bolt_ons.get(entry.tool) or await _try(proxy, entry, maps, may_call=may_call)
+        ids = replace(tried, detail=mask_text(tried.detail, secrets))
+        checks.append(ToolCheck(escape_text(name, _NAME), cost.tokens, cost.estimated, ids))
+    return tuple(checks)
+
+
+def _misses(found: ServerCheck, mode: str) -> tuple[str, ...]:
+    fate = {"text": "is called with text", "refused": "is refused (require_match)"}[mode]
+    return tuple(f"tool {each.tool!r} {fate}: {each.reason}" for each in found.bolt_ons if each.mode == mode)
+
+
+def _judge_bolt_on(bolt_on: BoltOnStatus) -> Judgement:
+    """What its manifest says; no call is needed for that."""
+    if bolt_on.reason is None:
+        return Judgement("leaf", "it answers in ids of an accepted map")
+    return Judgement("shim", escape_text(bolt_on.reason, _CAUSE))
+
+
+def _escaped(bolt_on: BoltOnStatus) -> BoltOnStatus:
+    said = {key: None if value is None else escape_text(value, _CAUSE) for key, value in asdict(bolt_on).items()}
+    return replace(bolt_on, **said)
+
+
+async def _try(proxy: Proxy, entry: ToolEntry, maps: MapSet, *, may_call: bool) -> Judgement:
+    why_not = "no tool is called (--no-call)" if not may_call else can_be_tried(entry.definition)
+    if why_not is not None:
+        return Judgement("unknown", why_not)
+    try:
+        result = await proxy.call(entry.name, {}, timeout=_CALL_TIME)
+    except GatewayError as error:
+        return Judgement("unknown", f"it was called and refused: {escape_text(error.message, _CAUSE)}")
+    return judge(result, maps.accepted)
+
+
+async def _own_lists(proxy: Proxy, prefix: str) -> dict[str, Listed]:
+    """What the server lists, by its own names: as the catalog wants it, which finds what two servers share."""
+    tools = [{**entry.definition, "name": entry.tool} for entry in proxy.tools()]
+    prompts = [{**each, "name": each["name"].removeprefix(prefix)} for each in await _ask_for(proxy, "prompts")]
+    found = {"tools": tools, "prompts": prompts, "resources": await _ask_for(proxy, "resources")}
+    return {kind: Listed(tuple(items), {}) for kind, items in found.items()}
+
+
+async def _ask_for(proxy: Proxy, kind: str) -> list[dict[str, Any]]:
+    try:
+        listed: object = (await proxy.handle(f"{kind}/list", {}, NOBODY)).get(kind)
+    except GatewayError:
+        return []
+    return cast(list[dict[str, Any]], listed) if isinstance(listed, list) else []
+
+
+def _left_out(maps: MapSet) -> list[str]:
+    return [
+        f"token map {map_id!r} leaves out {', '.join(escape_text(token, _NAME) for token in tokens)}, which the engine "
+        "treats as control tokens: they count as special all the same"
+        for map_id, tokens in maps.left_out.items()
+    ]
+
+
+def _broken_pins(config: GatewayConfig) -> list[str]:
+    pinned = {each.name for each in config.upstreams if each.pin != "off"}
+    try:
+        changes = PinFile().changes() if pinned else []
+    except ConfigError as error:
+        return [error.message]
+    return [
+        f"server {each.server!r}: the definition of tool {each.tool!r} is not the pinned one: codec-gateway pins show"
+        for each in changes
+        if each.server in pinned
+    ]

@@ -1,0 +1,129 @@
+"""The lines of one llama.cpp event stream into the events of one generation.
+
+Puts right what the stream loses (`repair.py`), counts it, and knows the last message when it sees it. Sans-IO: lines
+in, events out, all that one read brought at once.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, cast
+
+from pydantic_core import from_json
+
+from gateway.engine.llama_cpp.json import MISREAD, misread, read_end, repaired, said
+from gateway.engine.llama_cpp.repair import IdRepair
+from gateway.engine.protocol import Generated, GenerationEnd, GenerationEvent, Timings
+from gateway.errors import EngineRefused
+from leaf_sdk.vocab import TokenMap
+
+EVENT_FIELDS: Final = (b"data", b"error")
+_SLACK: Final = 16
+"""Messages beyond the wanted ids that may come: a stream of messages without ids has an end too."""
+_IDS: Final = 2**32
+
+
+class CompletionStream:
+    """Reads one stream."""
+
+    def __init__(self, url: str, token_map: TokenMap | None, *, most: int, gather: bool) -> None:
+        """Read nothing yet.
+
+        Args:
+            url: of the engine, for errors.
+            token_map: by which lost ids are found again; without one they are only counted.
+            most: ids that were asked for; an engine that goes on is left there.
+            gather: ids of one read may be told as one event.
+        """
+        self._url = url
+        self._most = most
+        self._given = 0
+        self._messages = 0
+        self._repair = IdRepair(token_map) if token_map is not None else None
+        self._gather = gather
+        self._counts = [0, 0, 0]
+        self._last: int | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all ids that were asked for are here: what is left to come is the engine's account of them."""
+        return self._given >= self._most
+
+    def cut(self) -> GenerationEnd:
+        """The end that the engine did not tell: it has all that was asked for, and no account of what it cost."""
+        timings = Timings(prompt_n=0, cache_n=0, generated_n=self._given, prompt_seconds=0.0, generate_seconds=0.0)
+        return GenerationEnd("length", None, timings, told=False)
+
+    def feed(self, lines: Sequence[bytes]) -> Iterator[GenerationEvent]:
+        """Give the events of these lines. What came before a fault is given first.
+
+        Raises:
+            EngineRefused: the engine tells of an error, or speaks something else.
+        """
+        ids: list[int] = []
+        guessed = False
+        fault: EngineRefused | None = None
+        try:
+            for message in _messages(lines):
+                new, doubtful = self._take(message)
+                end = self._end(message) if message.get("stop") else None
+                ids += new
+                guessed |= doubtful
+                self._given += len(new)
+                self._messages += 1
+                if self._given > self._most or self._messages > self._most + _SLACK:
+                    del ids[len(ids) - max(self._given - self._most, 0) :]
+                    self._given = min(self._given, self._most)
+                    end = self.cut()
+                if ids and (end is not None or not self._gather):
+                    yield Generated(tuple(ids), guessed)
+                    ids, guessed = [], False
+                if end is not None:
+                    yield end
+                    return
+        except EngineRefused as error:
+            fault = error
+        except MISREAD as error:
+            fault = misread(self._url, error)
+        if ids:
+            yield Generated(tuple(ids), guessed)
+        if fault is not None:
+            raise fault
+
+    def _take(self, message: dict[str, Any]) -> tuple[Sequence[int], bool]:
+        """The ids of a message, and whether any is a guess."""
+        ids: Sequence[int] | None = message.get("tokens")
+        for token_id in ids or ():
+            if type(token_id) is not int or not 0 <= token_id < _IDS:
+                raise TypeError(f"{token_id!r:.40} is no token id")
+        # Nearly every message: what `repaired` would find out costs as much as reading the JSON.
+        if ids and (self._repair is None or self._repair.follows(len(ids), message["tokens_predicted"])):
+            self._last = ids[-1]
+            return ids, False
+        fixed = repaired(message, self._repair)
+        counts = self._counts
+        self._counts = [counts[0] + fixed.found, counts[1] + fixed.guessed, counts[2] + fixed.missed]
+        if fixed.ids:
+            self._last = fixed.ids[-1]
+        return fixed.ids, fixed.guessed or fixed.missed > 0
+
+    def _end(self, message: dict[str, Any]) -> GenerationEnd:
+        if self._repair is not None:
+            self._counts[2] += self._repair.missing(int(message["tokens_predicted"]))
+        return read_end(message, self._last, self._counts)
+
+
+def _messages(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
+    """The JSON objects of event lines. Blank lines and comments (the engine's keep-alive) are skipped."""
+    for line in lines:
+        field, _, data = line.partition(b":")
+        if field not in EVENT_FIELDS or not (data := data.strip()) or data == b"[DONE]":
+            continue
+        try:
+            parsed: object = from_json(data)
+        except ValueError as error:
+            raise EngineRefused(f"the engine sent a stream message that is no JSON: {data[:80]!r}", 502) from error
+        if not isinstance(parsed, dict):
+            raise EngineRefused(f"the engine sent a stream message that is no JSON object: {data[:80]!r}", 502)
+        message = cast(dict[str, Any], parsed)
+        if "error" in message or field == b"error":
+            raise EngineRefused(f"the engine stopped with an error: {said(message.get('error', message))}", 502)
+        yield message

@@ -1,0 +1,293 @@
+"""The connections to one engine: made, admitted, kept and used again.
+
+A connection that ends unasked puts that in doubt for every later one. A llama.cpp server ends one behind each stream,
+so while a stream comes the next connection is made. There are never more in use than `allow` says, since a llama.cpp
+server has a thread for each; who comes later waits. It knows neither JSON nor what is asked.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
+
+import anyio
+
+from gateway.engine.llama_cpp.event_stream import Answer, StreamSilent
+from gateway.errors import GatewayError
+from gateway.http1.connection import Connection
+from gateway.http1.faults import LinkLost, NoAnswer
+from gateway.http1.lines import header_lines
+from gateway.http1.origin import read_url
+
+_CONNECT_TIME: Final = 5.0
+_KEPT_TIME: Final = 4.0
+"""Seconds that a connection may rest: less than the five after which a llama.cpp server closes it."""
+_RESTED: Final = 1.0
+"""Seconds of rest after which a look at the engine's health goes over a connection, to keep it."""
+_SPARE: Final = 2
+"""Connections besides those of generations: for the template, the tokenizer and the look at the engine's health."""
+_BODY: Final = 64 * 1024 * 1024
+"""Bytes of an answer that is read as a whole."""
+
+
+class Admit(Protocol):
+    """Sees which engine answers on a new connection. Raises where that is not the one it should be."""
+
+    async def __call__(self, connection: Connection, *, doubted: bool) -> None:
+        """`doubted`: a connection has ended unasked since the engine was proven."""
+        ...
+
+
+class Connections:
+    """The connections to one engine. Close them with `close`."""
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        idle_timeout: float,
+        admit: Admit,
+        on_loss: Callable[[], None],
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            url: what stands before the path of every request.
+            headers: of every request.
+            idle_timeout: seconds of silence that are borne.
+            admit: sees each new connection before anything is asked on it.
+            on_loss: hears that a connection has ended unasked.
+        """
+        address = read_url(url)
+        self._origin = address.origin
+        self._prefix = address.path.rstrip("/")
+        self._tls = ssl.create_default_context() if address.origin.secure else None
+        named = {"host": address.origin.authority, "content-type": "application/json", **headers}
+        if address.authorization is not None:
+            named.setdefault("authorization", address.authorization)
+        self._lines = header_lines(named)
+        self._idle = idle_timeout
+        self._admit = admit
+        self._on_loss = on_loss
+        self._kept: list[Connection] = []
+        self._room = anyio.Semaphore(_SPARE, fast_acquire=True)
+        self._losses = self._settled = 0
+        self._settling = anyio.Lock()
+        self._next: asyncio.Task[None] | None = None
+        """Makes the connection of the next request."""
+        self.closed = False
+
+    def allow(self, generations: int) -> None:
+        """Have this many connections more at a time."""
+        for _ in range(generations):
+            self._room.release()
+
+    def close(self) -> None:
+        """Close those that rest; those in use end with their requests. It waits for nothing."""
+        self.closed = True
+        if self._next is not None:
+            self._next.cancel()
+        while self._kept:
+            self._kept.pop().close()
+
+    @asynccontextmanager
+    async def streamed(self, method: str, path: str, body: bytes = b"") -> AsyncGenerator[Answer]:
+        """Send a request and wait for the head of its answer, which ends the connection.
+
+        Raises:
+            LinkLost, NoAnswer, StreamSilent: there is no answer, or it breaks off.
+        """
+        async with self._place():
+            connection, answer = await self._send(method, path, body)
+            if not self._kept:
+                self._prepare()
+            try:
+                with answer:
+                    yield answer
+            finally:
+                if answer.lost:
+                    self._lose()
+                connection.close()
+
+    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        """The status and the body of an answer. Raises as `streamed`."""
+        async with self._place():
+            connection, answer = await self._send(method, path, body)
+            try:
+                return await _whole(answer)
+            finally:
+                if answer.lost:
+                    self._lose()
+                self._give(connection)
+
+    async def ask_on(self, connection: Connection, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        """As `ask`, on one connection: for who admits it."""
+        if connection.status and not connection.usable:
+            raise LinkLost(
+                "it was closed between two questions, and which engine answers is seen on one connection: "
+                "let the engine, and what stands before it, keep connections open"
+            )
+        return await _whole(await self._sent(connection, method, path, body))
+
+    @asynccontextmanager
+    async def fresh(self) -> AsyncGenerator[Connection]:
+        """A new connection that nobody has admitted; whoever leaves without an error has seen which engine it is."""
+        async with self._place():
+            connection = await self._connect()
+            try:
+                yield connection
+            except BaseException:
+                connection.close()
+                raise
+            self._give(connection)
+
+    async def refresh(self, path: str) -> bool:
+        """Ask for `path` on every connection that has rested, which keeps it; whether all was answered with 200."""
+        now = asyncio.get_running_loop().time()
+        rested = [each for each in self._kept if now - each.idle_since >= _RESTED]
+        for connection in rested or [None]:
+            if self._room.value == 0:
+                # Every connection is in use: the engine is busy, and each generation watches its own.
+                return True
+            if connection is not None:
+                if connection not in self._kept:
+                    continue
+                # The next to be taken.
+                self._kept.remove(connection)
+                self._kept.append(connection)
+            status, _ = await self.ask("GET", path)
+            if status != 200:
+                return False
+        return True
+
+    @asynccontextmanager
+    async def in_time(self, what: str) -> AsyncGenerator[None]:
+        """Several questions in a row may take as long as silence may. Raises `StreamSilent`."""
+        try:
+            async with asyncio.timeout(self._idle):
+                yield
+        except TimeoutError:
+            raise StreamSilent(f"{what} took more than {self._idle:g} s") from None
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncGenerator[None]:
+        try:
+            self._room.acquire_nowait()
+        except anyio.WouldBlock:
+            await self._wait_for_place()
+        try:
+            yield
+        finally:
+            self._room.release()
+
+    async def _wait_for_place(self) -> None:
+        async with self.in_time("waiting for a free connection"):
+            await self._room.acquire()
+
+    async def _send(self, method: str, path: str, body: bytes) -> tuple[Connection, Answer]:
+        kept = self._take()
+        if kept is None and self._next is not None:
+            # One is being made; a second at the same time would come no sooner.
+            await asyncio.wait([self._next])
+            kept = self._take()
+        if kept is not None:
+            try:
+                return kept, await self._sent(kept, method, path, body)
+            except LinkLost:
+                # It ended while it rested, or the engine did.
+                self._lose()
+                kept.close()
+            except BaseException:
+                kept.close()
+                raise
+        connection = await self._admitted()
+        try:
+            return connection, await self._sent(connection, method, path, body)
+        except BaseException:
+            connection.close()
+            raise
+
+    async def _sent(self, connection: Connection, method: str, path: str, body: bytes) -> Answer:
+        connection.send(method, self._prefix + path, self._lines, body)
+        with Answer(connection, self._idle) as answer:
+            await answer.headed()
+        return answer
+
+    def _take(self) -> Connection | None:
+        """The connection that was used last, if one still stands."""
+        now = asyncio.get_running_loop().time()
+        while self._kept:
+            connection = self._kept.pop()
+            if now - connection.idle_since >= _KEPT_TIME:
+                connection.close()
+            elif connection.usable:
+                return connection
+            else:
+                self._lose()
+        return None
+
+    def _prepare(self) -> None:
+        if self._next is None or self._next.done():
+            self._next = asyncio.ensure_future(self._prepared())
+
+    async def _prepared(self) -> None:
+        try:
+            self._give(await self._admitted())
+        except LinkLost:
+            self._lose()
+        except (NoAnswer, StreamSilent, GatewayError):
+            # Whoever asks next finds out, and is told.
+            return
+
+    def _give(self, connection: Connection) -> None:
+        if connection.usable and not self.closed:
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._kept.append(connection)
+        else:
+            connection.close()
+
+    def _lose(self) -> None:
+        self._losses += 1
+        self._on_loss()
+
+    async def _admitted(self) -> Connection:
+        connection = await self._connect()
+        try:
+            async with self.in_time("the look at a new connection"):
+                await self._settle(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _settle(self, connection: Connection) -> None:
+        if self._losses == self._settled:
+            await self._admit(connection, doubted=False)
+            return
+        # One settles the doubt; who waited for that only looks.
+        async with self._settling:
+            losses = self._losses
+            await self._admit(connection, doubted=losses != self._settled)
+            self._settled = losses
+
+    async def _connect(self) -> Connection:
+        connection = Connection(self._origin, lambda write, data: write(data))
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_CONNECT_TIME):
+                await loop.create_connection(lambda: connection, self._origin.host, self._origin.port, ssl=self._tls)
+        except TimeoutError as error:
+            self._lose()
+            raise StreamSilent(f"no connection within {_CONNECT_TIME:g} s") from error
+        except OSError as error:
+            self._lose()
+            raise LinkLost(str(error) or repr(error), sent=False) from error
+        return connection
+
+
+async def _whole(answer: Answer) -> tuple[int, bytes]:
+    with answer:
+        body = await answer.whole(_BODY)
+    return answer.status, body

@@ -1,0 +1,166 @@
+"""The JSON of a llama.cpp server, read and written.
+
+Turns our requests into bodies, and answers into facts, ends and errors. An answer of another shape is the engine's
+fault and named so (`expecting`). It sends nothing.
+"""
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+from gateway.engine.llama_cpp.repair import IdRepair, Repaired
+from gateway.engine.protocol import EngineFacts, GenerateRequest, GenerationEnd, Sampling, Timings
+from gateway.errors import EngineRefused, EngineUnavailable
+
+_SLOTS: Final = 4096
+"""Slots of one engine: more are no number that one has."""
+_CONTEXT: Final = 2**31
+_SAID: Final = 1000
+"""Characters of an engine's own words that are passed on."""
+_TOKEN_TRIGGER = 0
+"""llama.cpp's number for a trigger that is one token (`common_grammar_trigger_type`); its server dies of an unknown
+number."""
+
+
+def read_facts(props: dict[str, Any], models: dict[str, Any], bos: dict[str, Any]) -> EngineFacts:
+    """What the answers of `/props`, `/v1/models` and `/tokenize` of an empty text say together."""
+    listed: list[dict[str, Any]] = models.get("data") or [{}]
+    model = listed[0]
+    meta: dict[str, Any] = model.get("meta") or {}
+    settings: dict[str, Any] = props.get("default_generation_settings") or {}
+    caps: dict[str, Any] = props.get("chat_template_caps") or {}
+    return EngineFacts(
+        model=_model_name(str(model.get("id") or props.get("model_alias") or "model")),
+        model_path=_text(props.get("model_path")),
+        chat_template=str(props.get("chat_template") or ""),
+        supports_tools=bool(caps.get("supports_tools")),
+        vocabulary=None if (size := meta.get("n_vocab")) is None else _count(size, 0, _CONTEXT),
+        context=_count(settings.get("n_ctx") or meta.get("n_ctx") or 0, 0, _CONTEXT),
+        slots=_count(props.get("total_slots") or 1, 1, _SLOTS),
+        bos=tuple(_count(token, 0, _CONTEXT) for token in bos["tokens"]),
+        # For placeholders of images; drawn anew at each start, to which alone it matters here.
+        start_marker=props.get("media_marker"),
+    )
+
+
+def _count(value: object, least: int, most: int) -> int:
+    """A number as an engine says it of itself. What it allocates or compares must be one."""
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{value!r:.40} is no number from {least} to {most}")
+    return value
+
+
+def _text(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    return value
+
+
+MISREAD: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
+"""What reading an answer of another shape raises."""
+
+
+@contextmanager
+def expecting(url: str) -> Generator[None]:
+    """Around code that reads an answer: one of another shape is the engine's fault, not ours."""
+    try:
+        yield
+    except MISREAD as error:
+        raise misread(url, error) from error
+
+
+def misread(url: str, error: Exception) -> EngineRefused:
+    """The error for an answer of another shape."""
+    return EngineRefused(
+        f"{url!r} answered something else than llama.cpp does ({error!r:.200}); is a llama.cpp server listening there?",
+        status=502,
+    )
+
+
+def completion_body(request: GenerateRequest) -> dict[str, Any]:
+    """The body of `POST /completion`: ids in, ids out, streamed, with the slot's cache."""
+    body: dict[str, Any] = {
+        "prompt": list(request.prompt),
+        "n_predict": request.max_tokens,
+        "stream": True,
+        "return_tokens": True,
+        "cache_prompt": request.reuse,
+        **_sampling(request.sampling),
+    }
+    if request.slot is not None:
+        body["id_slot"] = request.slot
+    if request.grammar is not None:
+        body["grammar"] = request.grammar
+    if request.triggers:
+        body["grammar_lazy"] = True
+        body["grammar_triggers"] = [
+            {"type": _TOKEN_TRIGGER, "value": trigger.text, "token": trigger.token_id} for trigger in request.triggers
+        ]
+        # Without it the text of the stream lacks the token's, and the stream's ids can't be checked against it.
+        body["preserved_tokens"] = [trigger.text for trigger in request.triggers]
+    return body
+
+
+def _sampling(sampling: Sampling) -> dict[str, float | int]:
+    named = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "seed": sampling.seed,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def repaired(message: dict[str, Any], repair: IdRepair | None) -> Repaired:
+    """The ids of one stream message, those that it has lost included where there is a map to find them by."""
+    if message.get("stop") and not message.get("tokens"):
+        return Repaired(())
+    ids: list[int] = message.get("tokens") or []
+    if repair is None:
+        return Repaired(tuple(ids))
+    return repair.feed(ids, str(message.get("content") or ""), int(message["tokens_predicted"]))
+
+
+def read_end(message: dict[str, Any], last: int | None, counts: list[int]) -> GenerationEnd:
+    """The final message. `last`: the last id before it; `counts`: ids repaired, ambiguous and missed."""
+    timings: dict[str, Any] = message.get("timings") or {}
+    ended = message.get("stop_type") == "eos"
+    return GenerationEnd(
+        reason="stop" if ended else "length",
+        ended_by=last if ended else None,
+        timings=Timings(
+            prompt_n=int(timings.get("prompt_n") or 0),
+            cache_n=int(timings.get("cache_n") or 0),
+            generated_n=int(message["tokens_predicted"]),
+            prompt_seconds=float(timings.get("prompt_ms") or 0) / 1000,
+            generate_seconds=float(timings.get("predicted_ms") or 0) / 1000,
+        ),
+        slot=message.get("id_slot"),
+        repaired=counts[0],
+        ambiguous=counts[1],
+        missed=counts[2],
+    )
+
+
+def refusal(status: int, body: bytes) -> EngineRefused | EngineUnavailable:
+    """The error that an HTTP status other than 200 stands for; 503: the model is still loading."""
+    try:
+        error: Any = json.loads(body).get("error", {})
+    except (ValueError, AttributeError, RecursionError):
+        error = body[:200].decode("utf-8", "replace")
+    if status == 503:
+        return EngineUnavailable(f"the engine is not ready: {said(error)}")
+    return EngineRefused(f"the engine answered {status}: {said(error)}", status)
+
+
+def said(error: object) -> str:
+    """The words in an error object of llama.cpp's."""
+    words = cast(dict[str, object], error).get("message") if isinstance(error, dict) else None
+    return str(words or cast(object, error))[:_SAID]
+
+
+def _model_name(name: str) -> str:
+    """A path says too much, and nothing to a client: its last part without the suffix."""
+    return name.replace("\\", "/").rpartition("/")[2].removesuffix(".gguf")

@@ -1,0 +1,91 @@
+"""What is asked of a llama.cpp server besides generations, over whatever carries a request.
+
+Turns questions into requests and answers into facts, ids and texts. `client.py` asks over any known connection; who
+proves an engine asks over one, so that all answers come from the same server.
+
+Server reference: llama.cpp, tools/server/README.md (`/tokenize`, `/apply-template`, `/props`).
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
+
+from gateway.engine.llama_cpp.json import expecting, read_facts, refusal
+from gateway.engine.protocol import EngineFacts, Message
+from gateway.errors import EngineRefused
+
+Ask = Callable[[str, str, bytes], Awaitable[tuple[int, bytes]]]
+"""Method, path and body of a request to status and body of its answer. Raises the gateway's own errors."""
+
+
+class Questions:
+    """Questions to one llama.cpp server."""
+
+    def __init__(self, url: str, ask: Ask) -> None:
+        self._url = url
+        self._ask = ask
+
+    async def facts(self) -> EngineFacts:
+        """`GET /props` and `GET /v1/models`, and what the engine puts before an empty prompt."""
+        props = await self._get("/props")
+        models = await self._get("/v1/models")
+        bos = await self._post("/tokenize", {"content": "", "add_special": True})
+        with expecting(self._url):
+            return read_facts(props, models, bos)
+
+    async def tokenize(self, text: str, *, specials: bool) -> list[int]:
+        """`POST /tokenize`, without BOS."""
+        answer = await self._post("/tokenize", {"content": text, "add_special": False, "parse_special": specials})
+        with expecting(self._url):
+            return [int(token) for token in answer["tokens"]]
+
+    async def apply_template(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        """`POST /apply-template`: rendered by the engine's own template code, so that it can't differ from it."""
+        body: dict[str, Any] = {"messages": list(messages)}
+        if tools:
+            body["tools"] = list(tools)
+        answer = await self._post("/apply-template", body)
+        with expecting(self._url):
+            return str(answer["prompt"])
+
+    async def shows_slots(self) -> bool:
+        """Whether the engine can be asked what its slots do: a server with `--no-slots` can't."""
+        try:
+            await self._slots()
+        except EngineRefused:
+            return False
+        return True
+
+    async def is_at_rest(self, slot: int) -> bool:
+        """`GET /slots`: whether a slot does nothing."""
+        slots = await self._slots()
+        with expecting(self._url):
+            return any(each["id"] == slot and not each["is_processing"] for each in slots)
+
+    async def _slots(self) -> list[dict[str, Any]]:
+        status, body = await self._ask("GET", "/slots", b"")
+        if status != 200:
+            raise refusal(status, body)
+        with expecting(self._url):
+            return cast(list[dict[str, Any]], json.loads(body))
+
+    async def _get(self, path: str) -> dict[str, Any]:
+        return self._object(path, *await self._ask("GET", path, b""))
+
+    async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return self._object(path, *await self._ask("POST", path, json.dumps(body).encode()))
+
+    def _object(self, path: str, status: int, body: bytes) -> dict[str, Any]:
+        if status != 200:
+            raise refusal(status, body)
+        try:
+            answer: object = json.loads(body)
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise EngineRefused(
+                f"{self._url!r} answered {path!r} with something that is no JSON object; "
+                "is a llama.cpp server listening there?",
+                status=status,
+            )
+        return cast(dict[str, Any], answer)

@@ -1,0 +1,243 @@
+"""Whether the engine may be used right now, and what to use it with.
+
+Starts or reaches the engine, proves the maps against its tokenizer, and hands out a `ReadyEngine`; when the engine goes
+away it closes the route with a reason, starts or awaits the engine again, and proves the maps anew. It does not
+generate. `gateway.serve` shows the state.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from gateway.config import GatewayConfig
+from gateway.engine.embedded import EmbeddedServer, embedded_server
+from gateway.engine.llama_cpp.client import LlamaCpp, Proven
+from gateway.engine.llama_cpp.questions import Questions
+from gateway.engine.map_proof import check_map, with_all_specials
+from gateway.engine.maps import MapSet, needs_engine, resolve_maps
+from gateway.engine.protocol import Engine, EngineFacts
+from gateway.engine.slots import SlotTable
+from gateway.engine.template import ChatTemplate
+from gateway.errors import ConfigError, EngineError, EngineUnavailable, MapDiffers
+from gateway.observe.logs import get_logger
+from gateway.toolcalls import AUTO, ChosenFormat, choose_format, format_named
+from leaf_sdk.vocab import TokenMap
+
+_POLL = 2.0
+"""Seconds between looks at an engine that somebody else runs."""
+_ATTEMPTS = 3
+_RETRY = 0.5
+_RETRY_MAX = 10.0
+
+log = get_logger("engine")
+
+
+class EngineWatch(Protocol):
+    """Who wants to know how the engine is: metrics and readiness."""
+
+    def engine_up(self, up: bool, reason: str) -> None:
+        """Called at each change."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyEngine:
+    """A running engine whose tokenizer has been proven equal to the maps."""
+
+    engine: Engine
+    facts: EngineFacts
+    token_map: TokenMap
+    template: ChatTemplate
+    slots: SlotTable
+    tool_format: ChosenFormat
+    """How this model's calls are read, and who teaches it to write them."""
+
+
+class EngineRoute:
+    """The engine of one gateway, through its ups and downs."""
+
+    def __init__(self, config: GatewayConfig, watch: EngineWatch) -> None:
+        """Raises `ConfigError` for a tool format that there is not, and for a map that can't be opened."""
+        if config.engine.tool_format != AUTO:
+            format_named(config.engine.tool_format)
+        self._config = config
+        self._watch = watch
+        self._ready: ReadyEngine | None = None
+        self._closed: EngineError = EngineUnavailable("the engine has not been started yet")
+        self._lost = anyio.Event()
+        self._attempted = False
+        self._misconfigured: ConfigError | None = None
+        self.child_pid: int | None = None
+        """Process id of the embedded engine while it runs."""
+        self.maps = MapSet() if needs_engine(config) else resolve_maps(config)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Keep the engine up for as long as the context lasts.
+
+        The first attempt is made before the context is entered. Raises `ConfigError` when the settings can't work;
+        an engine that is merely away, or that speaks another tokenizer, closes the route and does not raise.
+        """
+        if self._config.engine.kind == "none":
+            self._closed = EngineUnavailable("this gateway has no engine; start it with --engine embedded or a URL")
+            yield
+            return
+        refused: ConfigError | None = None
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self._keep_up, tasks)
+            # An engine that comes up late can show a setting to be wrong too: by then it is a closed route, no more.
+            refused = self._misconfigured
+            if refused is None:
+                yield
+            tasks.cancel_scope.cancel()
+        if refused is not None:
+            raise refused
+
+    def ready(self) -> ReadyEngine:
+        """The engine to use for one request. Raises `EngineUnavailable` or `MapDiffers` while the route is closed."""
+        if self._ready is None:
+            raise self._closed
+        return self._ready
+
+    def report_loss(self) -> None:
+        """A request found the engine gone: look at once instead of at the next poll."""
+        self._lost.set()
+
+    async def _keep_up(self, tasks: TaskGroup, *, task_status: TaskStatus[None]) -> None:
+        pause = _RETRY
+        while True:
+            exchanged = False
+            try:
+                async with self._engine(tasks) as engine:
+                    failure = await self._use(engine, task_status)
+                    exchanged = engine.is_exchanged
+            except ConfigError as error:
+                self._misconfigured = error
+                failure = EngineUnavailable(error.message)
+            except EngineError as error:
+                failure = error
+            pause = _RETRY if self._ready is not None else min(pause * 2, _RETRY_MAX)
+            self._close(failure)
+            self._announce(task_status)
+            # Another engine that answers is proven at once.
+            await anyio.sleep(0 if exchanged else pause)
+
+    def _announce(self, task_status: TaskStatus[None]) -> None:
+        """The first attempt is over, well or badly."""
+        if not self._attempted:
+            self._attempted = True
+            task_status.started()
+
+    @asynccontextmanager
+    async def _engine(self, tasks: TaskGroup) -> AsyncGenerator[LlamaCpp]:
+        settings = self._config.engine
+        async with AsyncExitStack() as stack:
+            url, key = settings.url or "", settings.api_key
+            if settings.kind == "embedded":
+                server = await stack.enter_async_context(embedded_server(settings))
+                url, key, self.child_pid = server.url, server.key, server.pid
+                tasks.start_soon(self._watch_child, server)
+            engine = LlamaCpp(url, api_key=key, idle_timeout=settings.idle_timeout, on_loss=self.report_loss)
+            stack.push_async_callback(engine.aclose)
+            yield engine
+
+    async def _watch_child(self, server: EmbeddedServer) -> None:
+        await server.wait()
+        self._lost.set()
+
+    async def _use(self, engine: LlamaCpp, task_status: TaskStatus[None]) -> EngineError:
+        """Open the route and return why it must be closed again. Catches here, inside the engine's task group."""
+        try:
+            await self._open(engine)
+        except ConfigError as error:
+            self._misconfigured = error
+            return EngineUnavailable(error.message)
+        except EngineError as error:
+            return error
+        self._announce(task_status)
+        await self._until_lost(engine)
+        return EngineUnavailable("the engine went away; it is being started or awaited again")
+
+    async def _open(self, engine: LlamaCpp) -> None:
+        self._lost = anyio.Event()
+        proven = await engine.prove(self._proof)
+        facts, token_map = proven.facts, proven.token_map
+        template = ChatTemplate(engine, facts, token_map)
+        slots = SlotTable(
+            facts.slots,
+            at_rest=engine.is_at_rest if await self._may_choose(engine) else None,
+            isolate=self._config.engine.isolate,
+            share=self._config.limits.principal_share,
+        )
+        wanted = self._config.engine.tool_format
+        tool_format = choose_format(facts.chat_template, supports_tools=facts.supports_tools, wanted=wanted)
+        self._ready = ReadyEngine(engine, facts, token_map, template, slots, tool_format)
+        self._watch.engine_up(True, "")
+        log.info(
+            "engine ready",
+            model=facts.model,
+            url=engine.url,
+            context=facts.context,
+            slots=facts.slots,
+            tool_format=tool_format.format.name,
+            pid=self.child_pid,
+        )
+
+    async def _may_choose(self, engine: LlamaCpp) -> bool:
+        """Whether slots are ours to choose: nobody else uses the engine, and it says which of them are at rest."""
+        settings = self._config.engine
+        if settings.kind != "embedded" and not settings.exclusive:
+            return False
+        shown = await engine.shows_slots()
+        if not shown:
+            log.warning("the engine does not show its slots, so it chooses them itself: start it with --slots")
+        return shown
+
+    async def _proof(self, questions: Questions) -> Proven:
+        """Hold every accepted map against the engine that answers these questions."""
+        facts = await questions.facts()
+        if self.maps.session is None:
+            self.maps.add_all(resolve_maps(self._config, engine_model=facts.model_path))
+        for candidate in list(self.maps.accepted.values()):
+            await check_map(questions, facts, candidate)
+            whole = await with_all_specials(questions, candidate)
+            if whole is not candidate:
+                self.maps.correct(whole)
+                log.warning(
+                    "the map leaves control tokens out", map=whole.map_id, tokens=self.maps.left_out[whole.map_id]
+                )
+        if self.maps.session is None:
+            raise EngineUnavailable("the engine needs a token map; start with --map auto or --map PATH")
+        return Proven(facts, self.maps.session)
+
+    async def _until_lost(self, engine: LlamaCpp) -> None:
+        """Return when the engine is gone: its process ended, a request said so and it is true, or a poll failed."""
+        while True:
+            with anyio.move_on_after(_POLL):
+                await self._lost.wait()
+            if not await self._still_there(engine):
+                return
+            self._lost = anyio.Event()
+
+    async def _still_there(self, engine: LlamaCpp) -> bool:
+        """Ask a few times: an engine that is only busy is not lost."""
+        for _ in range(_ATTEMPTS):
+            if await engine.healthy():
+                return True
+            if engine.is_exchanged:
+                return False
+            await anyio.sleep(_POLL / 10)
+        return False
+
+    def _close(self, reason: EngineError) -> None:
+        if self._ready is not None or type(reason) is not type(self._closed):
+            level = log.error if isinstance(reason, MapDiffers) else log.warning
+            level("engine route closed", reason=reason.message)
+        self._ready = None
+        self._closed = reason
+        self.child_pid = None
+        self._watch.engine_up(False, reason.message)

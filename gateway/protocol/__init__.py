@@ -1,0 +1,35 @@
+"""MCP's wire as plain values: JSON-RPC messages, lines, event streams, and what differs between the two protocol eras.
+
+Sans-IO and raw: a message is a method and a dict, and what we have never heard of stays in it. Nothing here knows a
+server, a client or a setting.
+"""
+
+from gateway.protocol.messages import (
+    Failure,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    encode_failure,
+    encode_notification,
+    encode_request,
+    encode_response,
+    parse_message,
+)
+
+__all__ = [
+    "Failure",
+    "Malformed",
+    "Message",
+    "Notification",
+    "Request",
+    "RequestId",
+    "Response",
+    "encode_failure",
+    "encode_notification",
+    "encode_request",
+    "encode_response",
+    "parse_message",
+]

@@ -1,0 +1,73 @@
+"""How a connection to each server is made: a program, a URL, or bolt-on tools.
+
+Holds what all connections share (the HTTP client, and what is known of token maps) for as long as the proxy lives.
+"""
+
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from gateway.config.model import LimitsConfig, UpstreamConfig
+from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+from gateway.proxy.bolt_on import HeldMaps, open_bolt_on
+from gateway.proxy.transport.http.transport import HttpClient, open_http, open_http_client
+from gateway.proxy.transport.oauth.client_credentials import authorizer_for
+from gateway.proxy.transport.protocol import Wire
+from gateway.proxy.transport.stdio.transport import open_stdio
+from gateway.proxy.transport.stdio.watchdog import Watchdog
+from gateway.proxy.transport.tracing import traced_wire
+from gateway.proxy.upstream.members import Dial
+from gateway.proxy.upstream.session import Session
+
+if TYPE_CHECKING:
+    from gateway.observe.tracing import Tracing
+
+_FRAME: Final = 1024
+"""Bytes of a message besides its result: id, version, braces."""
+
+
+class Dialler:
+    """Makes wires. Enter it once, around everything that dials."""
+
+    def __init__(self, limits: LimitsConfig, metrics: Metrics, tracing: "Tracing | None" = None) -> None:
+        """Nothing is opened before the context is entered. `tracing`: None: no spans are made."""
+        self.maps = HeldMaps()
+        """Which token maps are accepted, for bolt-ons."""
+        self._metrics = metrics
+        self._tracing = tracing
+        self._bound = limits.result_bytes + _FRAME
+        self._stack = AsyncExitStack()
+        self._client: HttpClient | None = None
+        self._watchdog = Watchdog()
+
+    async def __aenter__(self) -> Self:
+        """Make what the connections share."""
+        self._stack.push_async_callback(self._watchdog.close)
+        self._client = await self._stack.enter_async_context(open_http_client())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it. Every wire is to be closed by then."""
+        await self._stack.aclose()
+
+    def dial(self, config: UpstreamConfig) -> Dial:
+        """What opens a wire to this server."""
+        log = get_logger("gateway.proxy").bind(server=config.name)
+        metrics, tracing = self._metrics, self._tracing
+
+        def dial(session: Session) -> AbstractAsyncContextManager[Wire]:
+            if config.command is not None:
+                return open_stdio(config, session, line_bound=self._bound, log=log, watchdog=self._watchdog)
+            if self._client is None:
+                raise RuntimeError("dialled outside `async with dialler`")
+            if config.manifest is not None:
+                return open_bolt_on(
+                    config, session, bound=self._bound, log=log, client=self._client, maps=self.maps, metrics=metrics
+                )
+            authorizer = authorizer_for(config, self._client, log)
+            return open_http(config, session, bound=self._bound, log=log, client=self._client, authorizer=authorizer)
+
+        return dial if tracing is None else lambda session: traced_wire(dial(session), config, tracing)

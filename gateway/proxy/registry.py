@@ -1,0 +1,135 @@
+"""The upstreams of one gateway as a whole: started together, exchanged on a reload, ended together.
+
+Turns the servers of a `GatewayConfig` into running upstreams, in the one dictionary that all of `proxy` reads. Those
+that a new configuration leaves as they are notice nothing of it. It knows no names, no requests, and no client but the
+one for whom all may stand.
+"""
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from math import inf
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.observe.metrics import Metrics
+from gateway.proxy.caller import ClientSession
+from gateway.proxy.connector import Dialler
+from gateway.proxy.shares import ShareRule
+from gateway.proxy.upstream.sampling import Sampler
+from gateway.proxy.upstream.upstream import Listener, Upstream
+
+_STOP_GRACE: Final = 10.0
+
+
+class Fleet:
+    """All upstreams of one gateway."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        metrics: Metrics,
+        dialler: Dialler,
+        upstreams: dict[str, Upstream],
+        listener: Listener,
+        share_rule: ShareRule,
+    ) -> None:
+        """Nothing starts before `running`.
+
+        Args:
+            upstreams: filled with what is there, by name and in the configuration's order.
+            listener: hears what the servers report.
+            share_rule: how much of a server's bounds may be one principal's.
+        """
+        self._limits = config.limits
+        self._share_rule = share_rule
+        self._metrics = metrics
+        self._dialler = dialler
+        self._upstreams = upstreams
+        self._listener = listener
+        self._sampler: Sampler | None = None
+        self._adopted: ClientSession | None = None
+        self._tasks: TaskGroup | None = None
+        upstreams.update({each.name: self._make(each) for each in config.upstreams})
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[TaskGroup, None]:
+        """Start all; `ready` waits for them. At the end no process or task is left. Gives their task group."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            for upstream in self._upstreams.values():
+                tasks.start_soon(upstream.run)
+            try:
+                yield tasks
+            finally:
+                self.stop()
+                with anyio.move_on_after(_STOP_GRACE, shield=True):
+                    for upstream in list(self._upstreams.values()):
+                        await upstream.supervisor.ended.wait()
+                tasks.cancel_scope.cancel()
+
+    async def exchange(self, config: GatewayConfig) -> list[str]:
+        """Have the servers of this configuration; give the names of those that are new or another.
+
+        New and changed servers are started and waited for before anything is exchanged; calls that run on a server
+        that went or changed finish there.
+        """
+        if self._tasks is None:
+            raise RuntimeError("a proxy reloads only inside `async with proxy`")
+        running = self._upstreams
+        made = {
+            each.name: self._make(each)
+            for each in config.upstreams
+            if each.name not in running or running[each.name].config != each
+        }
+        for upstream in made.values():
+            self._tasks.start_soon(upstream.run)
+        await self._settled(made.values())
+        fresh = {each.name: made.get(each.name) or running[each.name] for each in config.upstreams}
+        retired = [each for name, each in running.items() if fresh.get(name) is not each]
+        self._upstreams.clear()
+        self._upstreams.update(fresh)
+        for upstream in retired:
+            self._tasks.start_soon(self._retire, upstream, config.limits.drain)
+        return list(made)
+
+    async def ready(self, patience: float) -> None:
+        """Wait until every upstream that starts by itself is up or has failed once, or for so many seconds."""
+        await self._settled(self._upstreams.values(), patience)
+
+    def stop(self) -> None:
+        """Begin to end every upstream: calls that are running get an error result, and nothing is started again."""
+        for upstream in self._upstreams.values():
+            upstream.stop()
+
+    def sample_with(self, sampler: Sampler) -> None:
+        """Let this generate for the servers that the operator lets sample. To be called before the start."""
+        self._sampler = sampler
+        for upstream in self._upstreams.values():
+            upstream.allowance.sampler = sampler
+
+    def adopt(self, session: ClientSession) -> None:
+        """Let the main sessions stand for this client, the only one there will be. To be called before the start."""
+        self._adopted = session
+        for upstream in self._upstreams.values():
+            upstream.supervisor.adopt(session)
+
+    def _make(self, config: UpstreamConfig) -> Upstream:
+        dial = self._dialler.dial(config)
+        made = Upstream(config, self._limits, self._metrics, dial, self._listener, self._share_rule)
+        made.allowance.sampler = self._sampler
+        if self._adopted is not None:
+            made.supervisor.adopt(self._adopted)
+        return made
+
+    async def _settled(self, upstreams: Iterable[Upstream], patience: float = inf) -> None:
+        with anyio.move_on_after(min(self._limits.start_timeout + 1.0, patience)):
+            for upstream in list(upstreams):
+                await upstream.supervisor.settled.wait()
+
+    async def _retire(self, upstream: Upstream, grace: float) -> None:
+        with anyio.move_on_after(grace):
+            await upstream.unused()
+        upstream.stop()

@@ -1,0 +1,271 @@
+"""Which server a client's request is for, and what is made of its answer.
+
+One function a method: public names and URIs become an upstream and its own name, lists of all visible servers become
+one. What is no method of MCP's goes to the server if there is only one. It starts nothing and holds no connection.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
+from typing import Any, Final, cast
+
+import anyio
+
+from gateway.errors import RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from gateway.observe.metrics import Metrics
+from gateway.protocol.annotations import headers_for
+from gateway.protocol.eras import MULTI_ROUND, is_input_required
+from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from gateway.proxy import tool_search as finder
+from gateway.proxy.bolt_on import without_argument_ids
+from gateway.proxy.bridge import Bridge, answer_rounds, asks_only
+from gateway.proxy.caller import Caller
+from gateway.proxy.catalog import Catalog
+from gateway.proxy.lists import Lists
+from gateway.proxy.owners import Owners
+from gateway.proxy.resources import Resources, Watch
+from gateway.proxy.results import Failed, outcome_of
+from gateway.proxy.upstream.listing import Kind
+from gateway.proxy.upstream.sampling import SAMPLING
+from gateway.proxy.upstream.session import refusal
+from gateway.proxy.upstream.task_owners import unknown_task
+from gateway.proxy.upstream.upstream import Upstream
+
+_LEVEL_TIME: Final = 5.0
+"""Seconds for telling a server which log messages its client wants: clients say so first of all, and wait."""
+_LISTS: Final[Mapping[str, Kind]] = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "templates",
+}
+_TASKS: Final = ("tasks/get", "tasks/result", "tasks/cancel", "tasks/update")
+Handler = Callable[[str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]
+
+
+class Routes:
+    """The methods."""
+
+    def __init__(
+        self,
+        upstreams: Mapping[str, Upstream],
+        catalog: Catalog,
+        metrics: Metrics,
+        watch: Watch,
+        ready: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`bridge` is to be set before a request comes; `watch` and `ready` as `Proxy`'s."""
+        self.bridge: Bridge | None = None
+        self.searching = False
+        """Whether clients list the two tools of `tool_search.py` in place of all."""
+        self._upstreams = upstreams
+        self._catalog = catalog
+        self._metrics = metrics
+        self._ready = ready
+        self._starting = True
+        self._lists = Lists(catalog)
+        self.owners = Owners(upstreams, catalog)
+        self.resources = Resources(upstreams, self.owners, watch, self._ask)
+        self._handlers: Mapping[str, Handler] = {
+            "tools/call": self._call,
+            "prompts/get": self._get_prompt,
+            "resources/read": self.resources.read,
+            "resources/subscribe": self.resources.subscribe,
+            "resources/unsubscribe": self.resources.unsubscribe,
+            "completion/complete": self._complete,
+            "logging/setLevel": self._set_level,
+            **dict.fromkeys(_TASKS, self._of_task),
+        }
+
+    async def handle(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """As `Proxy.handle`."""
+        # Only our own agent may say which ids a model wrote.
+        params = without_argument_ids(params)
+        try:
+            kind = _LISTS.get(method)
+            if kind is not None:
+                return await self._list(kind, params, caller)
+            if self._starting and not self._is_clear(method, params):
+                await self._ready()
+            return await self._handlers.get(method, self._pass_on)(method, params, caller)
+        except UnknownTool as error:
+            raise refusal(INVALID_PARAMS, error.message) from None
+        except UpstreamError as error:
+            raise refusal(INTERNAL_ERROR, error.message, server=error.server) from None
+
+    async def call_tool(
+        self, params: dict[str, Any], caller: Caller, *, seconds: float | None = None
+    ) -> dict[str, Any]:
+        """Call a tool; `params["name"]` is its public name. What a server fails to do is an error result.
+
+        Raises:
+            UnknownTool: nobody offers it.
+            RpcError: the server's own error, or params that no JSON can hold.
+        """
+        name = params["name"]
+        began = perf_counter()
+        # What ends a call without a word of the server's own is its caller's going.
+        outcome = "cancelled"
+        server = ""
+        try:
+            upstream, own = self.owners.tool(name, caller)
+            server = upstream.config.name
+            sent = params if own == name else {**params, "name": own}
+            if upstream.config.manifest is None:
+                sent = without_argument_ids(sent)
+            result = await self._ask(upstream, "tools/call", sent, caller, seconds, self._headers(name, params))
+            outcome = outcome_of(result)
+            return result
+        except UpstreamTimeout as error:
+            outcome = "timeout"
+            return _in_era(Failed(error.message, outcome), caller)
+        except UpstreamUnavailable as error:
+            outcome = "unavailable"
+            server = error.server
+            return _in_era(Failed(error.message, outcome), caller)
+        except RpcError:
+            outcome = "refused"
+            raise
+        finally:
+            if server:
+                self._metrics.tool_called(server, outcome, perf_counter() - began)
+
+    def started(self) -> None:
+        """Every server was waited for: no request waits for them all any more."""
+        self._starting = False
+
+    def _is_clear(self, method: str, params: Mapping[str, Any]) -> bool:
+        """Whether servers that still start have no part in the request."""
+        name: object = params.get("name")
+        if method == "tools/call":
+            return isinstance(name, str) and name in self._catalog.tools
+        return method == "logging/setLevel"
+
+    async def _list(self, kind: Kind, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        if params.get("cursor") is not None:
+            raise refusal(INVALID_PARAMS, "unknown cursor: the list has one page, ask for it without a cursor")
+        result = await self._lists.merged(kind, self.owners.visible(caller.principal), caller)
+        return {**result, "tools": list(finder.DEFINITIONS)} if self.searching and kind == "tools" else result
+
+    async def _call(self, _: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        arguments: object = params.get("arguments")
+        if not isinstance(params.get("name"), str):
+            raise refusal(INVALID_PARAMS, "tools/call needs the tool's name as a text in params.name")
+        if arguments is not None and not isinstance(arguments, dict):
+            raise refusal(INVALID_PARAMS, "tools/call needs params.arguments to be an object")
+        if self.searching and params["name"] in finder.NAMES:
+            return await self._find(params, cast(dict[str, Any], arguments or {}), caller)
+        return await self.call_tool(params, caller)
+
+    async def _find(self, params: dict[str, Any], arguments: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        if params["name"] == finder.SEARCH:
+            tools = [e for e in self._catalog.tools.values() if caller.principal.may_call(e.server, e.name)]
+            return _in_era(finder.search(tools, arguments), caller)
+        # The call goes on as if the tool had been called by its own name: everything else of the request stays.
+        inner = {key: arguments[key] for key in ("name", "arguments") if arguments.get(key) is not None}
+        around = {key: value for key, value in params.items() if key not in ("name", "arguments")}
+        return await self._call("tools/call", {**around, **inner}, caller)
+
+    async def _get_prompt(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        name = params.get("name")
+        if not isinstance(name, str):
+            raise refusal(INVALID_PARAMS, "prompts/get needs the prompt's name as a text in params.name")
+        upstream, own = self.owners.prompt(name, caller.principal)
+        return await self._ask(upstream, method, {**params, "name": own}, caller)
+
+    async def _complete(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        reference: object = params.get("ref")
+        ref = cast(dict[str, Any], reference) if isinstance(reference, dict) else {}
+        name, uri = ref.get("name"), ref.get("uri")
+        if isinstance(name, str):
+            upstream, own = self.owners.prompt(name, caller.principal)
+            return await self._ask(upstream, method, {**params, "ref": {**ref, "name": own}}, caller)
+        if isinstance(uri, str):
+            owner = self.owners.uri_owner(uri, caller.principal, caller)
+            if owner is not None:
+                return await self._ask(self._upstreams[owner], method, params, caller)
+        raise refusal(INVALID_PARAMS, "completion/complete needs params.ref to name a prompt or a resource that exists")
+
+    async def _set_level(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        visible = self.owners.visible(caller.principal)
+        logging = [each for each in visible if "logging" in each.offers]
+        if not logging and not all(each.met for each in visible):
+            # It was announced because one of these may; a session tells its server when there is one.
+            return {}
+        if not logging:
+            raise refusal(METHOD_NOT_FOUND, "no server here writes log messages for clients", method=method)
+        answers: list[dict[str, Any]] = []
+        refused: list[RpcError | UpstreamError] = []
+
+        async def tell(upstream: Upstream) -> None:
+            try:
+                # Each request says in the modern era which messages it wants, and ours do.
+                if await upstream.choice.is_modern(caller):
+                    answers.append({})
+                    return
+                level = upstream.choice.level_for(caller, str(params.get("level")))
+                answers.append(await self._ask(upstream, method, {**params, "level": level}, caller, _LEVEL_TIME))
+            except (RpcError, UpstreamError) as error:
+                refused.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            for upstream in logging:
+                tasks.start_soon(tell, upstream)
+        if answers:
+            return answers[0]
+        raise refused[0]
+
+    async def _of_task(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """A request about one task: to the server on which its caller made it."""
+        for upstream in self.owners.visible(caller.principal):
+            if upstream.has_task(params.get("taskId"), caller):
+                return await self._ask(upstream, method, params, caller)
+        raise unknown_task(params.get("taskId"))
+
+    async def _pass_on(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """A method that we don't know: only where there is no doubt whom it is for."""
+        visible = self.owners.visible(caller.principal)
+        if len(visible) != 1:
+            raise RpcError({"code": METHOD_NOT_FOUND, "message": "Method not found", "data": method})
+        return await self._ask(visible[0], method, params, caller)
+
+    async def _ask(
+        self,
+        upstream: Upstream,
+        method: str,
+        params: dict[str, Any],
+        caller: Caller,
+        seconds: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Put the request, over as many rounds as the eras of both sides need."""
+        if method in MULTI_ROUND and caller.modern and self.bridge is not None:
+            if self.bridge.resumes(params):
+                return await self.bridge.resume(method, params, caller)
+            if method == "tools/call" and await upstream.choice.bridges(caller):
+                return await self.bridge.begin(upstream, method, params, caller)
+
+        async def put(sent: dict[str, Any]) -> dict[str, Any]:
+            return await upstream.door.request(method, sent, caller, seconds=seconds, headers=headers)
+
+        with upstream.used:
+            result = await put(params)
+            if not is_input_required(result):
+                return result
+            helped = upstream.helped(caller)
+            if caller.modern and (helped is caller or not asks_only(result, SAMPLING)):
+                return result
+            return await answer_rounds(result, put, params, helped)
+
+    def _headers(self, name: str, params: Mapping[str, Any]) -> Mapping[str, str] | None:
+        """The `Mcp-Param-*` headers that the tool's schema asks for (2026-07-28, "Custom headers")."""
+        entry = self._catalog.tools.get(name)
+        if entry is None or not entry.annotations:
+            return None
+        return headers_for(entry.annotations, params.get("arguments") or {})
+
+
+def _in_era(result: dict[str, Any], caller: Caller) -> dict[str, Any]:
+    """A result that we made ourselves, as the caller's era has it."""
+    if caller.modern:
+        result["resultType"] = "complete"
+    return result

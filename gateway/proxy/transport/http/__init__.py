@@ -1,0 +1,1 @@
+"""MCP servers over Streamable HTTP: connections, requests, streams of events, sessions."""

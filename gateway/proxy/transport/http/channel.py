@@ -1,0 +1,249 @@
+"""The way to one MCP endpoint: requests out with the headers that every one of them needs, answers' heads in.
+
+Adds the session's id, the protocol version and our credentials, asks once more with fresh ones where those were
+refused, follows a redirect within the server's own origin, and notices when the server forgot the session; all that
+runs then fails at once. It reads no body.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Final
+from urllib.parse import urljoin
+
+import anyio
+
+from gateway.http1.connection import Connection
+from gateway.http1.lines import header_lines
+from gateway.http1.origin import Address, read_url
+from gateway.protocol.eras import MODERN_VERSIONS, NEWEST_HANDSHAKE
+from gateway.protocol.headers import VERSION_HEADER
+from gateway.proxy.transport.http.answers import EVENTS, JSON
+from gateway.proxy.transport.http.authorizer import Authorizer
+from gateway.proxy.transport.http.client import HttpClient
+from gateway.proxy.transport.http.headers import media_type, status_words
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer, SessionForgotten
+
+SESSION_HEADER: Final = "mcp-session-id"
+_OURS: Final = frozenset(
+    {"accept", "accept-encoding", "connection", "content-length", "content-type", "last-event-id", "transfer-encoding"}
+    | {SESSION_HEADER, VERSION_HEADER}
+)
+"""Headers that the configuration can't set: they belong to the transport."""
+_POST_LINES: Final = header_lines({"accept": f"{JSON}, {EVENTS}", "content-type": JSON})
+_GET_LINES: Final = header_lines({"accept": EVENTS})
+_GOODBYE_TIME: Final = 2.0
+_LAST_WORDS: Final = 2.0
+"""Seconds that requests in a session that the server forgot get for the beginning of their answer."""
+_REDIRECTS: Final = 3
+_ID_BOUND: Final = 1024
+
+
+class Channel:
+    """One endpoint, and the session there if it has one."""
+
+    def __init__(
+        self, address: Address, headers: Mapping[str, str], client: HttpClient, authorizer: Authorizer | None
+    ) -> None:
+        """`headers`: what the configuration adds to every request."""
+        self.closed = asyncio.Event()
+        """Set when nothing more can be sent; all that ran has failed by then."""
+        self.modern = False
+        self.session = ""
+        """The server's name for our session (handshake era), if it gave one."""
+        self._address = address
+        self._client = client
+        self._authorizer = authorizer
+        self._base = _base_lines(address, headers)
+        self.version = ""
+        """Of the protocol; empty: none was agreed."""
+        self._lines = self._base
+        self._busy: set[Connection] = set()
+        self._asked: set[Connection] = set()
+        """Those whose answer has not begun."""
+        self._answered = asyncio.Event()
+        self._lost = LinkLost("", sent=False)
+
+    def speak(self, version: str) -> None:
+        """From now on, this protocol version."""
+        self.version = version
+        self.modern = version in MODERN_VERSIONS
+        self._compose()
+
+    def begin_session(self, connection: Connection) -> None:
+        """Take the session's id from the answer to `initialize`.
+
+        Raises:
+            NoAnswer: it is none that a header could carry (Streamable HTTP: visible ASCII).
+        """
+        given = connection.header(SESSION_HEADER)
+        if len(given) > _ID_BOUND or not given.isascii() or not given.isprintable() or " " in given:
+            raise NoAnswer(f"its session id of {len(given)} characters is not visible ASCII of at most {_ID_BOUND}")
+        self.session = given
+        self._compose()
+
+    async def post(self, body: bytes, lines: bytes = b"", *, opening: bool = False) -> Connection:
+        """Send a message; the connection comes back with the answer's head, and is to be released.
+
+        Args:
+            lines: header lines of this message alone.
+            opening: it asks for a session, and is in none.
+
+        Raises:
+            LinkLost, NoAnswer: as `Wire.request`.
+        """
+        # Not whether there is one when the answer comes: what was asked before it began says nothing of it.
+        in_session = self.in_session and not opening
+        lines = (self._base if opening else self._lines) + _POST_LINES + lines
+        connection = await self._request("POST", lines, body)
+        for _ in range(_REDIRECTS):
+            if connection.status not in (307, 308):
+                break
+            self._redirect(connection)
+            connection = await self._request("POST", lines, body)
+        if connection.status == 404 and in_session:
+            self.release(connection)
+            raise self.forget()
+        return connection
+
+    async def open_stream(self, last_id: str | None) -> Connection | None:
+        """An event stream from behind that event, or of what belongs to no request; None: the server offers none.
+
+        Raises:
+            LinkLost, NoAnswer: not now.
+        """
+        lines = header_lines({"last-event-id": last_id}) if last_id is not None else b""
+        connection = await self._request("GET", self._lines + _GET_LINES + lines, b"")
+        status = connection.status
+        if status == 200 and media_type(connection.header("content-type")) == EVENTS:
+            return connection
+        self.release(connection, drain=True)
+        if status == 404 and self.in_session:
+            raise self.forget()
+        if status in (401, 403, 408, 425, 429) or (status >= 500 and status != 501):
+            raise NoAnswer(status_words(status))
+        return None
+
+    def release(self, connection: Connection, *, drain: bool = False) -> None:
+        """Done with it; `drain`: what may still come is of no interest, and little."""
+        self._busy.discard(connection)
+        self._client.give(connection, drain=drain)
+
+    def forget(self) -> SessionForgotten:
+        """The server does not know our session any more. Requests on their way still learn whether they were begun."""
+        error = SessionForgotten("it forgot our session")
+        if not self.closed.is_set():
+            self._lost = error
+            self.closed.set()
+        return error
+
+    async def lose(self, error: LinkLost) -> None:
+        """It is over: fail all that runs. Requests that are made later fail with `error`, or as forgotten."""
+        try:
+            if not self.closed.is_set():
+                self._lost = error
+                return
+            with anyio.move_on_after(_LAST_WORDS):
+                while self._asked:
+                    self._answered.clear()
+                    await self._answered.wait()
+        finally:
+            for connection in tuple(self._busy):
+                connection.fail(str(self._lost))
+            self.closed.set()
+
+    async def end_session(self) -> None:
+        """End the session at the server, if there is one (Streamable HTTP, "Session Management"); give up soon.
+
+        In the modern era there may be one that came too late to be spoken in.
+        """
+        session, self.session = self.session, ""
+        if not session or isinstance(self._lost, SessionForgotten):
+            return
+        spoken = NEWEST_HANDSHAKE if self.modern else self.version
+        lines = self._base + header_lines({VERSION_HEADER: spoken, SESSION_HEADER: session})
+        self._compose()
+        with anyio.move_on_after(_GOODBYE_TIME):
+            try:
+                connection = await self._send("DELETE", lines, b"", last=True)
+            except (LinkLost, NoAnswer):
+                return
+            self.release(connection, drain=True)
+
+    @property
+    def in_session(self) -> bool:
+        """Whether what is sent now is sent in a session."""
+        return bool(self.session) and not self.modern
+
+    def _compose(self) -> None:
+        headers = {VERSION_HEADER: self.version} if self.version else {}
+        if self.in_session:
+            headers[SESSION_HEADER] = self.session
+        self._lines = self._base + header_lines(headers)
+
+    async def _request(self, method: str, lines: bytes, body: bytes) -> Connection:
+        """Send, and once more where the server refused credentials for which there are better ones by now."""
+        connection = await self._send(method, lines, body)
+        if self._authorizer is None or connection.status not in (401, 403):
+            return connection
+        try:
+            better = await self._authorizer.refused(connection.status, connection.header("www-authenticate"))
+        except BaseException:
+            self.release(connection)
+            raise
+        if not better:
+            return connection
+        self.release(connection, drain=True)
+        return await self._send(method, lines, body)
+
+    async def _send(self, method: str, lines: bytes, body: bytes, *, last: bool = False) -> Connection:
+        if self._authorizer is not None:
+            lines += header_lines(await self._authorizer.headers())
+        self._check_open(last)
+        connection = await self._client.take(self._address.origin)
+        self._busy.add(connection)
+        try:
+            self._check_open(last)
+            await self._head(connection, method, lines, body)
+            if connection.header("content-encoding") not in ("", "identity"):
+                raise NoAnswer("its answer is compressed, which was not asked for")
+        except BaseException:
+            self.release(connection)
+            raise
+        return connection
+
+    async def _head(self, connection: Connection, method: str, lines: bytes, body: bytes) -> None:
+        self._asked.add(connection)
+        try:
+            connection.send(method, self._address.path, lines, body)
+            await connection.head()
+        finally:
+            self._asked.discard(connection)
+            self._answered.set()
+
+    def _check_open(self, last: bool) -> None:
+        if self.closed.is_set() and not last:
+            if isinstance(self._lost, SessionForgotten):
+                raise SessionForgotten(str(self._lost))
+            raise LinkLost(str(self._lost), sent=False)
+
+    def _redirect(self, connection: Connection) -> None:
+        """Follow within the origin, from now on; elsewhere our credentials have no business. Releases it."""
+        try:
+            target = read_url(urljoin(str(self._address), connection.header("location")))
+        except ValueError:
+            target = None
+        self.release(connection, drain=True)
+        if target is None or target.origin != self._address.origin:
+            where = f"to {target.origin}" if target is not None else "nowhere"
+            words = status_words(connection.status)
+            raise NoAnswer(f"it redirects {where} ({words}): set the `url` of this server to where it is meant to go")
+        self._address = Address(target.origin, target.path, self._address.authorization)
+
+
+def _base_lines(address: Address, headers: Mapping[str, str]) -> bytes:
+    lines = {"host": address.origin.authority, "user-agent": f"codec-gateway/{version('codec-gateway')}"}
+    if address.authorization is not None:
+        lines["authorization"] = address.authorization
+    lines |= {name.lower(): value for name, value in headers.items() if name.lower() not in _OURS}
+    return header_lines({**lines, "accept-encoding": "identity"})

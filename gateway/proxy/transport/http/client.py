@@ -1,0 +1,203 @@
+"""The gateway's connections to HTTP servers: made, kept, and used again.
+
+Turns an origin into a connection that can take a request, and takes connections back. Reaches a server through the
+proxy of the environment where there is one, never one on this machine; reaches a URL that somebody else named only
+where that leads to the internet. It knows no request.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Callable, Hashable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from gateway.http1.connection import Connection
+from gateway.http1.lines import header_lines
+from gateway.http1.origin import Address, Origin
+from gateway.proxy.transport.http.addresses import check_public
+from gateway.proxy.transport.http.routes import is_address, keep_alive, proxy_for, resolve
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer
+
+if TYPE_CHECKING:
+    from gateway.proxy.transport.http.authorizer import Authorizer
+
+CONNECT_TIME: Final = 10.0
+KEPT_TIME: Final = 4.0
+"""Seconds that an idle connection is kept: less than the five after which common servers close it."""
+_KEPT: Final = 64
+"""Idle connections to one origin."""
+_DRAIN_TIME: Final = 1.0
+_PROXY_ANSWER: Final = 4096
+
+
+class HttpClient:
+    """One for the whole gateway; make it with `open_http_client`."""
+
+    def __init__(self) -> None:
+        self.authorizers: dict[Hashable, Authorizer] = {}
+        """Credentials that all connections to a server share, by what they are made from."""
+        self._idle: dict[Origin, list[Connection]] = {}
+        self._draining: set[Connection] = set()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._tls: ssl.SSLContext | None = None
+
+    async def take(self, origin: Origin, listed: frozenset[Origin] | None = None) -> Connection:
+        """A connection on which a request can be sent; give it back afterwards.
+
+        Args:
+            listed: what the operator named, where somebody else named `origin`; None: the operator named it.
+
+        Raises:
+            LinkLost: there is no way to the server; nothing was sent.
+            NoAnswer: the way leads where it may not.
+        """
+        # What somebody else named is judged anew each time: who lists an origin does so for one server.
+        idle = self._idle.get(origin) if listed is None else None
+        now = asyncio.get_running_loop().time()
+        while idle:
+            connection = idle.pop()
+            if connection.usable and now - connection.idle_since < KEPT_TIME:
+                return connection
+            connection.close()
+        try:
+            with anyio.fail_after(CONNECT_TIME):
+                return await self._connect(origin, listed)
+        except TimeoutError:
+            raise LinkLost(f"can't connect to {origin}: no answer within {CONNECT_TIME:g} s", sent=False) from None
+        except ssl.SSLError as error:
+            raise LinkLost(f"can't connect to {origin}: TLS failed: {error.reason or error}", sent=False) from None
+        except OSError as error:
+            raise LinkLost(f"can't connect to {origin}: {error.strerror or error}", sent=False) from None
+
+    def give(self, connection: Connection, *, drain: bool = False) -> None:
+        """Take a connection back. One in the middle of an answer is closed, or (`drain`) its rest is thrown away."""
+        self._draining.discard(connection)
+        kept = len(self._idle.get(connection.origin, ())) < _KEPT and not connection.guarded
+        if connection.usable and kept:
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._idle.setdefault(connection.origin, []).append(connection)
+            self._sweep_later(KEPT_TIME)
+        elif drain and kept and not connection.complete and len(self._draining) < _KEPT:
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._draining.add(connection)
+            connection.drain(lambda: self.give(connection))
+            self._sweep_later(_DRAIN_TIME)
+        else:
+            connection.close()
+
+    def close(self) -> None:
+        """Close what is idle."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in (*self._draining, *(each for idle in self._idle.values() for each in idle)):
+            connection.close()
+        self._idle.clear()
+        self._draining.clear()
+
+    def _sweep_later(self, seconds: float) -> None:
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(seconds, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close what nobody needed for a while, and look again later while anything is left."""
+        self._sweeper = None
+        now = asyncio.get_running_loop().time()
+        for connection in [each for each in self._draining if now - each.idle_since >= _DRAIN_TIME]:
+            self._draining.discard(connection)
+            connection.close()
+        for origin, idle in list(self._idle.items()):
+            fresh = [each for each in idle if each.usable and now - each.idle_since < KEPT_TIME]
+            for connection in idle:
+                if connection not in fresh:
+                    connection.close()
+            if fresh:
+                self._idle[origin] = fresh
+            else:
+                del self._idle[origin]
+        if self._idle or self._draining:
+            self._sweep_later(_DRAIN_TIME)
+
+    async def _connect(self, origin: Origin, listed: frozenset[Origin] | None) -> Connection:
+        guarded = listed is not None
+        if origin.is_socket:
+            connection = Connection(origin, _soon())
+            await asyncio.get_running_loop().create_unix_connection(lambda: connection, origin.host)
+            return connection
+        if (proxy := proxy_for(origin)) is not None:
+            if listed is not None and is_address(origin.host):
+                check_public(origin, [origin.host], listed)
+            return await self._connect_through(proxy, origin, guarded=guarded)
+        addresses = await resolve(origin)
+        if listed is not None:
+            check_public(origin, addresses, listed)
+        connection = Connection(origin, _soon(), guarded=guarded)
+        await self._reach(connection, origin, addresses)
+        return connection
+
+    async def _connect_through(self, proxy: Address, origin: Origin, *, guarded: bool) -> Connection:
+        """Through an HTTP proxy: asked for the URL as a whole, or (TLS) for a tunnel (RFC 9110, 9.3.6)."""
+        credentials = header_lines({"proxy-authorization": proxy.authorization}) if proxy.authorization else b""
+        if not origin.secure:
+            connection = Connection(
+                origin, _soon(), guarded=guarded, via=str(origin).encode(), with_headers=credentials
+            )
+            await self._reach(connection, proxy.origin, await resolve(proxy.origin))
+            return connection
+        tunnel = Connection(proxy.origin, _soon())
+        await self._reach(tunnel, proxy.origin, await resolve(proxy.origin))
+        host = f"[{origin.host}]" if ":" in origin.host else origin.host
+        target = f"{host}:{origin.port}"
+        tunnel.send("CONNECT", target, header_lines({"host": target}) + credentials, b"")
+        try:
+            await tunnel.head()
+            if tunnel.status != 200:
+                raise LinkLost(f"the proxy {proxy.origin} refuses {target!r}: HTTP {tunnel.status}", sent=False)
+            connection = Connection(origin, _soon(), guarded=guarded)
+            transport = await asyncio.get_running_loop().start_tls(
+                tunnel.transport, connection, self._context(), server_hostname=origin.host
+            )
+        except (LinkLost, NoAnswer) as error:
+            tunnel.close()
+            raise LinkLost(str(error), sent=False) from None
+        if transport is None:
+            raise LinkLost(f"the proxy {proxy.origin} closed the tunnel", sent=False)
+        connection.connection_made(transport)
+        return connection
+
+    async def _reach(self, connection: Connection, origin: Origin, addresses: list[str]) -> None:
+        """Connect to the first of the origin's addresses that answers."""
+        loop = asyncio.get_running_loop()
+        context, name = (self._context(), origin.host) if origin.secure else (None, None)
+        for left, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
+            try:
+                with anyio.move_on_after(None if not left else CONNECT_TIME / (left + 1)):
+                    transport, _ = await loop.create_connection(
+                        lambda: connection, address, origin.port, ssl=context, server_hostname=name
+                    )
+                    keep_alive(transport)
+                    return
+            except OSError:
+                if not left:
+                    raise
+
+    def _context(self) -> ssl.SSLContext:
+        """Made when it is first needed: it reads hundreds of certificates."""
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+
+def _soon() -> Callable[..., object]:
+    return asyncio.get_running_loop().call_soon
+
+
+@asynccontextmanager
+async def open_http_client() -> AsyncGenerator[HttpClient]:
+    """What all connections to HTTP servers share; leaving the context closes those that are idle."""
+    client = HttpClient()
+    try:
+        yield client
+    finally:
+        client.close()

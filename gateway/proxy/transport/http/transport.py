@@ -1,0 +1,269 @@
+"""One MCP server behind a URL, as a `Wire`: Streamable HTTP in both eras.
+
+Turns each request into a POST of its own and what comes back (JSON, or an event stream that may be resumed) into its
+answer; a push on a request's stream goes to that request. In the handshake era a stream is kept open for what belongs
+to no request; in the modern era there is none, and closing a request's stream cancels it. It knows no MCP method beyond
+what the transport needs.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import anyio
+from structlog.typing import FilteringBoundLogger
+
+from gateway.config.model import UpstreamConfig
+from gateway.http1.connection import Connection
+from gateway.http1.lines import header_lines
+from gateway.http1.origin import read_url
+from gateway.observe.escape import escape_text
+from gateway.protocol.headers import routing_headers
+from gateway.protocol.mending import BrokenAnswer
+from gateway.protocol.messages import Failure, Malformed, Message, Notification, Request, Response, encode_notification
+from gateway.protocol.sse import Event, LongEvent
+from gateway.proxy.caller import Exchange
+from gateway.proxy.transport.http.answers import EVENTS, JSON, read_json, read_messages, read_refusal, why_given_up
+from gateway.proxy.transport.http.authorizer import Authorizer
+from gateway.proxy.transport.http.channel import Channel
+from gateway.proxy.transport.http.client import HttpClient, open_http_client
+from gateway.proxy.transport.http.headers import media_type
+from gateway.proxy.transport.http.opening import open_session
+from gateway.proxy.transport.http.streams import follow, listen
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Pending, Wire
+from gateway.proxy.transport.requests import CANCELLED, NEVER_CANCELLED, encode_or_refuse
+from gateway.proxy.transport.server_log import Complaints
+from gateway.proxy.transport.server_requests import Questions
+
+__all__ = ["HttpClient", "open_http", "open_http_client"]
+
+_NOTIFY_TIME: Final = 10.0
+"""Seconds that a server gets to accept a notification or an answer of ours."""
+_COURTESIES: Final = 16
+"""Cancellations on their way at a time; more tell a deaf server nothing new."""
+
+
+class HttpWire:
+    """The conversation with one server."""
+
+    correlates = True
+
+    def __init__(self, channel: Channel, pushes: Exchange, *, bound: int, log: FilteringBoundLogger) -> None:
+        self._channel = channel
+        self._pushes = pushes
+        self._bound = bound
+        self._complaints = Complaints(log)
+        self._questions = Questions(self._answer, self._complaints)
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._sent = 0
+
+    @property
+    def closed(self) -> asyncio.Event:
+        """As `Wire.closed`: the session was forgotten, or we left. A server that is away may come back."""
+        return self._channel.closed
+
+    def speak(self, version: str) -> None:
+        """As `Wire.speak`."""
+        self._channel.speak(version)
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        exchange: Pending | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """As `Wire.request`. A connection that breaks fails its own request; the session may well live on."""
+        self._sent += 1
+        number = self._sent
+        body = encode_or_refuse(number, method, params)
+        fields = {**routing_headers(method, params), **(headers or {})} if self._channel.modern else headers
+        lines = header_lines(fields) if fields else b""
+        opening = method == "initialize"
+        asked = self._ask(number, body, lines, exchange or self._pushes, opening=opening)
+        try:
+            return await (open_session(asked, self._channel, self._spawn) if opening else asked)
+        except asyncio.CancelledError:
+            if not self._channel.modern and method not in NEVER_CANCELLED:
+                self._tell_cancelled(number)
+                if exchange is not None:
+                    exchange.given_up()
+            raise
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """As `Wire.notify`. `notifications/initialized` opens the stream of what belongs to no request."""
+        modern = self._channel.modern
+        lines = header_lines(routing_headers(method, params or {})) if modern else b""
+        await self._deliver(encode_notification(method, params), lines)
+        if method == "notifications/initialized" and not modern and not self.closed.is_set():
+            self._spawn(self._listen())
+
+    async def close(self) -> None:
+        """Fail who waits, stop all that runs beside, and end the session."""
+        self._questions.close()
+        for task in self._tasks:
+            task.cancel()
+        await self._channel.lose(LinkLost("the gateway closed the connection"))
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._channel.end_session()
+        self._complaints.close()
+
+    async def _ask(
+        self, number: int, body: bytes, lines: bytes, exchange: Exchange, *, opening: bool
+    ) -> dict[str, Any]:
+        channel = self._channel
+        resumable, in_session = not channel.modern, channel.in_session and not opening
+        connection = await channel.post(body, lines, opening=opening)
+        kind = await self._admit(connection, opening=opening, in_session=in_session)
+        if kind == EVENTS:
+            return await follow(
+                channel, connection, lambda event: self._take(event, number, exchange), self._bound, resumable=resumable
+            )
+        try:
+            return await read_json(connection, number, self._bound, channel.version)
+        finally:
+            channel.release(connection)
+
+    async def _admit(self, connection: Connection, *, opening: bool, in_session: bool) -> str:
+        """The type of an answer that can be read; any other raises, and is released."""
+        channel = self._channel
+        try:
+            kind = media_type(connection.header("content-type"))
+            if connection.status != 200 or kind not in (JSON, EVENTS):
+                raise await read_refusal(connection, in_session=in_session) or channel.forget()
+            if opening:
+                channel.begin_session(connection)
+        except BaseException:
+            channel.release(connection)
+            raise
+        return kind
+
+    def _take(self, event: Event | LongEvent, number: int | None, exchange: Exchange) -> dict[str, Any] | None:
+        """Bring what an event says to whom it belongs; the result, if it is that of request `number`.
+
+        Raises:
+            PeerError, NoAnswer: it is another outcome of request `number`.
+        """
+        if isinstance(event, LongEvent):
+            self._take_long(event, number)
+            return None
+        if event.kind != "message":
+            return None
+        result = None
+        for message in read_messages(event.data, self._channel.version):
+            if (answer := self._take_message(message, number, exchange)) is not None:
+                result = answer
+        return result
+
+    def _take_message(
+        self, message: Message | BrokenAnswer | Malformed, number: int | None, exchange: Exchange
+    ) -> dict[str, Any] | None:
+        """As `_take`, of one message."""
+        if isinstance(message, Response):
+            return message.result if message.id == number else None
+        if isinstance(message, Failure):
+            if number is not None and message.id in (number, None):
+                raise PeerError(message.error)
+        elif isinstance(message, BrokenAnswer):
+            if message.id == number:
+                raise NoAnswer(message.detail)
+        else:
+            self._take_push(message, exchange)
+        return None
+
+    def _take_push(self, message: Request | Notification | Malformed, exchange: Exchange) -> None:
+        if isinstance(message, Malformed):
+            self._complaints.warning("upstream sent an event that is no JSON-RPC message", detail=message.detail)
+        elif isinstance(message, Request):
+            if self._channel.modern:
+                method = escape_text(message.method, 100)
+                self._complaints.warning("upstream asked something, which 2026-07-28 does not know", method=method)
+            else:
+                self._questions.take(message, exchange)
+        elif message.method == CANCELLED:
+            self._questions.take_back(message.params.get("requestId"))
+        else:
+            exchange.notified(message.method, message.params)
+
+    def _take_long(self, event: LongEvent, number: int | None) -> None:
+        error = why_given_up(event, self._bound, waiting=number is not None)
+        if event.ended or error is not None:
+            length = event.data.length
+            self._complaints.warning("upstream sent a message over the limit", bytes=length, limit=self._bound)
+        if error is not None:
+            raise error
+
+    def _tell_cancelled(self, number: int) -> None:
+        if len(self._tasks) <= _COURTESIES and not self.closed.is_set():
+            params = {"requestId": number, "reason": "nobody waits for the answer any more"}
+            self._spawn(self._deliver(encode_notification(CANCELLED, params), b""))
+
+    async def _answer(self, message: bytes) -> None:
+        await self._deliver(message, b"")
+
+    async def _deliver(self, message: bytes, lines: bytes) -> None:
+        """Send what nobody waits for; a server that does not take it is complained of."""
+        with anyio.move_on_after(_NOTIFY_TIME) as time:
+            try:
+                connection = await self._channel.post(message, lines)
+            except (LinkLost, NoAnswer) as error:
+                if not self.closed.is_set():
+                    self._complaints.warning("message to upstream not delivered", cause=escape_text(str(error), 300))
+                return
+            self._channel.release(connection, drain=True)
+            if connection.status >= 400:
+                self._complaints.warning("upstream refused a message", status=connection.status)
+        if time.cancelled_caught:
+            self._complaints.warning("message to upstream not delivered: it does not answer")
+
+    async def _listen(self) -> None:
+        await listen(
+            self._channel, lambda event: self._take(event, None, self._pushes), self._bound, self._cannot_listen
+        )
+
+    def _cannot_listen(self, error: Exception) -> None:
+        if not self.closed.is_set():
+            self._complaints.warning("upstream's own stream is away; trying again", cause=escape_text(str(error), 300))
+
+    def _spawn(self, work: Coroutine[Any, Any, None] | asyncio.Future[Any]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+@asynccontextmanager
+async def open_http(
+    config: UpstreamConfig,
+    pushes: Exchange,
+    *,
+    bound: int,
+    log: FilteringBoundLogger,
+    client: HttpClient,
+    authorizer: Authorizer | None = None,
+) -> AsyncGenerator[Wire]:
+    """Speak to a URL; nothing is sent before the first request. Leaving the context ends the session.
+
+    Args:
+        config: an upstream whose `url` is set.
+        pushes: who hears and answers what the server says of its own accord.
+        bound: longest JSON body and longest data of an event that is read, in bytes.
+        log: receives what the server does wrong.
+        client: what all servers' connections share.
+        authorizer: gets the access tokens; None where the server needs none, or the headers have it.
+
+    Raises:
+        LinkLost: the URL is none.
+    """
+    try:
+        address = read_url(config.url or "")
+    except ValueError as error:
+        raise LinkLost(str(error), sent=False) from None
+    channel = Channel(address, config.headers, client, authorizer)
+    wire = HttpWire(channel, pushes, bound=bound, log=log)
+    try:
+        yield wire
+    finally:
+        with anyio.CancelScope(shield=True):
+            await wire.close()

@@ -1,0 +1,1 @@
+"""Access tokens for MCP servers over HTTP: metadata found, client credentials exchanged."""

@@ -1,0 +1,130 @@
+"""Where an authorization server's token endpoint is, read from what servers say of themselves.
+
+Turns URLs into those of their metadata, and metadata documents into a token endpoint, or into a sentence on why they
+can't be believed (RFC 9728 for the MCP server, RFC 8414 and OpenID Connect Discovery for the authorization server).
+Pure; it fetches nothing and knows no secret.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from gateway.http1.origin import Address, Origin, read_url
+from gateway.observe.escape import escape_text
+from gateway.proxy.transport.protocol import NoAnswer
+
+Method = Literal["client_secret_basic", "client_secret_post"]
+_RESOURCE: Final = "/.well-known/oauth-protected-resource"
+_SERVER: Final = "/.well-known/oauth-authorization-server"
+_OPENID: Final = "/.well-known/openid-configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where tokens are asked for, and how a client says who it is there."""
+
+    address: Address
+    method: Method = "client_secret_basic"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What an MCP server says of who guards it."""
+
+    name: str
+    """What it calls itself: tokens are asked for by that name (RFC 8707)."""
+    issuers: tuple[str, ...]
+    scope: str | None
+    """The scopes that it knows, separated by blanks."""
+
+
+def read_named_url(url: str) -> Address:
+    """A URL that a server named.
+
+    Raises:
+        NoAnswer: it is none of a server.
+    """
+    try:
+        return read_url(url)
+    except ValueError:
+        raise NoAnswer(f"it names {_shown(url)}, which is no http(s) URL: set `token_url`") from None
+
+
+def resource_urls(url: str) -> list[str]:
+    """Where an MCP server's metadata may be, in the order to look (RFC 9728, 3.1)."""
+    address = read_url(url)
+    path = address.path.partition("?")[0].rstrip("/")
+    places = [f"{_RESOURCE}{path}", _RESOURCE] if path else [_RESOURCE]
+    return [f"{address.origin}{place}" for place in places]
+
+
+def issuer_urls(issuer: str) -> list[str]:
+    """Where an authorization server's metadata may be (RFC 8414, 3.1; OpenID Connect Discovery, 4).
+
+    Raises:
+        NoAnswer: the issuer is no URL of a server.
+    """
+    address = read_named_url(issuer)
+    path = address.path.partition("?")[0].rstrip("/")
+    places = [f"{_SERVER}{path}", f"{_OPENID}{path}", *([f"{path}{_OPENID}"] if path else [])]
+    return [f"{address.origin}{place}" for place in places]
+
+
+def read_resource(document: Mapping[str, Any], url: str) -> Resource:
+    """Who guards the MCP server at `url`.
+
+    Raises:
+        NoAnswer: the document is about something else (RFC 9728, 3.3).
+    """
+    named: object = document.get("resource")
+    if not isinstance(named, str) or not _covers(named, url):
+        raise NoAnswer(f"its metadata is about {_shown(named)}, not about its own URL: set `token_url`")
+    scopes = _texts(document.get("scopes_supported"))
+    return Resource(named, _texts(document.get("authorization_servers")), " ".join(scopes) or None)
+
+
+def read_issuer(document: Mapping[str, Any], issuer: str) -> Endpoint:
+    """The token endpoint of the authorization server `issuer`.
+
+    Raises:
+        NoAnswer: the document is another's (RFC 8414, 3.3), or names no endpoint that we can use.
+    """
+    named: object = document.get("issuer")
+    if not isinstance(named, str) or named.rstrip("/") != issuer.rstrip("/"):
+        raise NoAnswer(f"the metadata of its authorization server {_shown(issuer)} is that of {_shown(named)}")
+    try:
+        address = read_url(str(document.get("token_endpoint")))
+    except ValueError:
+        raise NoAnswer(f"its authorization server {_shown(issuer)} names no token endpoint: set `token_url`") from None
+    methods = _texts(document.get("token_endpoint_auth_methods_supported"))
+    by_body = bool(methods) and "client_secret_basic" not in methods and "client_secret_post" in methods
+    return Endpoint(address, "client_secret_post" if by_body else "client_secret_basic")
+
+
+def check_confidential(address: Address, listed: frozenset[Origin]) -> None:
+    """Refuse to send a secret where others can read it, unless the configuration says so.
+
+    Raises:
+        NoAnswer: neither https nor listed.
+    """
+    if not address.origin.secure and address.origin not in listed:
+        raise NoAnswer(f"{str(address.origin)!r} would get our secret unencrypted: expected https, or set `token_url`")
+
+
+def _covers(named: str, url: str) -> bool:
+    """Whether the resource that a server calls itself holds the URL that we speak to."""
+    try:
+        resource, wanted = read_url(named), read_url(url)
+    except ValueError:
+        return False
+    above = resource.path.rstrip("/")
+    return resource.origin == wanted.origin and (wanted.path.rstrip("/") + "/").startswith(above + "/")
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    listed = cast(list[object], value) if isinstance(value, list) else []
+    return tuple(each for each in listed[:64] if isinstance(each, str) and len(each) <= 2048)
+
+
+def _shown(value: object) -> str:
+    return escape_text(repr(value), 200)

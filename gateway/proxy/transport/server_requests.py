@@ -1,0 +1,87 @@
+"""What a server asks of us, each question answered in a task of its own.
+
+Turns a server's request into a call of the exchange that it belongs to, and the result or the refusal into the bytes of
+an answer. At most so many questions at a time; a question that the server takes back is not answered.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from gateway.errors import RpcError
+from gateway.observe.escape import escape_text
+from gateway.protocol.messages import INTERNAL_ERROR, Request, RequestId, encode_failure, encode_response
+from gateway.proxy.caller import Exchange
+from gateway.proxy.transport.server_log import Complaints
+
+MOST: Final = 64
+"""Questions of one server that wait for their answers at a time; more are refused."""
+_MOST_AT_ONCE: Final = 64
+"""Answers that nobody had to be asked for, and that the server has not read yet."""
+
+
+class Questions:
+    """The open questions of one server."""
+
+    def __init__(self, send: Callable[[bytes], Coroutine[Any, Any, None]], complaints: Complaints) -> None:
+        """`send` brings an answer to the server and raises nothing."""
+        self._send = send
+        self._complaints = complaints
+        self._open: dict[RequestId, asyncio.Task[None]] = {}
+        self._at_once: set[asyncio.Task[None]] = set()
+
+    def take(self, request: Request, exchange: Exchange) -> None:
+        """Have it answered; a `ping` needs nobody for that. Returns at once."""
+        if request.method == "ping":
+            self._answer_at_once(request, encode_response(request.id, {}))
+        elif request.id in self._open:
+            self._answer_at_once(request, _refusal(request.id, "a request with this id is being answered already"))
+        elif len(self._open) >= MOST:
+            self._answer_at_once(request, _refusal(request.id, f"{MOST} requests wait for answers; ask again later"))
+        else:
+            task = asyncio.get_running_loop().create_task(self._answer(request, exchange))
+            self._open[request.id] = task
+            task.add_done_callback(lambda _: self._open.pop(request.id, None))
+
+    def refuse(self, request_id: RequestId, code: int, message: str) -> None:
+        """Answer what was no proper request with an error."""
+        self._answer_at_once(
+            Request(request_id, "", {}), encode_failure(request_id, {"code": code, "message": message})
+        )
+
+    def take_back(self, request_id: object) -> None:
+        """The server no longer wants that answer."""
+        task = self._open.get(request_id) if isinstance(request_id, int | str) else None
+        if task is not None:
+            task.cancel()
+
+    def close(self) -> None:
+        """Answer nothing more."""
+        for task in (*self._open.values(), *self._at_once):
+            task.cancel()
+
+    def _answer_at_once(self, request: Request, answer: bytes) -> None:
+        if len(self._at_once) >= _MOST_AT_ONCE:
+            self._complaints.warning("request of upstream dropped: it asks too much", method=_shown(request))
+            return
+        task = asyncio.get_running_loop().create_task(self._send(answer))
+        self._at_once.add(task)
+        task.add_done_callback(self._at_once.discard)
+
+    async def _answer(self, request: Request, exchange: Exchange) -> None:
+        try:
+            answer = encode_response(request.id, await exchange.asked(request.method, request.params))
+        except RpcError as refusal:
+            answer = encode_failure(request.id, refusal.error)
+        except Exception:  # noqa: BLE001 - the one boundary: a server always gets an answer, and learns nothing of ours
+            self._complaints.warning("request of upstream not answered", method=_shown(request), exc_info=True)
+            answer = _refusal(request.id, "the gateway failed to answer")
+        await self._send(answer)
+
+
+def _shown(request: Request) -> str:
+    return escape_text(request.method, 100)
+
+
+def _refusal(request_id: RequestId, message: str) -> bytes:
+    return encode_failure(request_id, {"code": INTERNAL_ERROR, "message": message})

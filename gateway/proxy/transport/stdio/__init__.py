@@ -1,0 +1,1 @@
+"""MCP servers as child processes: lines on their standard streams, their start and end."""

@@ -1,0 +1,218 @@
+"""A server's process: started, listened to, and ended.
+
+Turns a command into a process in a group of its own with the few variables that it needs, its output into calls of
+`on_output`, its standard error into our log, and its end into one call of `on_end` that says how. Ends it as the MCP
+lifecycle asks (close stdin, wait, TERM, KILL), and what it left behind. It knows no line and no message.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, cast
+
+import anyio
+from structlog.typing import FilteringBoundLogger
+
+from gateway.config.model import UpstreamConfig
+from gateway.config.nesting import DEPTH_VARIABLE, nesting_depth
+from gateway.proxy.transport.server_log import Complaints
+from gateway.proxy.transport.stdio.watchdog import Watchdog
+
+INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
+"""What a child sees of our environment: no secret that it was not given by name (MCP's own list, and the locale)."""
+_EXIT_GRACE: Final = 2.0
+"""Seconds a child gets to leave after its stdin closed, and again after TERM."""
+_LAST_WORDS: Final = 0.5
+"""Seconds between a process's end and that of its output, or the reverse, in which the other may still come."""
+_POLL: Final = 0.01
+_MOST_UNSENT: Final = 64 * 1024
+_STDIN, _STDOUT = 0, 1
+
+
+def child_environment(extra: Mapping[str, str], outer: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The whole environment of a child: the inherited few, how deep it stands, then what the configuration adds."""
+    inherited = {name: outer[name] for name in INHERITED if name in outer}
+    return {**inherited, DEPTH_VARIABLE: str(nesting_depth(outer) + 1), **extra}
+
+
+class Child(asyncio.SubprocessProtocol):
+    """One process and its three pipes."""
+
+    def __init__(
+        self,
+        on_output: Callable[[bytes], None],
+        on_end: Callable[[str], None],
+        log: FilteringBoundLogger,
+        complaints: Complaints,
+    ) -> None:
+        """`on_end` is called once, with a sentence, when the process is gone or no longer listens or speaks."""
+        self.room = asyncio.Event()
+        """Clear while the process does not read what was written to it; set for good at the end."""
+        self.room.set()
+        self.exited = asyncio.Event()
+        self._on_output = on_output
+        self._on_end = on_end
+        self._log = log
+        self._complaints = complaints
+        self._ended = False
+        self._gone = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._unsent: list[bytes] = []
+        """What was handed over since the loop last came round."""
+        self._unsent_size = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The process runs."""
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+        self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(_STDIN))
+        self.pid = self._transport.get_pid()
+
+    def write(self, data: bytes) -> None:
+        """Hand over bytes, whether or not there is `room`; after the end they go nowhere.
+
+        What calls bring in one turn of the loop is written at once: each write wakes the process, which costs both of
+        us more than all else that is done for a call (bench/README.md).
+        """
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsent.append(data)
+        self._unsent_size += len(data)
+        if self._unsent_size > _MOST_UNSENT:
+            # Soon enough for `room` to say that it is full.
+            self._flush()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Output or complaints."""
+        if fd == _STDOUT:
+            self._on_output(data)
+        else:
+            self._complaints.stderr(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Without either of the two pipes there is no conversation, whether the process lives or not."""
+        if fd in (_STDIN, _STDOUT):
+            self._end_soon(known=self.exited.is_set())
+
+    def process_exited(self) -> None:
+        """It is gone; what it wrote before may still be in the pipe, or a grandchild may hold that open."""
+        self.exited.set()
+        self._end_soon(known=self._stdout_is_over())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Everything of it is closed."""
+        self._gone.set()
+
+    def pause_writing(self) -> None:
+        """It does not read."""
+        self.room.clear()
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        self.room.set()
+
+    def end_conversation(self, cause: str) -> None:
+        """Say `on_end`, unless that was said before."""
+        if not self._ended:
+            self._flush()
+            self._ended = True
+            self.room.set()
+            self._on_end(cause)
+
+    def _flush(self) -> None:
+        unsent, self._unsent, self._unsent_size = self._unsent, [], 0
+        if unsent and not self._ended:
+            self._stdin.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
+
+    async def end(self) -> None:
+        """Close its stdin, wait, TERM its group, wait, KILL its group (MCP lifecycle, "Shutdown": stdio)."""
+        # What it has not read by now would keep its input open.
+        if self._stdin.get_write_buffer_size():
+            self._stdin.abort()
+        else:
+            self._stdin.close()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if await self._has_exited():
+                break
+            self._log.debug("upstream did not leave", pid=self.pid, signal=number.name)
+            self._signal_group(number)
+        if await self._has_exited():
+            await self._end_orphans()
+        else:
+            self._log.warning("upstream process survives being killed", pid=self.pid)
+        self._transport.close()
+        with anyio.move_on_after(_EXIT_GRACE):
+            await self._gone.wait()
+        self._complaints.close()
+
+    def _stdout_is_over(self) -> bool:
+        stdout = self._transport.get_pipe_transport(_STDOUT)
+        return stdout is None or stdout.is_closing()
+
+    def _end_soon(self, *, known: bool) -> None:
+        if known:
+            self.end_conversation(self._describe())
+        elif not self._ended:
+            asyncio.get_running_loop().call_later(_LAST_WORDS, lambda: self.end_conversation(self._describe()))
+
+    def _describe(self) -> str:
+        code = self._transport.get_returncode()
+        if code is None:
+            return "its process closed its input or output"
+        return f"its process ended (signal {-code})" if code < 0 else f"its process ended (exit code {code})"
+
+    async def _end_orphans(self) -> None:
+        """What the process started, and left behind in its group when it left by itself: TERM, wait, KILL.
+
+        The group's number is not given to anyone else while one of it lives.
+        """
+        with anyio.move_on_after(_EXIT_GRACE):
+            number = signal.SIGTERM
+            while self._signal_group(number):
+                number = 0
+                await anyio.sleep(_POLL)
+        self._signal_group(signal.SIGKILL)
+
+    def _signal_group(self, number: int) -> bool:
+        """Whether there was anyone in the process's group to signal; 0 only asks."""
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+    async def _has_exited(self) -> bool:
+        """Whether it leaves within the grace."""
+        with anyio.move_on_after(_EXIT_GRACE):
+            await self.exited.wait()
+        return self.exited.is_set()
+
+
+@asynccontextmanager
+async def run_child(config: UpstreamConfig, child: Child, watchdog: Watchdog | None = None) -> AsyncGenerator[None]:
+    """Run the upstream's command as `child`; leaving the context ends the process, whatever it does.
+
+    `watchdog` ends it where the gateway can't.
+
+    Raises:
+        OSError: the program can't be started.
+    """
+    await asyncio.get_running_loop().subprocess_exec(
+        lambda: child,
+        config.command or "",
+        *config.args,
+        env=child_environment(config.env),
+        cwd=config.cwd,
+        start_new_session=True,
+    )
+    try:
+        if watchdog is not None:
+            await watchdog.hold(child.pid)
+        yield
+    finally:
+        child.end_conversation("the gateway ended it")
+        with anyio.CancelScope(shield=True):
+            await child.end()
+        if watchdog is not None:
+            watchdog.release(child.pid)

@@ -1,0 +1,249 @@
+"""One MCP server behind a pipe, as a `Wire`.
+
+Turns requests into lines for a child process and its lines into answers, pushes and questions, each in the order of the
+pipe and without a task of its own: the bytes that the loop reads settle the futures that callers wait on. A line that
+nobody can read fails the call that it would have answered, never the server. It knows no MCP method but `ping` and
+`notifications/cancelled`.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import anyio
+from structlog.typing import FilteringBoundLogger
+
+from gateway.config.model import UpstreamConfig
+from gateway.observe.escape import escape_text
+from gateway.protocol.batches import read_batch
+from gateway.protocol.lines import LineSplitter, LongLine
+from gateway.protocol.mending import BrokenAnswer, mend_message
+from gateway.protocol.messages import (
+    Failure,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    encode_notification,
+    parse_message,
+)
+from gateway.proxy.caller import Exchange
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Pending, Unfit, Wire
+from gateway.proxy.transport.requests import CANCELLED, NEVER_CANCELLED, encode_or_refuse, too_long
+from gateway.proxy.transport.server_log import Complaints
+from gateway.proxy.transport.server_requests import Questions
+from gateway.proxy.transport.stdio.process import Child, run_child
+from gateway.proxy.transport.stdio.watchdog import Watchdog
+
+_NOTIFY_TIME: Final = 5.0
+"""Seconds that a notification waits for a server that does not read."""
+_COURTESIES: Final = 64
+"""Cancellations that are left in the pipe of a server that does not read; more tell it nothing new."""
+_LATE: Final = 1024
+"""Requests that were given up whose answer is still looked for."""
+
+
+class StdioWire:
+    """The conversation with one process."""
+
+    correlates = False
+
+    def __init__(self, pushes: Exchange, *, line_bound: int, log: FilteringBoundLogger) -> None:
+        self.closed = asyncio.Event()
+        self._pushes = pushes
+        self._bound = line_bound
+        self._complaints = Complaints(log)
+        self._splitter = LineSplitter(line_bound)
+        self._questions = Questions(self._send, self._complaints)
+        self._waiting: dict[RequestId, asyncio.Future[dict[str, Any]]] = {}
+        self._given_up: dict[RequestId, Pending] = {}
+        self._sent = 0
+        self._cause = ""
+        self._version = ""
+        self._courtesies = 0
+        self.child = Child(self._read, self._lose, log, self._complaints)
+        """The process, which does not run yet."""
+
+    def speak(self, version: str) -> None:
+        """As `Wire.speak`; on a pipe it decides whether there are batches."""
+        self._version = version
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        exchange: Pending | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """As `Wire.request`; nothing on a pipe says to which request a push belongs."""
+        self._sent += 1
+        number = self._sent
+        line = encode_or_refuse(number, method, params) + b"\n"
+        await self._await_room()
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        self.child.write(line)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not future.cancelled():
+                # It was settled in the same moment; an error that nobody takes would be reported as forgotten.
+                future.exception()
+            elif method not in NEVER_CANCELLED:
+                self._tell_cancelled(number)
+                self._give_up(number, exchange)
+            raise
+        finally:
+            del self._waiting[number]
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """As `Wire.notify`."""
+        with anyio.move_on_after(_NOTIFY_TIME) as waiting:
+            await self._send(encode_notification(method, params))
+        if waiting.cancelled_caught:
+            self._complaints.warning("notification dropped: upstream does not read", method=method)
+
+    def _read(self, data: bytes) -> None:
+        for line in self._splitter.feed(data):
+            if isinstance(line, LongLine):
+                self._take_long(line)
+            else:
+                self._take(line.data)
+        if (over := self._splitter.over) is not None and (number := over.answered_id()) is not None:
+            # The rest of the line is read, since the next one stands behind it, but nobody waits for it.
+            self._settle(number, Unfit(too_long(self._bound)))
+
+    def _lose(self, cause: str) -> None:
+        if self._splitter.close():
+            self._complaints.warning("upstream's output ended in the middle of a line")
+        self._cause = cause
+        self._questions.close()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(LinkLost(cause))
+        self.closed.set()
+
+    async def _await_room(self) -> None:
+        """Wait while the process does not read.
+
+        Raises:
+            LinkLost: it is gone; nothing was sent.
+        """
+        while not self.child.room.is_set():
+            await self.child.room.wait()
+        if self.closed.is_set():
+            raise LinkLost(self._cause, sent=False)
+
+    async def _send(self, message: bytes) -> None:
+        try:
+            await self._await_room()
+        except LinkLost:
+            return
+        self.child.write(message + b"\n")
+
+    def _give_up(self, number: int, exchange: Pending | None) -> None:
+        if exchange is not None:
+            exchange.given_up()
+            if len(self._given_up) < _LATE:
+                self._given_up[number] = exchange
+
+    def _tell_cancelled(self, number: int) -> None:
+        self._courtesies = 0 if self.child.room.is_set() else self._courtesies + 1
+        if self._courtesies > _COURTESIES:
+            return
+        params = {"requestId": number, "reason": "nobody waits for the answer any more"}
+        self.child.write(encode_notification(CANCELLED, params) + b"\n")
+
+    def _take(self, data: bytes) -> None:
+        message = parse_message(data)
+        if isinstance(message, Response):
+            self._settle(message.id, message.result)
+        elif isinstance(message, Malformed):
+            self._take_malformed(data, message)
+        else:
+            self._take_other(message)
+
+    def _take_other(self, message: Message) -> None:
+        if isinstance(message, Notification):
+            if message.method == CANCELLED:
+                self._questions.take_back(message.params.get("requestId"))
+            else:
+                self._pushes.notified(message.method, message.params)
+        elif isinstance(message, Request):
+            self._questions.take(message, self._pushes)
+        elif isinstance(message, Response):
+            self._settle(message.id, message.result)
+        else:
+            self._take_failure(message)
+
+    def _take_failure(self, failure: Failure) -> None:
+        if failure.id is None:
+            words = escape_text(str(failure.error.get("message", "")), 200)
+            self._complaints.warning("upstream could not read a message of ours", error=words)
+        else:
+            self._settle(failure.id, PeerError(failure.error))
+
+    def _take_malformed(self, data: bytes, refused: Malformed) -> None:
+        if not data.strip():
+            return
+        shown = escape_text(data[:400].decode("utf-8", "backslashreplace"), 200)
+        batch = read_batch(data, self._version)
+        for message in batch or (mend_message(data, refused),):
+            if isinstance(message, BrokenAnswer):
+                self._complaints.warning("upstream sent an answer that nobody can use", line=shown)
+                self._settle(message.id, NoAnswer(message.detail))
+            elif isinstance(message, Malformed):
+                self._complaints.warning("upstream printed a line that is no JSON-RPC message", line=shown)
+                if message.id is not None:
+                    self._questions.refuse(message.id, message.code, message.detail)
+            else:
+                if not batch:
+                    self._complaints.warning("upstream sent a message that strict JSON refuses", line=shown)
+                self._take_other(message)
+
+    def _take_long(self, line: LongLine) -> None:
+        self._complaints.warning("upstream sent a message over the limit", bytes=line.length, limit=self._bound)
+        if (number := line.answered_id()) is not None:
+            self._settle(number, Unfit(too_long(self._bound)))
+
+    def _settle(self, number: RequestId, outcome: dict[str, Any] | Exception) -> None:
+        """Give the outcome to who waits for it; an answer that comes too late only says that the request is over."""
+        future = self._waiting.get(number)
+        if (late := self._given_up.pop(number, None)) is not None:
+            late.answered()
+        if future is None or future.done():
+            return
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+
+@asynccontextmanager
+async def open_stdio(
+    config: UpstreamConfig,
+    pushes: Exchange,
+    *,
+    line_bound: int,
+    log: FilteringBoundLogger,
+    watchdog: Watchdog | None = None,
+) -> AsyncGenerator[Wire]:
+    """Run the command and speak to it; leaving the context ends the process, whatever it does.
+
+    Args:
+        config: an upstream whose `command` is set.
+        pushes: who hears and answers what the server says of its own accord.
+        line_bound: longest message that is read, in bytes.
+        log: receives the child's standard error, one event a line.
+        watchdog: ends the process where the gateway can't.
+
+    Raises:
+        OSError: the program can't be started.
+    """
+    wire = StdioWire(pushes, line_bound=line_bound, log=log)
+    async with run_child(config, wire.child, watchdog):
+        yield wire

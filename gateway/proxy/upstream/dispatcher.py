@@ -1,0 +1,239 @@
+"""Requests to one server: from a caller's turn to the server's answer, or to one of four errors.
+
+Waits for a turn, keeps the time (which stands still while a person is asked), repeats once what the server certainly
+did not begin, and tells breaker and supervisor how it went. It opens no session and lists nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from gateway.config.model import LimitsConfig, UpstreamConfig
+from gateway.deadlines import Deadlines
+from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
+from gateway.observe.metrics import Metrics
+from gateway.proxy.caller import Caller, Principal
+from gateway.proxy.shares import ShareRule
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, SessionForgotten, Unfit
+from gateway.proxy.upstream.breaker import Breaker
+from gateway.proxy.upstream.clock import Clock
+from gateway.proxy.upstream.concurrency import Full, Gate
+from gateway.proxy.upstream.failures import describe_failure
+from gateway.proxy.upstream.members import Member
+from gateway.proxy.upstream.pausing_caller import Patience
+from gateway.proxy.upstream.sampling import Allowance
+from gateway.proxy.upstream.selector import Choice
+from gateway.proxy.upstream.supervisor import Supervisor
+
+
+class SessionGone(UpstreamUnavailable):
+    """The session that a request was to use is gone, and the server did not begin: it can be put again on another."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One request on its way."""
+
+    method: str
+    params: Mapping[str, Any]
+    caller: Caller
+    headers: Mapping[str, str] | None
+    given: Member | None
+    """The session that it must use."""
+    hearer: Caller
+    """Who hears what the server pushes: the caller, whom asking costs none of the call's time."""
+    had_turn: bool = False
+    chosen: Member | None = None
+
+    @property
+    def what(self) -> str:
+        """The request, in words."""
+        name: object = self.params.get("name") or self.params.get("uri")
+        if self.method == "tools/call":
+            return f"the call of tool {name!r}"
+        return f"{self.method} of {name!r}" if isinstance(name, str) else self.method
+
+
+class Door:
+    """Where requests to one server go in."""
+
+    def __init__(
+        self,
+        config: UpstreamConfig,
+        limits: LimitsConfig,
+        metrics: Metrics,
+        supervisor: Supervisor,
+        choice: Choice,
+        allowance: Allowance,
+        gate: Gate,
+        rule: ShareRule,
+    ) -> None:
+        """`gate`: how many may be inside; the supervisor asks it too. `rule`: how many may wait for one principal."""
+        self.gate = gate
+        setting = f"upstreams.{config.name}.queue"
+        self._queued = rule.shares(
+            "queued_call", config.queue, f"calls that may wait for server {config.name!r}", setting
+        )
+        self.breaker = Breaker(config.breaker_failures, config.breaker_pause)
+        self._config = config
+        self._limits = limits
+        self._metrics = metrics
+        self._supervisor = supervisor
+        self._choice = choice
+        self._allowance = allowance
+        self._deadlines = Deadlines()
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        caller: Caller,
+        *,
+        seconds: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        member: Member | None = None,
+    ) -> dict[str, Any]:
+        """The server's raw answer, in the caller's era.
+
+        Args:
+            params: as the server is to get them, but for the caller's own hop.
+            seconds: for the call, its time in the queue included; the configured time when unset.
+            member: the session to use; chosen by the caller when unset.
+
+        Raises:
+            UpstreamUnavailable: it is away, left in the middle, or too many wait for it.
+            UpstreamTimeout: it did not answer; it has been told that nobody waits any more.
+            RpcError: it answered with a JSON-RPC error, or the params can't be written.
+        """
+        caller = self._allowance.help(caller)
+        attempt = _Attempt(method, params, caller, headers, member, caller)
+        seconds = seconds or self._config.timeout or self._limits.tool_timeout
+        try:
+            with Clock(self._deadlines, seconds) as clock:
+                await self._enter(caller.principal)
+                try:
+                    attempt.had_turn = True
+                    if caller.capabilities:
+                        attempt.hearer = Patience(caller, clock)
+                    return await self._ask(attempt)
+                finally:
+                    self._leave()
+        except TimeoutError:
+            raise self._too_late(attempt, seconds) from None
+
+    def give_up(self, member: Member, error: LinkLost) -> None:
+        """The session is of no use any more."""
+        member.leave.set()
+        self._supervisor.lose(member, str(error), at_once=isinstance(error, SessionForgotten))
+
+    def unavailable(self, cause: str) -> UpstreamUnavailable:
+        """The error that says that the server can't be asked, and why."""
+        return UpstreamUnavailable(f"server {self._config.name!r} is not available: {cause}", server=self._config.name)
+
+    async def _enter(self, principal: Principal) -> None:
+        """Wait for a turn; whoever got one must `_leave`."""
+        came = monotonic()
+        wait = self.breaker.admit(came)
+        if wait is not None:
+            raise self.unavailable(
+                f"it failed {self._config.breaker_failures} times in a row and is left alone for {wait:.1f} s more"
+            )
+        try:
+            if self.gate.is_open:
+                await self.gate.enter()
+            else:
+                await self._queue(principal)
+                self._metrics.servers.queued(self._config.name, monotonic() - came)
+        except BaseException as error:
+            self.breaker.left()
+            if isinstance(error, Full):
+                full = f"{self._config.queue} calls wait for it already; call again later"
+                raise self.unavailable(full) from None
+            raise
+
+    async def _queue(self, principal: Principal) -> None:
+        """Wait among this principal's share of those that wait."""
+        over = self._queued.take(principal)
+        if over is not None and over.limit == "share":
+            raise self.unavailable(over.message)
+        try:
+            await self.gate.enter()
+        finally:
+            if over is None:
+                self._queued.give_back(principal)
+
+    def _leave(self) -> None:
+        self.gate.leave()
+        self._supervisor.tender.used()
+        # One that ended without a verdict must not leave all others waiting for it.
+        self.breaker.left()
+
+    async def _ask(self, attempt: _Attempt) -> dict[str, Any]:
+        chosen = attempt.chosen = attempt.given or await self._choice.for_call(attempt.caller, attempt.method)
+        try:
+            return await self._put(attempt, chosen)
+        except LinkLost as error:
+            if error.sent:
+                raise self._broke_off(error, attempt) from None
+            cause = error
+        # The server did not begin: it forgot us, or could not be reached. Once more, on a new session.
+        self.give_up(chosen, cause)
+        if attempt.given is not None:
+            raise SessionGone(self._broke_off(cause, attempt).message, server=self._config.name)
+        fresh = attempt.chosen = await self._choice.for_call(attempt.caller, attempt.method)
+        try:
+            return await self._put(attempt, fresh)
+        except LinkLost as error:
+            raise self._broke_off(error, attempt) from None
+
+    async def _put(self, attempt: _Attempt, member: Member) -> dict[str, Any]:
+        try:
+            answer = await member.session.request(
+                attempt.method, attempt.params, attempt.hearer, headers=attempt.headers
+            )
+        except Unfit as error:
+            raise self._spoiled(error, attempt) from None
+        except NoAnswer as error:
+            raise self._broke_off(error, attempt) from None
+        except PeerError as error:
+            raise self._answered_with(error) from None
+        self._answered()
+        return answer
+
+    def _answered(self) -> None:
+        self.breaker.succeeded()
+        self._supervisor.answered()
+
+    def _answered_with(self, error: PeerError) -> RpcError:
+        self._answered()
+        self._metrics.servers.refused(self._config.name, error.error.get("code"))
+        return RpcError(error.error)
+
+    def _too_late(self, attempt: _Attempt, seconds: float) -> UpstreamTimeout:
+        if not attempt.had_turn:
+            ahead = f"{self.gate.inside} others run"
+            cause = f"is busy: {attempt.what} waited {seconds:g} s for its turn while {ahead}; call again later"
+        else:
+            self._failed(attempt)
+            told = "it was told to stop" if attempt.chosen is not None else "it gave no session in that time"
+            cause = f"did not answer {attempt.what} within {seconds:g} s; {told}"
+        return UpstreamTimeout(f"server {self._config.name!r} {cause}", server=self._config.name)
+
+    def _failed(self, attempt: _Attempt) -> None:
+        self.breaker.failed(monotonic())
+        self._choice.suspect(attempt.chosen)
+
+    def _broke_off(self, error: NoAnswer | LinkLost, attempt: _Attempt) -> UpstreamUnavailable:
+        if attempt.chosen is None or attempt.chosen.mourn():
+            self._failed(attempt)
+        cause = describe_failure(error, self._config)
+        return UpstreamUnavailable(
+            f"server {self._config.name!r} broke off {attempt.what}: {cause}", server=self._config.name
+        )
+
+    def _spoiled(self, error: Unfit, attempt: _Attempt) -> UpstreamUnavailable:
+        cause = describe_failure(error, self._config)
+        return UpstreamUnavailable(
+            f"{attempt.what} of server {self._config.name!r} failed: {cause}", server=self._config.name
+        )

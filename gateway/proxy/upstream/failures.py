@@ -1,0 +1,47 @@
+"""Whatever broke an upstream, as one short sentence for a person.
+
+Turns exceptions of the operating system, the wires and the HTTP client into words that can follow "server 'x' is not
+available:". Words of a server are untrusted: the secrets of its configuration are masked in them, and they are escaped
+and cut. Pure.
+"""
+
+from typing import Final, cast
+
+from gateway.config.masking import mask_text
+from gateway.config.model import UpstreamConfig
+from gateway.errors import GatewayError
+from gateway.observe.escape import escape_text
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError
+
+_LENGTH: Final = 300
+
+
+def describe_ending(config: UpstreamConfig) -> str:
+    """What happened when a connection is simply over."""
+    return "its connection ended" if config.command is None else "its process ended"
+
+
+def describe_failure(failure: Exception, config: UpstreamConfig) -> str:
+    """Why the upstream is not there, or broke off."""
+    error = _first_leaf(failure)
+    if isinstance(error, FileNotFoundError) and config.command is not None:
+        return f"its command {config.command!r} does not exist or is not on PATH"
+    if isinstance(error, TimeoutError):
+        return _clean(str(error), config) or "it did not answer in time"
+    if isinstance(error, LinkLost) and not str(error):
+        return describe_ending(config)
+    if isinstance(error, PeerError | NoAnswer | LinkLost | GatewayError):
+        return _clean(str(error), config)
+    return _clean(f"{type(error).__name__}: {error}", config)
+
+
+def _clean(words: str, config: UpstreamConfig) -> str:
+    # Masked before it is cut: half a secret is not found any more.
+    return escape_text(mask_text(words, config.secrets), _LENGTH)
+
+
+def _first_leaf(error: BaseException) -> BaseException:
+    """Task groups wrap what broke in groups of groups; the first leaf is what began it."""
+    if isinstance(error, BaseExceptionGroup):
+        return _first_leaf(cast(BaseExceptionGroup[BaseException], error).exceptions[0])
+    return error

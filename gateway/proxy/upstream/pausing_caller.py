@@ -1,0 +1,80 @@
+"""The time of a call stands still while its client is asked something: a person may be thinking.
+
+Wraps a caller so that each question to it stops the call's clock, and its answer lets the clock run on with the time
+that was left.
+"""
+
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.upstream.clock import Clock
+
+
+class Patience:
+    """A caller (`Caller`) whose questions do not cost the call's time."""
+
+    __slots__ = ("_asking", "_caller", "_clock")
+
+    def __init__(self, caller: Caller, clock: Clock) -> None:
+        """`clock`: of the call, running."""
+        self._caller = caller
+        self._clock = clock
+        self._asking = 0
+
+    @property
+    def modern(self) -> bool:
+        """As the caller's."""
+        return self._caller.modern
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """As the caller's."""
+        return self._caller.capabilities
+
+    @property
+    def log_level(self) -> str | None:
+        """As the caller's."""
+        return self._caller.log_level
+
+    @property
+    def principal(self) -> Principal:
+        """As the caller's."""
+        return self._caller.principal
+
+    @property
+    def session(self) -> ClientSession | None:
+        """As the caller's."""
+        return self._caller.session
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        """Passed on."""
+        self._caller.notified(method, params)
+
+    async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Passed on, while the clock stands still."""
+        with self.still():
+            return await self._caller.asked(method, params)
+
+    @contextmanager
+    def still(self) -> Generator[None, None, None]:
+        """The clock stands still meanwhile; as often at a time as need be."""
+        self._asking += 1
+        self._clock.stand_still()
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            if self._asking == 0:
+                self._clock.go_on()
+
+
+@contextmanager
+def all_still(callers: Iterable[Caller]) -> Generator[None, None, None]:
+    """The clocks of all these calls stand still meanwhile: one of them asks, and nothing says which."""
+    with ExitStack() as clocks:
+        for caller in callers:
+            if isinstance(caller, Patience):
+                clocks.enter_context(caller.still())
+        yield

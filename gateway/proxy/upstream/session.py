@@ -1,0 +1,254 @@
+"""One negotiated conversation with one MCP server, in whichever era it speaks.
+
+Turns a caller's request into the server's era and the answer back into the caller's, and brings what the server pushes
+meanwhile to whom it belongs: progress by its token, the rest to the request or the client that the session stands for,
+and changes of lists to the session's own cache. What can belong to several callers goes to none. It does not know that
+it is one of many, or how it came about.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.metadata import version
+from typing import Any, Final, Literal, cast
+
+from gateway.config.model import WantedIds
+from gateway.errors import RpcError
+from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+from gateway.protocol.eras import (
+    PROGRESS_KEY,
+    SUBSCRIPTION_KEY,
+    is_input_required,
+    meta_of,
+    params_to_handshake,
+    params_to_modern,
+    result_to_handshake,
+    result_to_modern,
+    strip_hop,
+    with_meta,
+)
+from gateway.protocol.messages import METHOD_NOT_FOUND
+from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Nobody, Principal
+from gateway.proxy.transport.protocol import Wire
+from gateway.proxy.upstream.pausing_caller import all_still
+from gateway.proxy.upstream.running import Requests, Running
+from gateway.proxy.upstream.task_owners import RELATED, TaskOwners, without_extension
+from gateway.proxy.upstream.wanted_ids import wanted_ids
+
+ListKind = Literal["tools", "prompts", "resources"]
+CLIENT_INFO: Final = {"name": "codec-gateway", "version": version("codec-gateway")}
+PROGRESS: Final = "notifications/progress"
+_UPDATED: Final = "notifications/resources/updated"
+_LOG: Final = "notifications/message"
+_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+_CHANGED: Final[Mapping[str, ListKind]] = {
+    "notifications/tools/list_changed": "tools",
+    "notifications/prompts/list_changed": "prompts",
+    "notifications/resources/list_changed": "resources",
+}
+
+
+class Session:
+    """A conversation. It is the wire's listener from the start; `negotiated` says that requests may be sent."""
+
+    def __init__(
+        self,
+        server: str,
+        metrics: Metrics,
+        *,
+        owner: ClientSession | None = None,
+        ids: WantedIds = "any",
+        on_list_changed: Callable[[ListKind], None],
+        on_updated: Callable[[str], None],
+        on_sampling: Callable[[dict[str, Any], Principal], Awaitable[dict[str, Any]]] | None = None,
+        tasks: TaskOwners | None = None,
+    ) -> None:
+        """`owner`: the client that the whole session stands for, if any; `tasks` outlive the session; `on_sampling`
+        generates for the server where no client can be asked to."""
+        self.tasks = TaskOwners() if tasks is None else tasks
+        self._on_sampling = on_sampling
+        self._ids: WantedIds = ids
+        self.server = server
+        self.owner = owner
+        self.wire: Wire | None = None
+        self.version = ""
+        self.modern = False
+        self.capabilities: dict[str, Any] = {}
+        self.info: dict[str, Any] = {}
+        self.instructions: str | None = None
+        self._metrics = metrics
+        self._log = get_logger("gateway.proxy").bind(server=server)
+        self._on_list_changed = on_list_changed
+        self._on_updated = on_updated
+        self._requests = Requests()
+        self._progress: dict[int, Running] = {}
+        self._tokens = 0
+
+    def negotiated(self, wire: Wire, chosen: str, *, modern: bool, answer: Mapping[str, Any]) -> None:
+        """Remember what `initialize` or `server/discover` answered."""
+        self.wire, self.version, self.modern = wire, chosen, modern
+        self.capabilities = _object(answer.get("capabilities"))
+        self.info = _object(answer.get("serverInfo")) or _object(
+            meta_of(answer).get("io.modelcontextprotocol/serverInfo")
+        )
+        words = answer.get("instructions")
+        self.instructions = words if isinstance(words, str) else None
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        caller: Caller = NOBODY,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """The answer to a request of `caller`, in the caller's era; `params` as the client sent them.
+
+        Raises:
+            PeerError, NoAnswer, LinkLost: as `Wire.request`.
+            RpcError: it is about a task that is not the caller's, or began one under another caller's id.
+        """
+        if self.wire is None:
+            raise RuntimeError("a session answers only after its negotiation")
+        self.tasks.check(method, params, caller.principal)
+        running = Running(caller, self._requests, self.deliver)
+        sent = self._translate(params, caller, running)
+        if caller is not NOBODY and caller is not NOBODY_MODERN:
+            # An agent's call counts, though nobody hears what is pushed for it: it is not for the one other caller.
+            self._requests.begin(running)
+        try:
+            result = await self.wire.request(method, sent, running, headers=headers)
+        finally:
+            self._requests.running.discard(running)
+            if running.number is not None:
+                del self._progress[running.number]
+        result = self.tasks.note(method, sent, result, caller.principal)
+        if self.modern:
+            # A question is left as it is: `bridge.py` puts it to the client.
+            return result if caller.modern or is_input_required(result) else result_to_handshake(result)
+        return result_to_modern(method, result, self.info) if caller.modern else result
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Tell the server something."""
+        if self.wire is not None:
+            await self.wire.notify(method, params)
+
+    def _translate(self, params: Mapping[str, Any], caller: Caller, running: Running) -> dict[str, Any]:
+        sent = strip_hop(params)
+        meta = meta_of(sent)
+        if isinstance(caller, Nobody):
+            sent = with_meta(sent, {key: value for key, value in meta.items() if key != PROGRESS_KEY})
+        elif PROGRESS_KEY in meta:
+            # Tokens of two clients may be the same; on our hop each request has its own.
+            self._tokens += 1
+            running.number, running.token = self._tokens, meta[PROGRESS_KEY]
+            self._progress[self._tokens] = running
+            sent["_meta"] = {**meta, PROGRESS_KEY: self._tokens}
+        if wanted := wanted_ids(params, self._ids):
+            sent["_meta"] = {**meta_of(sent), **wanted}
+        if RELATED in meta or ("task" in sent and caller.modern != self.modern):
+            sent = self._without_tasks(sent, caller)
+        if not self.modern:
+            return params_to_handshake(sent)
+        return params_to_modern(
+            sent,
+            version=self.version,
+            client_info=CLIENT_INFO,
+            # A frozen mapping is none that JSON can carry.
+            capabilities=dict(caller.capabilities) if caller.modern else without_extension(caller.capabilities),
+            log_level=caller.log_level,
+        )
+
+    def _without_tasks(self, sent: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        """Params without a task that is not the caller's, and without the wish for one that it could not follow."""
+        meta = meta_of(sent)
+        related: object = meta.get(RELATED)
+        task_id = cast(dict[str, Any], related).get("taskId") if isinstance(related, dict) else None
+        if not self.tasks.owns(task_id, caller.principal):
+            sent = with_meta(sent, {key: value for key, value in meta.items() if key != RELATED})
+        if caller.modern != self.modern:
+            sent.pop("task", None)
+        return sent
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        """The server pushed something that the transport can't tie to a request (`Exchange`)."""
+        self.deliver(method, params, None)
+
+    async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """The server asks something that the transport can't tie to a request (`Exchange`)."""
+        audience = self._audience(None)
+        if not self.tasks.may_hear(method, params, audience.principal):
+            audience = NOBODY
+        with all_still([running.caller for running in self._requests.running]):
+            if (
+                method == "sampling/createMessage"
+                and self._on_sampling is not None
+                and "sampling" not in audience.capabilities
+            ):
+                return await self._on_sampling(params, self._requests.payer(audience))
+            return await audience.asked(method, params)
+
+    def deliver(self, method: str, params: dict[str, Any], running: Running | None) -> None:
+        """Bring a notification to whom it belongs; `running`: the request on whose stream it came."""
+        if method == PROGRESS:
+            self._deliver_progress(params)
+        elif (kind := _CHANGED.get(method)) is not None:
+            self._on_list_changed(kind)
+        elif method == _UPDATED:
+            uri = params.get("uri")
+            if isinstance(uri, str):
+                self._on_updated(uri)
+            if self.owner is not None:
+                self.owner.notified(method, _without_subscription(params))
+        else:
+            audience = self._audience(running)
+            if method == _LOG and audience is NOBODY:
+                self._metrics.notification_dropped("nobody")
+            wanted = method != _LOG or _wants(audience, params)
+            if wanted and self.tasks.may_hear(method, params, audience.principal):
+                audience.notified(method, params)
+
+    def _deliver_progress(self, params: dict[str, Any]) -> None:
+        number = params.get("progressToken")
+        running = self._progress.get(number) if type(number) is int else None
+        if running is not None:
+            running.caller.notified(PROGRESS, {**params, "progressToken": running.token})
+
+    def _audience(self, running: Running | None) -> Caller | ClientSession:
+        """Who hears a push: its request's caller, the session's owner, or the only caller there is."""
+        if running is not None:
+            return running.caller
+        return self.owner or self._requests.only_caller() or NOBODY
+
+
+def refusal(code: int, message: str, **data: object) -> RpcError:
+    """A JSON-RPC error in our own words; `data` only where there is some."""
+    return RpcError({"code": code, "message": message, **({"data": data} if data else {})})
+
+
+def cannot_ask(method: str) -> RpcError:
+    """What a server is told that asks for something which its client does not offer."""
+    return refusal(METHOD_NOT_FOUND, f"the client does not offer {method!r}")
+
+
+def _wants(audience: Caller | ClientSession, params: Mapping[str, Any]) -> bool:
+    """Whether a log message is as severe as its hearer asked for: a server of the handshake era was told no level."""
+    if audience.log_level not in _LEVELS or params.get("level") not in _LEVELS:
+        return True
+    return _LEVELS.index(params["level"]) >= _LEVELS.index(audience.log_level)
+
+
+def least_severe(level: str, other: str | None) -> str:
+    """Of two log levels the one that lets more through; a word that is no level counts for nothing."""
+    known = [each for each in (other, level) if each in _LEVELS]
+    return min(known, key=_LEVELS.index) if known else level
+
+
+def _object(value: object) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def _without_subscription(params: dict[str, Any]) -> dict[str, Any]:
+    meta = meta_of(params)
+    if SUBSCRIPTION_KEY not in meta:
+        return params
+    return with_meta(params, {key: value for key, value in meta.items() if key != SUBSCRIPTION_KEY})

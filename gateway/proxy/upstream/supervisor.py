@@ -1,0 +1,297 @@
+"""The main session with one server, kept alive.
+
+One owner task (`run`) opens the session, lists what the server offers, has it tended (`maintenance.py`), and opens it
+anew after a pause that `lifecycle.py` computes. A lazy server is started when somebody `want`s it, an idle one may be
+put to sleep until then. It knows no calls and no clients: `selector.py` asks it for the main session.
+"""
+
+import random
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+import anyio
+
+from gateway.config.model import LimitsConfig, UpstreamConfig
+from gateway.errors import UpstreamUnavailable
+from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+from gateway.proxy.caller import ClientSession
+from gateway.proxy.transport.protocol import LinkLost
+from gateway.proxy.upstream.failures import describe_ending, describe_failure
+from gateway.proxy.upstream.lifecycle import Backoff, Lifecycle
+from gateway.proxy.upstream.maintenance import Tender, list_all
+from gateway.proxy.upstream.members import Member, Opener, tell_level
+from gateway.proxy.upstream.negotiation import Era, Terms
+from gateway.proxy.upstream.session import ListKind
+from gateway.proxy.upstream.subscription import Follower
+
+_RESTART_TIME: Final = 2.0
+"""Seconds for which a request waits for a server that is being started again."""
+
+
+class Supervisor:
+    """One server's main session."""
+
+    def __init__(
+        self,
+        config: UpstreamConfig,
+        limits: LimitsConfig,
+        metrics: Metrics,
+        opener: Opener,
+        follower: Follower,
+        on_change: Callable[[Collection[ListKind]], None],
+        is_busy: Callable[[], bool],
+        on_doze: Callable[[], None],
+    ) -> None:
+        """Nothing starts before `run`.
+
+        Args:
+            on_change: it says that these lists changed; none: it came up or went down.
+            on_doze: it is stopped because nobody needs it.
+        """
+        self.lifecycle = Lifecycle()
+        self.main: Member | None = None
+        self.adopted: ClientSession | None = None
+        """The one client for whom the main session stands (standard input and output), if there is one."""
+        self.last: Member | None = None
+        """The main session as it was when the server was last up: its lists say who owns a name."""
+        self.settled = anyio.Event()
+        """Set once it has come up or failed for the first time, or waits to be wanted."""
+        self.ended = anyio.Event()
+        """Set when `run` is over and nothing of the server is left."""
+        self._config = config
+        self._limits = limits
+        self._metrics = metrics
+        self._opener = opener
+        self._on_change = on_change
+        self._on_doze = on_doze
+        self.tender = Tender(config, limits, follower, on_change, is_busy)
+        self._log = get_logger("gateway.proxy").bind(server=config.name)
+        self._backoff = Backoff(limits.restart_backoff, limits.restart_backoff_max)
+        self._eras = _eras(config)
+        self._stopping = anyio.Event()
+        self._wanted = anyio.Event()
+        self._leave_cause = ""
+        self._turned = anyio.Event()
+        self._resumes = 0.0
+        """The loop's time at which the pause before the next start is over."""
+        self._at_once = False
+        self._opening = anyio.CancelScope()
+
+    async def run(self) -> None:
+        """Keep the server started until `stop`."""
+        try:
+            if self._config.start == "lazy":
+                await self._sleep()
+            while not self._stopping.is_set():
+                await self._live_once()
+                if self._stopping.is_set():
+                    return
+                if self.lifecycle.state == "idle":
+                    await self._sleep()
+                elif not self._at_once:
+                    await self._pause()
+                self._at_once = False
+                if self._stopping.is_set():
+                    return
+                self._begin_again()
+        finally:
+            self.ended.set()
+
+    def stop(self) -> None:
+        """Ask `run` to end the server and return."""
+        self._stopping.set()
+        self._wanted.set()
+        if self.main is not None:
+            self.main.leave.set()
+        else:
+            self._opening.cancel()
+        self._turn()
+
+    def adopt(self, session: ClientSession) -> None:
+        """Let the main session stand for this client. To be called before `run`."""
+        self.adopted = session
+
+    def lose(self, member: Member, cause: str, *, at_once: bool = False) -> None:
+        """The main session is of no use any more: open another.
+
+        `at_once`: the server is there and only forgot us, so there is nothing to wait for.
+        """
+        if self.main is member:
+            self.main = None
+            self._leave_cause = cause
+            self._at_once = at_once
+            if at_once:
+                self.lifecycle = self.lifecycle.woke()
+            member.leave.set()
+
+    def doze(self, member: Member) -> None:
+        """Nobody needed it for a while: end it, until somebody `want`s it."""
+        self.lifecycle = self.lifecycle.fell_asleep()
+        self.main = None
+        member.leave.set()
+        self._on_doze()
+
+    @property
+    def asleep(self) -> bool:
+        """Whether it is not running because nobody needs it, and would be for whoever does."""
+        return self.lifecycle.state == "idle" and not self._stopping.is_set()
+
+    async def want(self) -> Member:
+        """The main session; a sleeping server is woken, and waited for once.
+
+        Raises:
+            UpstreamUnavailable: it is not there, and why.
+        """
+        self.tender.used()
+        with anyio.move_on_after(self._limits.start_timeout + 1.0):
+            while self.main is None and self.lifecycle.state in ("idle", "starting") and not self._stopping.is_set():
+                # Each time anew: it may have been on its way to sleep when it was first woken.
+                self._wanted.set()
+                await self._turned.wait()
+        if self.main is None:
+            await self._restarted()
+        if self.main is None:
+            raise UpstreamUnavailable(
+                f"server {self._config.name!r} is not available: {self.why_away()}; "
+                "the gateway keeps trying to start it, call again later",
+                server=self._config.name,
+            )
+        return self.main
+
+    async def _restarted(self) -> None:
+        """Wait for a server that will be back in a moment; who calls meanwhile need not hear of its death."""
+        if self.last is None:
+            # It never came up: nothing says that it will.
+            return
+        with anyio.move_on_after(_RESTART_TIME):
+            while (
+                self.main is None
+                # One that is up without a session is just going down.
+                and self.lifecycle.state in ("up", "restarting")
+                and not self._stopping.is_set()
+                and self._resumes - anyio.current_time() < _RESTART_TIME
+            ):
+                await self._turned.wait()
+
+    def answered(self) -> None:
+        """A request was answered: the server is of use, whatever went wrong before."""
+        if self.lifecycle.failures:
+            self.lifecycle = self.lifecycle.answered()
+
+    def why_away(self) -> str:
+        """Why it is not up, as words after a colon."""
+        return self.lifecycle.last_error or "it is still starting"
+
+    def list_again(self) -> None:
+        """What may be shown of the server's tools changed, whatever it lists."""
+        if self.main is not None:
+            self.main.listing.forget("tools")
+            self.tender.changed()
+
+    def changed(self, kind: ListKind) -> None:
+        """The server says that a list changed: list anew, soon."""
+        self._metrics.list_changed(self._config.name, kind)
+        self.tender.changed(kind)
+
+    def _turn(self) -> None:
+        event, self._turned = self._turned, anyio.Event()
+        event.set()
+
+    async def _sleep(self) -> None:
+        self.lifecycle = self.lifecycle.fell_asleep()
+        self.settled.set()
+        self._turn()
+        if not self._stopping.is_set():
+            self._wanted = anyio.Event()
+        await self._wanted.wait()
+        self.lifecycle = self.lifecycle.woke()
+
+    def _begin_again(self) -> None:
+        if self.lifecycle.state == "restarting":
+            self.lifecycle = self.lifecycle.started_again()
+            self._metrics.upstream_restarted(self._config.name)
+
+    async def _live_once(self) -> None:
+        """One life of the server, from its start to its end, whatever ended it."""
+        cause = "the gateway is stopping"
+        try:
+            with anyio.CancelScope() as self._opening:
+                cause = await self._connect()
+        except Exception as error:  # noqa: BLE001 - the one boundary: no failure of one server may reach another
+            cause = describe_failure(error, self._config)
+            if isinstance(error, LinkLost) and self._config.command is not None and len(self._eras) > 1:
+                # It may have been the unknown request that ended it: next time the handshake comes first.
+                self._eras = ("handshake", "modern")
+        finally:
+            self.main = None
+        self._went_down(cause)
+
+    async def _connect(self) -> str:
+        """Open the session and stay until it ends. Returns why it ended."""
+        self._leave_cause = ""
+        # Sampling is ours to announce: it is for the own engine, whichever client there is.
+        ours: dict[str, Any] = {"sampling": {}} if self._config.sampling_tokens else {}
+        terms = Terms(self._eras, ours)
+        if self.adopted is not None:
+            eras: tuple[Era, ...] = ("handshake", "modern") if len(self._eras) > 1 else self._eras
+            terms = Terms(eras, {**ours, **self.adopted.capabilities})
+        async with self._opener.opened(terms, self.adopted) as member:
+            if self._stopping.is_set():
+                return "the gateway is stopping"
+            with anyio.move_on_after(self._limits.start_timeout) as starting:
+                await list_all(member)
+            if starting.cancelled_caught:
+                return f"it did not list what it offers within {self._limits.start_timeout:g} s (limits.start_timeout)"
+            if self.adopted is not None:
+                await tell_level(member, self.adopted.log_level)
+            self._came_up(member)
+            try:
+                await self.tender.tend(member, self)
+            finally:
+                # At once, before the seconds that ending a process may take: from here on calls fail without waiting.
+                self.main = None
+        return self._leave_cause or describe_ending(self._config)
+
+    def _came_up(self, member: Member) -> None:
+        self.main = self.last = member
+        self.lifecycle = self.lifecycle.came_up()
+        self._metrics.upstream_up(self._config.name, True)
+        tools = member.listing.known("tools")
+        self._log.info(
+            "upstream is up",
+            tools=len(tools.items) if tools else 0,
+            protocol=member.session.version,
+            restarts=self.lifecycle.restarts,
+        )
+        self._on_change(())
+        self.settled.set()
+        self._turn()
+
+    def _went_down(self, cause: str) -> None:
+        self._metrics.upstream_up(self._config.name, False)
+        if self.lifecycle.state == "idle":
+            # What it offers stays offered: whoever asks for it wakes it.
+            self._log.info("upstream was idle and is stopped")
+        elif self._at_once:
+            self._log.info("upstream is asked for a new session", cause=cause)
+        else:
+            self.lifecycle = self.lifecycle.went_down(cause)
+            # Not a secret: the roll only spreads restarts over time.
+            pause = self._backoff.pause(self.lifecycle.failures, random.random())  # noqa: S311
+            self._resumes = anyio.current_time() + pause
+            if not self._stopping.is_set():
+                self._log.warning("upstream is down", cause=cause, failures=self.lifecycle.failures)
+            self._on_change(())
+        self.settled.set()
+        self._turn()
+
+    async def _pause(self) -> None:
+        with anyio.CancelScope(deadline=self._resumes):
+            await self._stopping.wait()
+
+
+def _eras(config: UpstreamConfig) -> tuple[Era, ...]:
+    if config.protocol == "auto":
+        return ("modern", "handshake")
+    return (config.protocol,)

@@ -1,0 +1,134 @@
+"""Whose the tasks of one server are: their ids work for the principal that made them and for nobody else.
+
+A task outlives its request, and whoever knows or lists its id could read its result, answer its questions or cancel it:
+a server does not know our principals, so this is ours to see to. An id is claimed once, by whoever asked for the task:
+what a server says later gives it to nobody else. Covers the tasks of the handshake era (2025-11-25, `params.task`) and
+the extension of 2026-07-28 (`resultType: "task"`). It sends nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from gateway.errors import RpcError
+from gateway.observe.escape import escape_text
+from gateway.protocol.eras import CAPABILITIES_KEY, meta_of
+from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
+from gateway.proxy.caller import Principal
+
+EXTENSION: Final = "io.modelcontextprotocol/tasks"
+RELATED: Final = "io.modelcontextprotocol/related-task"
+"""Key of a `_meta` that says which task a message belongs to."""
+_METHODS: Final = "tasks/"
+_LIST: Final = "tasks/list"
+_NEWS: Final = "notifications/tasks"
+_MOST: Final = 10_000
+"""Tasks that are remembered; of more, the oldest of whoever has most is forgotten."""
+_LONGEST: Final = 1024
+"""Characters of an id that is remembered."""
+_TAKEN: Final = (
+    "the server began a task under an id that it had given out before, to another caller: nobody could follow it; ask "
+    "the server's author for ids that are used once"
+)
+
+
+class TaskOwners:
+    """The tasks that were made in one conversation, or with one server that keeps them longer."""
+
+    def __init__(self) -> None:
+        """Nobody has made any."""
+        self._owner: dict[str, str] = {}
+        self._ids: dict[str, dict[str, None]] = {}
+        """Principal to its tasks, the oldest first."""
+
+    def owns(self, task_id: object, principal: Principal) -> bool:
+        """Whether this principal made the task."""
+        return isinstance(task_id, str) and self._owner.get(task_id) == principal.name
+
+    def check(self, method: str, params: Mapping[str, Any], principal: Principal) -> None:
+        """Refuse a request about a task that this principal did not make.
+
+        Raises:
+            RpcError: as if there were no such task.
+        """
+        if not method.startswith(_METHODS) or method == _LIST or self.owns(params.get("taskId"), principal):
+            return
+        raise unknown_task(params.get("taskId"))
+
+    def note(
+        self, method: str, sent: Mapping[str, Any], result: dict[str, Any], principal: Principal
+    ) -> dict[str, Any]:
+        """Remember a task that this result begins, and leave out of a list what others made.
+
+        Args:
+            sent: the params, as the server got them: only who asked for a task has one.
+
+        Raises:
+            RpcError: the server gave the task an id that is another principal's.
+        """
+        if method == _LIST:
+            listed: object = result.get("tasks")
+            tasks = cast(list[object], listed) if isinstance(listed, list) else []
+            return {**result, "tasks": [each for each in tasks if self.owns(_id_of(each), principal)]}
+        if (task_id := _begun(sent, result)) is not None:
+            self._made(task_id, principal)
+        return result
+
+    def may_hear(self, method: str, params: Mapping[str, Any], principal: Principal) -> bool:
+        """Whether a notification or a question may reach this principal: one of a task only who made it."""
+        if method.startswith(_NEWS):
+            return self.owns(params.get("taskId"), principal)
+        meta = meta_of(params)
+        return RELATED not in meta or self.owns(_id_of(meta[RELATED]), principal)
+
+    def _made(self, task_id: str, principal: Principal) -> None:
+        if self._owner.get(task_id, principal.name) != principal.name:
+            raise RpcError({"code": INTERNAL_ERROR, "message": _TAKEN})
+        # A server that gives an id out again to the same caller means the new task by it.
+        self._forget(task_id)
+        self._owner[task_id] = principal.name
+        self._ids.setdefault(principal.name, {})[task_id] = None
+        if len(self._owner) > _MOST:
+            self._forget(next(iter(max(self._ids.values(), key=len))))
+
+    def _forget(self, task_id: str) -> None:
+        owner = self._owner.pop(task_id, None)
+        if owner is None:
+            return
+        del self._ids[owner][task_id]
+        if not self._ids[owner]:
+            del self._ids[owner]
+
+
+def _begun(sent: Mapping[str, Any], result: Mapping[str, Any]) -> str | None:
+    """The id of the task that a result begins, where the request asked for one: by its params in the handshake era, by
+    the envelope's capabilities in the modern one."""
+    if result.get("resultType") == "task":
+        extensions = _fields(_fields(meta_of(sent).get(CAPABILITIES_KEY)).get("extensions"))
+        task_id: object = result.get("taskId") if EXTENSION in extensions else None
+    else:
+        task_id = _id_of(result.get("task")) if "task" in sent else None
+    return task_id if isinstance(task_id, str) and len(task_id) <= _LONGEST else None
+
+
+def unknown_task(task_id: object) -> RpcError:
+    """What is said of a task that is not the caller's, or of none."""
+    shown = repr(escape_text(task_id, 128)) if isinstance(task_id, str) else "that is named by no text in params.taskId"
+    return RpcError({"code": INVALID_PARAMS, "message": f"unknown task {shown}: it was not made by this caller"})
+
+
+def without_extension(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Capabilities without the extension for tasks, where the other side's era has none."""
+    extensions: object = capabilities.get("extensions")
+    if not isinstance(extensions, dict) or EXTENSION not in extensions:
+        return dict(capabilities)
+    kept = {key: value for key, value in cast(dict[str, Any], extensions).items() if key != EXTENSION}
+    rest = {key: value for key, value in capabilities.items() if key != "extensions"}
+    return {**rest, "extensions": kept} if kept else rest
+
+
+def _id_of(task: object) -> object:
+    return _fields(task).get("taskId")
+
+
+def _fields(value: object) -> dict[str, object]:
+    return cast(dict[str, object], value) if isinstance(value, dict) else {}

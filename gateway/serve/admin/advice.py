@@ -1,0 +1,78 @@
+"""What a person would want to know of a server that works: names that clients refuse, definitions that cost much.
+
+Turns one server's configuration and tools into sentences. Pure.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from gateway.agent.calls import is_heavy
+from gateway.config.address import is_loopback
+from gateway.config.model import UpstreamConfig
+from gateway.observe.escape import escape_text
+from gateway.proxy import ToolEntry
+from gateway.serve.admin.leaf_ids import Judgement
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What the common model APIs take as a tool's name."""
+_MANY_TOKENS: Final = 10_000
+_SHOWN: Final = 100
+_REASON: Final = 300
+_LISTED: Final = 5
+
+
+def advice_for(
+    upstream: UpstreamConfig,
+    entries: Sequence[ToolEntry],
+    found: Mapping[str, tuple[int, Judgement]],
+    invalid: Mapping[str, str],
+) -> Iterator[str]:
+    """Sentences about one server.
+
+    Args:
+        found: a tool's public name to the tokens of its definition, and its ids.
+        invalid: a tool's own name to the reason why it is not offered.
+    """
+    if _tells_secrets(upstream):
+        yield "its credentials travel unencrypted: use its https address"
+    strange = [name for name in found if _NAME.fullmatch(name) is None]
+    if strange:
+        yield f"names that models' APIs refuse (1 to 64 of A-Z a-z 0-9 _ -): {_join(strange)}; `rename` gives others"
+    silent = [entry.name for entry in entries if not entry.definition.get("description")]
+    if silent:
+        yield f"tools that do not say what they do: {_join(silent)}; `describe` says it for them"
+    cost = sum(tokens for tokens, _ in found.values())
+    if cost > _MANY_TOKENS:
+        yield (
+            f"its tools take {cost} tokens of every request: leave some out (`include`, `exclude`), "
+            "or let models look for them (`tool_search = true`)"
+        )
+    for name, why in invalid.items():
+        yield f"{escape_text(name, _SHOWN)!r} is not offered: {escape_text(why, _REASON)}"
+    for name, (_, ids) in found.items():
+        if ids.word == "refused":
+            yield f"the ids of {escape_text(name, _SHOWN)!r} are not used: {ids.detail}"
+
+
+def advice_on_context(tokens: int, context: int | None, search: bool | Literal["auto"]) -> str | None:
+    """A sentence where the definitions of all tools take more than a quarter of the engine's context."""
+    if context is None or not is_heavy(tokens, context):
+        return None
+    taken = f"the definitions of all tools take {tokens} tokens, of a context of {context}"
+    if search is False:
+        return f'{taken}: offer fewer (`include`, `exclude`), or let models look for them (`tool_search = "auto"`)'
+    return f"{taken}: models on /v1 are given a search for tools in their place (`tool_search`)"
+
+
+def _tells_secrets(upstream: UpstreamConfig) -> bool:
+    if upstream.url is None or not (upstream.headers or upstream.oauth):
+        return False
+    parts = urlsplit(upstream.url)
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+
+def _join(names: Sequence[str]) -> str:
+    shown = ", ".join(escape_text(name, _SHOWN) for name in names[:_LISTED])
+    return f"{shown} and {len(names) - _LISTED} more" if len(names) > _LISTED else shown

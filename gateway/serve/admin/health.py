@@ -1,0 +1,104 @@
+"""The admin port: numbers for Prometheus, whether the process lives and is ready, and how all of it stands.
+
+Turns what the rooms said last (`Readiness.set`) into HTTP answers. Nothing is asked at the time of the request: a probe
+that reached for the engine would make a busy engine look dead, and load it further. No key is asked here, which is why
+the port listens on loopback unless told otherwise; the page that says most (`/status`) is for this machine in any case.
+The app factory in `serve` runs it beside the faces.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gateway.config.address import is_loopback
+from gateway.observe.escape import escape_text
+from gateway.observe.metrics import Metrics
+from gateway.serve.http.errors import refusal
+
+_REASON_LENGTH = 300
+
+
+class Readiness:
+    """What each part of the gateway last said of itself. Ready: at least one spoke, all are well, no drain began."""
+
+    def __init__(self) -> None:
+        """Nobody has spoken yet: starting."""
+        self._reasons: dict[str, str | None] = {}
+        self._details: dict[str, Callable[[], Any]] = {}
+        self._draining = False
+
+    def set(self, component: str, ok: bool, reason: str = "") -> None:
+        """A part is well, or is not, and why; `component` is a name of ours (`engine`, `upstream:time`)."""
+        self._reasons[component] = None if ok else escape_text(reason or "not ready", _REASON_LENGTH)
+
+    def inform(self, name: str, details: Callable[[], Any]) -> None:
+        """Show what `details` gives (JSON values, at once) under `name` in every report; it makes nobody unready."""
+        self._details[name] = details
+
+    def drain(self) -> None:
+        """The gateway is stopping: no new work, for good."""
+        self._draining = True
+
+    @property
+    def ready(self) -> bool:
+        """Whether new requests may come."""
+        return not self._draining and bool(self._reasons) and all(r is None for r in self._reasons.values())
+
+    def report(self) -> dict[str, Any]:
+        """As JSON values: `ready`, `draining`, `components` by name, `reasons` for not being ready, and the details."""
+        reasons = [f"{name}: {reason}" for name, reason in self._reasons.items() if reason is not None]
+        if self._draining:
+            reasons.insert(0, "draining: the gateway is stopping")
+        elif not self._reasons:
+            reasons.append("starting: no part has reported yet")
+        return {
+            "ready": self.ready,
+            "draining": self._draining,
+            "components": {name: reason is None for name, reason in self._reasons.items()},
+            "reasons": reasons,
+            **{name: details() for name, details in self._details.items()},
+        }
+
+
+Status = Callable[[], Awaitable[dict[str, Any]]]
+
+
+def admin_app(metrics: Metrics, readiness: Readiness, status: Status | None = None) -> Starlette:
+    """`/metrics`, `/healthz/live` (200 while the process runs), `/healthz/ready` (200, or 503 with reasons), `/status`.
+
+    Args:
+        status: makes the whole report; None: there is no such page.
+    """
+
+    async def show_metrics(_request: Request) -> Response:
+        return Response(metrics.render(), media_type=metrics.content_type)
+
+    async def show_live(_request: Request) -> Response:
+        return JSONResponse({"live": True}, headers=_fresh())
+
+    async def show_ready(_request: Request) -> Response:
+        return JSONResponse(readiness.report(), status_code=200 if readiness.ready else 503, headers=_fresh())
+
+    async def show_status(request: Request) -> Response:
+        # Both: a page in a browser on this machine comes from loopback too, but by a name of its own.
+        here = request.client is not None and is_loopback(request.client.host)
+        if status is None or not (here and is_loopback(request.url.hostname or "")):
+            return refusal(403, "/status is for this machine only: ask there, by 127.0.0.1", code="not_local")
+        return JSONResponse(await status(), headers=_fresh())
+
+    return Starlette(
+        routes=[
+            Route("/metrics", show_metrics),
+            Route("/healthz/live", show_live),
+            Route("/healthz/ready", show_ready),
+            *([] if status is None else [Route("/status", show_status)]),
+        ]
+    )
+
+
+def _fresh() -> dict[str, str]:
+    return {"Cache-Control": "no-store"}

@@ -1,0 +1,181 @@
+"""How everything stands, in one report: what `/status` shows, and `codec-gateway status` prints.
+
+Turns what the rooms know of themselves into JSON values. Nothing is asked of a server or of the engine for it, and it
+holds no secret: causes are masked as in the log, keys are there by name. It knows no layout. `health.py` serves it;
+`app/services.py` makes it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from time import monotonic
+from typing import Any, Final
+
+import anyio.to_thread
+
+from gateway.config.masking import mask_text
+from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.show import secrets_of
+from gateway.engine.readiness import EngineRoute
+from gateway.errors import ConfigError, EngineError
+from gateway.observe.escape import escape_text
+from gateway.observe.metrics import Metrics
+from gateway.observe.notices import TokenNotices
+from gateway.proxy import Proxy, ToolEntry, UpstreamStatus
+from gateway.proxy.bolt_on import BoltOnStatus
+from gateway.proxy.costs import DefinitionCosts
+from gateway.proxy.upstream.pins import PinFile
+from gateway.serve.admin.advice import advice_on_context
+from gateway.serve.admin.health import Readiness
+from gateway.serve.auth.key_file import KeyFile
+
+_CAUSE: Final = 300
+_NAME: Final = 128
+
+
+class StatusReport:
+    """Makes reports on one gateway."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        route: EngineRoute,
+        proxy: Proxy,
+        readiness: Readiness,
+        metrics: Metrics,
+        costs: DefinitionCosts,
+        notices: TokenNotices,
+    ) -> None:
+        """The gateway counts as started now."""
+        self.config = config
+        """What it runs with; replaced when the gateway takes over another."""
+        self._route = route
+        self._proxy = proxy
+        self._readiness = readiness
+        self._metrics = metrics
+        self._costs = costs
+        self._notices = notices
+        self._started = datetime.now(UTC).replace(microsecond=0)
+        self._since = monotonic()
+
+    async def make(self) -> dict[str, Any]:
+        """One report, as JSON values. Times are seconds."""
+        config, secrets = self.config, secrets_of(self.config)
+        pins, keys = await anyio.to_thread.run_sync(_read_files, config, secrets)
+        ready = self._readiness.report()
+        servers = [self._server(status, pins["broken"]) for status in self._proxy.statuses()]
+        tokens = sum(server["definition_tokens"] for server in servers)
+        engine = self._engine(secrets)
+        return {
+            "version": version("codec-gateway"),
+            "started": self._started.isoformat(),
+            "uptime": round(monotonic() - self._since, 1),
+            "ready": ready["ready"],
+            "reasons": [_shown(reason, secrets) for reason in ready["reasons"]],
+            "definition_tokens": tokens,
+            "definition_advice": advice_on_context(tokens, engine["context"], config.tool_search),
+            "tool_search": config.tool_search,
+            "servers": servers,
+            "pins": pins,
+            "engine": engine,
+            "maps": {
+                "session": None if (held := self._route.maps.session) is None else held.map_id,
+                "accepted": sorted(self._route.maps.accepted),
+            },
+            "keys": keys,
+            "shim": self._metrics.get_shim_metrics(),
+        }
+
+    def _server(self, status: UpstreamStatus, broken: Sequence[dict[str, str]]) -> dict[str, Any]:
+        config = next((each for each in self.config.upstreams if each.name == status.name), None)
+        secrets = secrets_of(self.config)
+        tools = [entry for entry in self._proxy.tools() if entry.server == status.name]
+        shown = [self._tool(entry, config, broken) for entry in tools]
+        return {
+            "name": status.name,
+            "transport": status.transport,
+            "state": status.state,
+            "protocol": status.protocol,
+            "sessions": status.sessions,
+            "in_flight": status.in_flight,
+            "queued": status.queued,
+            "breaker": status.breaker,
+            "restarts": status.restarts,
+            "pin": None if config is None else config.pin,
+            "last_error": None if status.last_error is None else _shown(status.last_error, secrets),
+            "prompts": status.prompts,
+            "resources": status.resources,
+            "invalid_tools": [
+                {"tool": escape_text(name, _NAME), "reason": escape_text(why, _CAUSE)}
+                for name, why in sorted(status.invalid_tools.items())
+            ],
+            "bolt_ons": [_bolt_on(each) for each in status.bolt_ons],
+            "definition_tokens": sum(tool["tokens"] for tool in shown),
+            "definition_tokens_estimated": any(tool["estimated"] for tool in shown),
+            "tools": shown,
+        }
+
+    def _tool(
+        self, entry: ToolEntry, config: UpstreamConfig | None, broken: Sequence[dict[str, str]]
+    ) -> dict[str, Any]:
+        cost = self._costs.of(entry)
+        named = {"server": entry.server, "tool": escape_text(entry.tool, _NAME)}
+        is_broken = config is not None and config.pin != "off" and any(named.items() <= each.items() for each in broken)
+        return {
+            "name": escape_text(entry.name, _NAME),
+            "tokens": cost.tokens,
+            "estimated": cost.estimated,
+            "ids": self._notices.last(entry.name),
+            "pin_broken": is_broken,
+        }
+
+    def _engine(self, secrets: frozenset[str]) -> dict[str, Any]:
+        kind = self.config.engine.kind
+        unknown = dict.fromkeys(("model", "context", "slots", "tool_format"))
+        if kind == "none":
+            return {"kind": kind, "up": False, "reason": None, **unknown}
+        try:
+            ready = self._route.ready()
+        except EngineError as error:
+            return {"kind": kind, "up": False, "reason": _shown(error.message, secrets), **unknown}
+        facts = ready.facts
+        return {
+            "kind": kind,
+            "up": True,
+            "reason": None,
+            "model": escape_text(facts.model, _NAME),
+            "context": facts.context,
+            "slots": facts.slots,
+            "tool_format": ready.tool_format.format.name,
+        }
+
+
+def _bolt_on(bolt_on: BoltOnStatus) -> dict[str, str | None]:
+    """What manifests say, escaped."""
+    said: dict[str, str | None] = asdict(bolt_on)
+    return {key: None if value is None else escape_text(value, _CAUSE) for key, value in said.items()}
+
+
+def _read_files(config: GatewayConfig, secrets: frozenset[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the files of pins and keys say. They may be broken, which the report says too."""
+    pinned = {each.name for each in config.upstreams if each.pin != "off"}
+    pins: dict[str, Any] = {"broken": [], "problem": None}
+    keys: dict[str, Any] = {"names": [], "problem": None}
+    try:
+        changes = PinFile().changes() if pinned else []
+        pins["broken"] = [
+            {"server": each.server, "tool": escape_text(each.tool, _NAME)} for each in changes if each.server in pinned
+        ]
+    except ConfigError as error:
+        pins["problem"] = _shown(error.message, secrets)
+    if config.serve.keys is not None:
+        try:
+            keys["names"] = sorted(KeyFile(config.serve.keys).read())
+        except ConfigError as error:
+            keys["problem"] = _shown(error.message, secrets)
+    return pins, keys
+
+
+def _shown(text: str, secrets: frozenset[str]) -> str:
+    return escape_text(mask_text(text, secrets), _CAUSE)

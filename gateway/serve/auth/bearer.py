@@ -1,0 +1,178 @@
+"""Who may call: the bearer credential of every request, its limits, and what is said to who has none.
+
+Turns an ASGI application into one that hears only callers that are known (`scope["state"]["principal"]` says who) and
+that do not ask too much. Refusals are RFC 6750's and, where an authorization server is configured, RFC 9728's: they say
+where a token is to be had. Where no credential is configured everybody is `anonymous`. It knows no route but the
+metadata's.
+"""
+
+import asyncio
+from hashlib import sha256
+from math import ceil
+from typing import Final
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.observe.access_metrics import AccessMetrics
+from gateway.protocol.eras import HANDSHAKE_VERSIONS
+from gateway.proxy.caller import ANYBODY
+from gateway.serve.auth.credentials import Credentials
+from gateway.serve.auth.identity import PRINCIPAL, CannotTell, CredentialRefused, Identity, MustWait, ScopeMissing
+from gateway.serve.auth.rate_limiter import FailedTries, Kind, Limiter, Refused
+from gateway.serve.auth.resource import ProtectedResource
+from gateway.serve.http.errors import refusal
+
+_ANONYMOUS: Final = Identity(ANYBODY)
+_ASK: Final = "this gateway asks for a token: send 'Authorization: Bearer TOKEN'; `codec-gateway token` shows it"
+_TOO_MUCH: Final = {
+    "rate": "too many requests a minute: ask again later",
+    "concurrency": "too many requests at a time: wait until one of yours is over",
+    "tries": "too many bad credentials from this address: ask again later",
+    "signatures": "too many access tokens are being checked: ask again later",
+}
+_HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
+
+
+class BearerAuth:
+    """Lets through who is known and within limits; 401, 403, 429 and 503 for the rest."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        credentials: Credentials,
+        metrics: AccessMetrics,
+        *,
+        resource: ProtectedResource | None = None,
+        limiter: Limiter | None = None,
+        tries: FailedTries | None = None,
+    ) -> None:
+        """`resource`: what is said about OAuth; None: nothing."""
+        self._app = app
+        self._credentials = credentials
+        self._metrics = metrics
+        self._resource = resource
+        self._limiter = Limiter() if limiter is None else limiter
+        self._tries = FailedTries() if tries is None else tries
+        self._followed = False
+        """Whether the key file was looked at in this turn of the loop."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One ASGI connection; `lifespan` passes."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if self._resource is not None and (document := self._resource.document(scope)) is not None:
+            await document(scope, receive, send)
+            return
+        try:
+            identity = await self._identify(scope)
+        except MustWait as error:
+            await self._limited(Refused("signatures", error.wait))(scope, receive, send)
+            return
+        except CredentialRefused as error:
+            self._metrics.auth_failed(error.kind)
+            await self._refuse(error)(scope, receive, send)
+            return
+        if isinstance(identity, Refused):
+            await self._limited(identity)(scope, receive, send)
+            return
+        # The scope was made for this one request and is ours to add to; its state the server may share.
+        scope["state"] = {**(scope.get("state") or {}), PRINCIPAL: identity.principal}
+        if identity.allowance.is_free:
+            await self._app(scope, receive, send)
+        else:
+            await self._admit(identity, scope, receive, send)
+
+    async def _identify(self, scope: Scope) -> Identity | Refused:
+        if not self._followed:
+            # Asking the file system takes as long as all else that is done here: once for the requests of one turn.
+            self._followed = True
+            asyncio.get_running_loop().call_soon(self._follow_again)
+            self._credentials.follow()
+        if not self._credentials.asked:
+            return _ANONYMOUS
+        given = _credential_of(scope)
+        digest = sha256(given).digest()
+        known = self._credentials.recognise(digest)
+        if known is not None:
+            return known
+        # Nobody finds a signature by trying: whoever sends bad ones locks out nobody who shares the address.
+        if (signed := await self._credentials.verify(given.decode("latin-1"), digest)) is not None:
+            return signed
+        address = _address_of(scope)
+        if (refused := self._tries.refusal(address)) is not None:
+            return refused
+        try:
+            return self._credentials.check_guess(digest)
+        except CredentialRefused:
+            self._tries.failed(address)
+            raise
+
+    def _follow_again(self) -> None:
+        self._followed = False
+
+    async def _admit(self, identity: Identity, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = _kind_of(scope)
+        refused = self._limiter.enter(identity, kind)
+        if refused is not None:
+            await self._limited(refused)(scope, receive, send)
+            return
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._limiter.leave(identity, kind)
+
+    def _limited(self, refused: Refused) -> JSONResponse:
+        self._metrics.limited(refused.limit)
+        headers = {"Retry-After": str(max(1, ceil(refused.wait)))}
+        return refusal(429, _TOO_MUCH[refused.limit], code="rate_limit_exceeded", headers=headers)
+
+    def _refuse(self, error: CredentialRefused) -> JSONResponse:
+        if isinstance(error, CannotTell):
+            return refusal(503, error.detail, code="issuer_unavailable", headers={"Retry-After": "5"})
+        challenge = ['realm="codec-gateway"']
+        if self._resource is not None:
+            challenge += self._resource.challenge()
+        status, code = 401, "invalid_api_key"
+        if isinstance(error, ScopeMissing):
+            status, code = 403, "insufficient_scope"
+            challenge += ['error="insufficient_scope"', f'error_description="{error.detail}"']
+        elif error.kind != "missing":
+            # RFC 6750 §3.1: a request without credentials is told nothing but how to come back.
+            challenge += ['error="invalid_token"', f'error_description="{error.detail}"']
+        return refusal(status, error.detail, code=code, headers={"WWW-Authenticate": "Bearer " + ", ".join(challenge)})
+
+
+def _credential_of(scope: Scope) -> bytes:
+    """What follows `Bearer`.
+
+    Raises:
+        CredentialRefused: there is none, or more than one: whoever stands before us may have looked at the other.
+    """
+    values: list[bytes] = [value for name, value in scope["headers"] if name == b"authorization"]
+    if not values:
+        raise CredentialRefused("missing", _ASK)
+    scheme, _, given = values[0].partition(b" ")
+    given = given.strip()
+    if len(values) > 1 or scheme.lower() != b"bearer" or not given:
+        raise CredentialRefused("malformed", _ASK)
+    return given
+
+
+def _address_of(scope: Scope) -> str:
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+def _kind_of(scope: Scope) -> Kind:
+    """Whether the request stays open to listen: a GET, and `subscriptions/listen` of a 2026 client.
+
+    The era is looked at too: in the handshake era nobody compares that header with the body.
+    """
+    if scope["method"] == "GET":
+        return "stream"
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    listens = headers.get(b"mcp-method") == b"subscriptions/listen"
+    modern = headers.get(b"mcp-protocol-version", b"2025-03-26") not in _HANDSHAKE
+    return "stream" if listens and modern else "call"

@@ -1,0 +1,165 @@
+"""Access tokens of an OAuth 2.1 authorization server: whose they are, and what they allow here.
+
+Turns a JWT (RFC 9068) into an identity: signed by a key that the configured issuer publishes, for this gateway (`aud`,
+RFC 8707), not over and not too early. Its scopes become the principal's view: `mcp:server:NAME` (`*`: all) says which
+servers exist for it, `mcp:tool:NAME` narrows that to tools, as the two lists of an API key do. What was checked is
+remembered until it ends. It fetches nothing itself.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple, cast
+
+import jwt
+
+from gateway.config.access import OAuthConfig
+from gateway.proxy.caller import Principal
+from gateway.serve.auth.identity import Allowance, CredentialRefused, Identity, MustWait, ScopeMissing
+from gateway.serve.auth.jwks import IssuerKeys
+from gateway.serve.auth.rate_limiter import SignatureChecks
+
+NAME_PREFIX: Final = "oauth:"
+"""Front of a subject's name in the audit log and in limits; no API key can be called so."""
+LONGEST_TOKEN: Final = 16 * 1024
+_LONGEST_SUBJECT: Final = 256
+_REMEMBERED: Final = 16_384
+
+_REASONS: Final[tuple[tuple[type[jwt.PyJWTError], str, str], ...]] = (
+    (jwt.ExpiredSignatureError, "expired", "the token has expired"),
+    (jwt.ImmatureSignatureError, "expired", "the token is not valid yet"),
+    (jwt.InvalidAudienceError, "audience", "the token is not for this gateway"),
+    (jwt.InvalidIssuerError, "issuer", "the token is not from the issuer that this gateway trusts"),
+    (jwt.MissingRequiredClaimError, "claims", "the token lacks one of exp, iss and aud"),
+    (jwt.InvalidSignatureError, "signature", "the token's signature is wrong"),
+)
+
+
+class _Good(NamedTuple):
+    """A token that was checked."""
+
+    identity: Identity
+    until: float
+    kid: str | None
+    algorithm: str
+
+
+class TokenVerifier:
+    """Checks the access tokens of one issuer."""
+
+    def __init__(self, config: OAuthConfig, keys: IssuerKeys, checks: SignatureChecks | None = None) -> None:
+        """`keys` are the issuer's; `checks` says how many signatures are checked a second."""
+        self._config = config
+        self._keys = keys
+        self._checks = SignatureChecks() if checks is None else checks
+        self._good: OrderedDict[bytes, _Good] = OrderedDict()
+
+    def reads(self, credential: str) -> bool:
+        """Whether it is a JWT by its form, as no key of ours and no token that a person chose is."""
+        if credential.count(".") != 2 or len(credential) > LONGEST_TOKEN:
+            return False
+        try:
+            return "alg" in _header_of(credential)
+        except CredentialRefused:
+            return False
+
+    def remembered(self, digest: bytes) -> Identity | None:
+        """Whose token has this SHA-256, if it was good once, has not expired since, and its key is still published."""
+        found = self._good.get(digest)
+        if found is None or not self._keys.holds(found.kid, found.algorithm):
+            return None
+        if _now() < found.until:
+            self._good.move_to_end(digest)
+            return found.identity
+        del self._good[digest]
+        return None
+
+    async def verify(self, token: str, digest: bytes) -> Identity:
+        """Whose token it is; `digest` is its SHA-256.
+
+        Raises:
+            CredentialRefused: it is not good here. `ScopeMissing`: it is, but allows nothing.
+            CannotTell: the issuer's keys can't be had. `MustWait`: too many signatures were checked just before.
+        """
+        header = _header_of(token)
+        algorithm: object = header.get("alg")
+        # Before anything else: no key is ever looked at for an algorithm that is not on the list (RFC 8725 §3.1).
+        if not isinstance(algorithm, str) or algorithm not in self._config.algorithms:
+            raise CredentialRefused("algorithm", "the token is signed in a way that this gateway does not accept")
+        kid: str | None = header.get("kid")
+        key = await self._keys.key(kid, algorithm)
+        if wait := self._checks.take():
+            raise MustWait(wait)
+        claims = self._claims(token, key, algorithm)
+        identity = Identity(self._principal(claims), Allowance(self._config.rate, self._config.concurrency))
+        self._remember(digest, _Good(identity, float(min(int(claims["exp"]), 2**53)), kid, algorithm))
+        return identity
+
+    def _claims(self, token: str, key: jwt.PyJWK, algorithm: str) -> dict[str, Any]:
+        try:
+            return jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                audience=self._config.audience,
+                issuer=self._config.issuer,
+                leeway=self._config.leeway,
+                options={"require": ["exp", "iss", "aud"], "enforce_minimum_key_length": True},
+            )
+        except jwt.PyJWTError as error:
+            raise _refused(error) from None
+        except (ValueError, RecursionError):
+            raise CredentialRefused("claims", "the token's claims can't be read") from None
+
+    def _principal(self, claims: Mapping[str, Any]) -> Principal:
+        subject: object = next((claims[key] for key in ("sub", "client_id", "azp") if claims.get(key)), None)
+        if not isinstance(subject, str) or len(subject) > _LONGEST_SUBJECT or not subject.isprintable():
+            raise CredentialRefused("claims", "the token names no subject in sub, client_id or azp")
+        prefix = self._config.scope_prefix
+        scopes = scopes_of(claims)
+        servers = _after(f"{prefix}:server:", scopes)
+        tools = tuple(_after(f"{prefix}:tool:", scopes))
+        if not servers:
+            raise ScopeMissing(f"the token has no scope {prefix}:server:NAME")
+        view = None if "*" in servers else frozenset(servers)
+        return Principal(NAME_PREFIX + subject, view, tools or None)
+
+    def _remember(self, digest: bytes, good: _Good) -> None:
+        if len(self._good) >= _REMEMBERED:
+            self._good.popitem(last=False)
+        self._good[digest] = good
+
+
+def scopes_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
+    """The scopes that a token grants: `scope` (RFC 9068 §2.2.3) or `scp`, as one text or as a list, as issuers do."""
+    found: list[str] = []
+    for key in ("scope", "scp"):
+        value: object = claims.get(key)
+        if isinstance(value, str):
+            found += value.split()
+        elif isinstance(value, list):
+            found += [each for each in cast(list[object], value) if isinstance(each, str)]
+    return tuple(found)
+
+
+def _after(front: str, scopes: tuple[str, ...]) -> list[str]:
+    return [scope.removeprefix(front) for scope in scopes if scope.startswith(front) and len(scope) > len(front)]
+
+
+def _header_of(token: str) -> dict[str, Any]:
+    try:
+        return jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, ValueError, RecursionError) as error:
+        raise CredentialRefused("malformed", "the token is no signed JWT") from error
+
+
+def _refused(error: jwt.PyJWTError) -> CredentialRefused:
+    for kind, word, detail in _REASONS:
+        if isinstance(error, kind):
+            return CredentialRefused(word, detail)
+    return CredentialRefused("malformed", "the token can't be read")
+
+
+def _now() -> float:
+    """Seconds since the epoch, which is what `exp` counts in."""
+    return datetime.now(UTC).timestamp()

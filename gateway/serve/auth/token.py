@@ -1,0 +1,170 @@
+"""The gateway's own token, and the names by which it may be called.
+
+Keeps the token that the operator was given, and turns an ASGI application into one that answers only who reached us by
+a name that is ours (`HostGuard`, against DNS rebinding: a page on a foreign name that resolves to 127.0.0.1). It knows
+no route and no other credential (`bearer.py`). `app/process.py` wraps the faces and the admin port in it.
+"""
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Awaitable, Iterable
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.config.address import is_loopback
+from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.config.state import state_folder
+from gateway.errors import ConfigError
+from gateway.observe.escape import escape_text
+from gateway.serve.http.errors import refusal
+
+TOKEN_BYTES: Final = 32
+SHORTEST_TOKEN: Final = 8
+_SHOWN = 100
+_KNOWN: Final = 256
+_JUDGED: Final = frozenset({b"host", b"origin"})
+
+
+def token_path() -> Path:
+    """Where a generated token is kept: `token` in the user's state folder for codec-gateway."""
+    return state_folder() / "token"
+
+
+def ensure_token(config: GatewayConfig) -> str | None:
+    """The token that clients must send, or None where none is asked: on loopback with none configured.
+
+    Beyond loopback and with none configured, the one in the state folder; it is made at the first start.
+
+    Raises:
+        ConfigError: the state folder can't be written, or others can read the token in it.
+    """
+    if config.serve.token is not None:
+        return config.serve.token
+    return None if is_loopback(config.serve.host) else stored_token()
+
+
+def stored_token() -> str:
+    """The token in the state folder, made now if there is none yet.
+
+    Raises:
+        ConfigError: as `ensure_token`.
+    """
+    path = token_path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.suppress(FileExistsError):
+            _create(path, secrets.token_urlsafe(TOKEN_BYTES))
+        mode = stat.S_IMODE(path.stat().st_mode)
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path}: the token can't be kept there ({error}): set CODEC_GATEWAY_TOKEN, or XDG_STATE_HOME"
+        ) from None
+    if mode & 0o077:
+        raise ConfigError(f"{path}: others can read this token (mode {mode:04o}): remove the file, a new one is made")
+    if len(token) < SHORTEST_TOKEN:
+        raise ConfigError(f"{path}: holds no token of {SHORTEST_TOKEN} characters or more: remove the file")
+    return token
+
+
+def _create(path: Path, token: str) -> None:
+    """Write a new file that nobody else can open at any moment, and that no second process can write as well."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(token + "\n")
+    try:
+        # A link fails where the name exists already, and never shows a half-written token.
+        os.link(draft, path)
+    finally:
+        draft.unlink()
+
+
+def own_hosts(serve: ServeConfig) -> tuple[str, ...]:
+    """The names besides the loopback ones under which this gateway is reached: the configured ones, and its address.
+
+    An address that means all of the machine's (`0.0.0.0`, `::`) names none.
+    """
+    host = serve.host.strip("[]")
+    try:
+        every = not host or ip_address(host).is_unspecified
+    except ValueError:
+        every = False
+    return serve.allowed_hosts if every else (*serve.allowed_hosts, host)
+
+
+def guard_admin(app: ASGIApp, serve: ServeConfig) -> ASGIApp:
+    """The admin port's application, closed to pages on foreign names where it listens on loopback.
+
+    Beyond loopback Prometheus comes by whatever address its targets have, and there a network's own rules guard it.
+    """
+    return HostGuard(app, own_hosts(serve)) if is_loopback(serve.admin_host) else app
+
+
+class HostGuard:
+    """Refuses a Host that is not ours (421), a browser page that is not ours (403), and more than one of either (400).
+
+    The MCP transport asks servers to check `Origin` (Streamable HTTP, "Security Warning"). A client that is no browser
+    sends none and passes.
+    """
+
+    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str] = ()) -> None:
+        """`allowed_hosts`: names besides the loopback ones, `name` (any port) or `name:port`."""
+        self._app = app
+        self._allowed = frozenset(host.lower() for host in allowed_hosts)
+        self._known: set[tuple[tuple[bytes, bytes], ...]] = set()
+        """The Host and Origin that passed: reading a host name costs 20 µs, and a client's are always the same."""
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """One ASGI connection; `lifespan` passes."""
+        refusal = None if scope["type"] == "lifespan" else self._judge(scope["headers"])
+        return (refusal or self._app)(scope, receive, send)
+
+    def _judge(self, headers: Iterable[tuple[bytes, bytes]]) -> JSONResponse | None:
+        named = [pair for pair in headers if pair[0] in _JUDGED]
+        if (pairs := tuple(named)) in self._known:
+            return None
+        first = {name: value.decode("latin-1") for name, value in named}
+        if len(first) < len(named):
+            # Whoever stands before us may have judged the other one (RFC 9112, 3.2).
+            return refusal(400, "more than one Host or Origin header came: send one", code="header_repeated")
+        host, origin = first.get(b"host", ""), first.get(b"origin")
+        if not self._is_ours(host):
+            return refusal(
+                421,
+                f"host {escape_text(host, _SHOWN)!r} is not a name of this gateway: add it to serve.allowed_hosts",
+                code="host_not_allowed",
+            )
+        if origin is not None and not self._is_our_page(origin):
+            return refusal(
+                403,
+                f"pages of {escape_text(origin, _SHOWN)!r} may not call this: add its host to serve.allowed_hosts",
+                code="origin_not_allowed",
+            )
+        if len(self._known) < _KNOWN:
+            self._known.add(pairs)
+        return None
+
+    def _is_ours(self, netloc: str) -> bool:
+        name = _host_name(netloc)
+        return name is not None and (is_loopback(name) or bool({name, netloc.lower()} & self._allowed))
+
+    def _is_our_page(self, origin: str) -> bool:
+        scheme, separator, netloc = origin.partition("://")
+        return bool(separator) and scheme in {"http", "https"} and self._is_ours(netloc)
+
+
+def _host_name(netloc: str) -> str | None:
+    """`name:port` without its port, or None where it is not exactly that (a path, a user, nothing)."""
+    try:
+        parts = urlsplit(f"//{netloc}")
+        exact = parts.netloc == netloc and "@" not in netloc and (parts.port is None or parts.port > 0)
+        return parts.hostname if exact else None
+    except ValueError:
+        return None

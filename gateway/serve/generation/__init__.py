@@ -1,0 +1,1 @@
+"""What the endpoints that generate have in common: fields of requests, the run of an answer, regions of ids."""

@@ -1,0 +1,192 @@
+"""One answer being made, and the two ways to show it as JSON: whole, or as server-sent events.
+
+Turns a run of the agent and a reply (who knows the shape) into an HTTP response. A client that leaves takes its
+generation with it. Errors before the first event are HTTP errors; after it, an `error` event ends the stream, so that
+nothing is cut silently. It knows no endpoint.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final, Literal, Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from gateway.agent.events import AgentEvent, Emit
+from gateway.errors import EngineUnavailable
+from gateway.serve.http.drain import EXPIRED
+from gateway.serve.http.errors import error_answer
+from gateway.toolcalls import Content
+
+Outcome = Literal["ok", "client_error", "engine_error", "cancelled"]
+Chunk = dict[str, Any]
+
+_STREAM_HEADERS: Final = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class Reply(Protocol):
+    """An answer in some JSON shape."""
+
+    def begin(self) -> list[Chunk]:
+        """Chunks that come before the first."""
+        ...
+
+    def feed(self, event: AgentEvent) -> list[Chunk]:
+        """Chunks for one event."""
+        ...
+
+    def completion(self) -> Chunk:
+        """The whole answer."""
+        ...
+
+
+class Answering:
+    """One answer, made once."""
+
+    def __init__(self, make: Callable[[Emit], Awaitable[object]], count: Callable[[Outcome], None]) -> None:
+        """`make` runs the agent; `count` hears how it ended."""
+        self._make = make
+        self._count = count
+        self.client_left = False
+
+    async def run(
+        self,
+        scope: Scope,
+        receive: Receive,
+        emit: Emit,
+        *,
+        beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> Exception | None:
+        """Make the answer; returns what went wrong. `beside` runs meanwhile, and is cancelled when it is made.
+
+        A client that leaves cancels it, and so does a gateway that stops; then the client is told.
+        """
+        expired: anyio.Event | None = scope.get(EXPIRED)
+        outcome: Outcome = "cancelled"
+        try:
+            outcome, failure = await self._made(receive, expired, emit, beside)
+        finally:
+            self._count(outcome)
+        if outcome == "cancelled" and expired is not None and expired.is_set():
+            return EngineUnavailable("the gateway is stopping and could not wait for this answer; ask again")
+        self.client_left = outcome == "cancelled"
+        return failure
+
+    async def _made(
+        self,
+        receive: Receive,
+        expired: anyio.Event | None,
+        emit: Emit,
+        beside: Callable[[], Coroutine[Any, Any, None]] | None,
+    ) -> tuple[Outcome, Exception | None]:
+        async with _while_wanted(receive, expired) as tasks:
+            if beside is not None:
+                tasks.start_soon(beside)
+            try:
+                await self._make(emit)
+            except Exception as error:  # noqa: BLE001 - the boundary to the wire's error shapes
+                return "engine_error", error
+            return "ok", None
+        return "cancelled", None
+
+
+class WholeAnswer(Response):
+    """The answer as one JSON object."""
+
+    def __init__(self, answering: Answering, reply: Reply) -> None:
+        self._answering = answering
+        self._reply = reply
+        self.background = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Wait for the whole answer, then send it."""
+
+        async def keep(event: AgentEvent) -> None:
+            self._reply.feed(event)
+
+        failure = await self._answering.run(scope, receive, keep)
+        if self._answering.client_left:
+            return
+        response = refused(failure) if failure is not None else JSONResponse(self._reply.completion())
+        await response(scope, receive, send)
+
+
+class StreamedAnswer(Response):
+    """The answer as server-sent events, each sent as soon as it is there."""
+
+    def __init__(self, answering: Answering, reply: Reply) -> None:
+        self._answering = answering
+        self._reply = reply
+        self._begun = False
+        self.background = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send chunks as they come; the first event decides between a stream and an HTTP error."""
+
+        async def show(event: AgentEvent) -> None:
+            chunks = self._reply.feed(event)
+            if not chunks:
+                return
+            if not self._begun:
+                self._begun = True
+                await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
+                chunks = [*self._reply.begin(), *chunks]
+            await send({"type": "http.response.body", "body": _events(chunks), "more_body": True})
+
+        failure = await self._answering.run(scope, receive, show)
+        if self._answering.client_left:
+            return
+        if failure is not None and not self._begun:
+            await refused(failure)(scope, receive, send)
+            return
+        last = b"" if failure is None else _events([error_answer(failure)[1]])
+        await send({"type": "http.response.body", "body": last + b"data: [DONE]\n\n", "more_body": False})
+
+
+def refused(error: Exception) -> JSONResponse:
+    """The HTTP error for what went wrong before anything was sent."""
+    status, body = error_answer(error)
+    headers = {"retry-after": "2"} if status == 503 else None
+    return JSONResponse(body, status, headers)
+
+
+def event_bytes(reply: Reply) -> int:
+    """Bytes of the event in which this reply shows one text, without the text. It is a reply of no use afterwards."""
+    return len(_events(reply.feed(Content(""))))
+
+
+def _events(chunks: Iterable[Chunk]) -> bytes:
+    return b"".join(
+        b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n" for chunk in chunks
+    )
+
+
+@asynccontextmanager
+async def _while_wanted(receive: Receive, expired: anyio.Event | None) -> AsyncGenerator[TaskGroup]:
+    """Cancel the body of the context when the client disconnects, or the gateway has no more time for it.
+
+    Gives the tasks that are cancelled with it.
+    """
+    async with anyio.create_task_group() as tasks:
+
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            tasks.cancel_scope.cancel()
+
+        async def give_up(event: anyio.Event) -> None:
+            await event.wait()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(watch)
+        if expired is not None:
+            tasks.start_soon(give_up, expired)
+        yield tasks
+        tasks.cancel_scope.cancel()

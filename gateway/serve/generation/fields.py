@@ -1,0 +1,104 @@
+"""Fields that requests of both generating endpoints share, and how a wrong one is named.
+
+OpenAI's fields for sampling; Codec's for the form of the stream (`stream_format`, `tool_watcher`), vLLM's
+`return_token_ids`, and `stream_flush`, which is ours. Knows nothing of HTTP.
+"""
+
+from typing import Annotated, Any, Final, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from gateway.engine.protocol import Sampling
+from gateway.errors import RequestInvalid
+from gateway.serve.generation.watch import DEFAULT_END, DEFAULT_START, WatchIds, WatchTexts
+
+_EITHER: Final = frozenset({"tool_choice", "stop", "prompt", "tool_watcher"})
+
+StreamFormat = Literal["json", "msgpack", "protobuf", "msgpack-delta"]
+FlushName = Literal["interactive", "batch", "at_once"]
+
+
+class ApiModel(BaseModel):
+    """A part of a request; what it does not know is ignored, as OpenAI's servers do."""
+
+    # Compiled with the first request: a gateway that only serves MCP never is.
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=False, defer_build=True)
+
+
+class _WatchedIds(ApiModel):
+    start_id: Annotated[int, Field(ge=0, lt=2**32)]
+    end_id: Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class _StreamOptions(ApiModel):
+    include_usage: bool = False
+
+
+class GenerationFields(ApiModel):
+    """What both endpoints take."""
+
+    model: str | None = None
+    stream: bool = False
+    stream_options: _StreamOptions | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    stop: str | list[str] | None = None
+    n: Literal[1] | None = None
+    return_token_ids: bool = False
+    stream_format: StreamFormat = "json"
+    stream_flush: FlushName = "interactive"
+    tool_watcher: bool | _WatchedIds = False
+    tool_watcher_start: str = DEFAULT_START
+    tool_watcher_end: str = DEFAULT_END
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, body: Any) -> Any:
+        """Clients write null for what they leave out."""
+        if not isinstance(body, dict):
+            return body
+        return {name: value for name, value in cast(dict[str, Any], body).items() if value is not None}
+
+    @property
+    def usage_chunk(self) -> bool:
+        """Whether the client asked for usage in a chunk of its own."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The stop strings."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def sampling(self) -> Sampling:
+        """How ids are drawn."""
+        return Sampling(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            seed=self.seed,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+        )
+
+    @property
+    def watched(self) -> WatchIds | WatchTexts | None:
+        """The markers between which ids are a tool call's; None where no watcher is wanted."""
+        watcher = self.tool_watcher
+        if isinstance(watcher, _WatchedIds):
+            return WatchIds(watcher.start_id, watcher.end_id)
+        return WatchTexts(self.tool_watcher_start, self.tool_watcher_end) if watcher else None
+
+
+def invalid(error: ValidationError) -> RequestInvalid:
+    """Name the first field at fault."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    # Of a field that may be one thing or another, the library also names the alternative that it tried.
+    place = first["loc"][:1] if first["loc"] and first["loc"][0] in _EITHER else first["loc"]
+    where = ".".join(str(part) for part in place) or "the body"
+    came = repr(first.get("input"))
+    shown = came if len(came) <= 80 else came[:77] + "..."
+    return RequestInvalid(f"{where}: {first['msg']}; got {shown}", param=where)

@@ -1,0 +1,81 @@
+"""Numbers that JSON does not have, found in a body before anything is made of it, and named by their place.
+
+JSON's grammar has no `NaN` and no `Infinity`, but readers take them, and take `1e999` for Infinity; the engine's reader
+takes none of the three. A body is searched for what could be one, which costs little; only one that may hold such a
+number is read and walked. Pure.
+"""
+
+from collections.abc import Iterator
+from math import isfinite
+from sys import float_info
+from typing import Final, cast
+
+from pydantic_core import from_json
+
+from gateway.errors import RequestInvalid
+from gateway.observe.escape import escape_text
+
+_WORDS: Final = (b"NaN", b"Infinity")
+_ALIKE: Final = bytes.maketrans(b"123456789E", b"000000000e")
+_HINTS: Final = (b"e000", b"e+000", b"0" * 200)
+"""One of these stands in every number over 10^308, with all its digits written alike."""
+_SHOWN: Final = 200
+"""Characters of a place that are shown."""
+_LARGEST: Final = int(float_info.max)
+_WAY_OUT: Final = "NaN and Infinity are no numbers of JSON, and 1e999 is read as one: send null or a smaller number"
+
+
+def must_hold_numbers(body: bytes) -> None:
+    """Refuse a JSON text that holds a number which is none, or is larger than any that a machine holds.
+
+    Raises:
+        RequestInvalid: names its place.
+    """
+    if not _may_hold_others(body):
+        return
+    try:
+        value: object = from_json(body)
+    except ValueError:
+        return  # what is no JSON at all is named by its reader
+    place = _first_other(value)
+    if place is not None:
+        shown = escape_text(".".join(place), _SHOWN)
+        raise RequestInvalid(f"{shown or 'the body'}: {_WAY_OUT}", param=shown or None)
+
+
+def _may_hold_others(body: bytes) -> bool:
+    if any(word in body for word in _WORDS):
+        return True
+    alike = body.translate(_ALIKE)
+    return any(hint in alike for hint in _HINTS)
+
+
+def _first_other(value: object) -> tuple[str, ...] | None:
+    """The keys and numbers under which the first number stands that is none; None: there is none."""
+    path: list[str] = [""]
+    # One iterator a level: whatever a body of the bound's size holds, the walk itself holds next to nothing.
+    levels: list[Iterator[tuple[str | int, object]]] = [iter((("", value),))]
+    while levels:
+        key, item = next(levels[-1], (None, None))
+        if key is None:
+            levels.pop()
+            path.pop()
+            continue
+        path[-1] = str(key)
+        if isinstance(item, float | int):
+            if _is_other(item):
+                return tuple(path[1:])
+        elif (inside := _parts_of(item)) is not None:
+            levels.append(inside)
+            path.append("")
+    return None
+
+
+def _parts_of(item: object) -> Iterator[tuple[str | int, object]] | None:
+    if isinstance(item, dict):
+        return iter(cast(dict[str, object], item).items())
+    return iter(enumerate(cast(list[object], item))) if isinstance(item, list) else None
+
+
+def _is_other(number: float) -> bool:
+    return not isfinite(number) if isinstance(number, float) else abs(number) > _LARGEST

@@ -1,0 +1,105 @@
+"""Tool-call regions cut out of a stream of ids, exactly: every id comes out once, inside a region or outside.
+
+The gateway's `ToolWatcher` gives bodies alone; here the markers and whatever stands between them are kept as they came,
+since the client rebuilds the model's context of them. Where a call's name and arguments can be read, they are. Pure.
+Source: Codec v0.5, `tool_watcher` in its two shapes (an object of ids; a flag with two texts).
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from gateway.toolcalls.stream.watcher import REGION_CAP
+from leaf_sdk.vocab import TokenMap
+from leaf_sdk.wire import Extras, Frame, ToolCall
+
+DEFAULT_START: Final = "<tool_call>"
+DEFAULT_END: Final = "</tool_call>"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchIds:
+    """Markers by their ids."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTexts:
+    """Markers by their texts."""
+
+    start: str
+    end: str
+
+
+def resolve(watched: WatchIds | WatchTexts | None, token_map: TokenMap) -> WatchIds | None:
+    """Give the markers' ids; None where one is not a single token, and then nothing is watched for."""
+    if not isinstance(watched, WatchTexts):
+        return watched
+    start, end = (token_map.encode(text, specials=True) for text in (watched.start, watched.end))
+    return WatchIds(start[0], end[0]) if len(start) == len(end) == 1 else None
+
+
+class Regions:
+    """Cuts one stream. Ids between markers, both included, become `region_ids` of a frame."""
+
+    def __init__(self, markers: WatchIds, token_map: TokenMap, *, name_calls: bool) -> None:
+        """`name_calls`: whether frames get the calls as well; not where somebody else reads them."""
+        self._markers = markers
+        self._map = token_map
+        self._name_calls = name_calls
+        self._open: list[int] = []
+        self._capped = False
+        self._calls = 0
+
+    def feed(self, ids: Sequence[int]) -> list[Frame]:
+        """Give frames for what is decided."""
+        frames: list[Frame] = []
+        outside: list[int] = []
+        for token_id in ids:
+            if not self._open and not self._capped and token_id != self._markers.start:
+                outside.append(token_id)
+                continue
+            self._open.append(token_id)
+            if token_id == self._markers.end:
+                frames.append(self._close(outside))
+                outside = []
+            elif len(self._open) >= REGION_CAP:
+                self._capped = True  # what is kept has a bound; the rest of the region still comes as its ids
+                frames.append(self._frame(outside))
+                outside = []
+        if outside:
+            frames.append(Frame(tuple(outside)))
+        return frames
+
+    def flush(self) -> list[Frame]:
+        """The generation is over: give an open region's ids, without a call."""
+        if not self._open:
+            self._capped = False
+            return []
+        frame = self._frame([])
+        self._capped = False
+        return [frame]
+
+    def _frame(self, outside: list[int], calls: tuple[ToolCall, ...] = ()) -> Frame:
+        region, self._open = tuple(self._open), []
+        return Frame(tuple(outside), tool_calls=calls, extras=Extras(region_ids=region))
+
+    def _close(self, outside: list[int]) -> Frame:
+        whole = self._name_calls and not self._capped
+        self._capped = False
+        return self._frame(outside, (self._call(),) if whole else ())
+
+    def _call(self) -> ToolCall:
+        """The call as Codec's servers give it: the trimmed text between the markers, and the name if it tells one."""
+        self._calls += 1
+        special = self._map.special_ids
+        text = self._map.decode(i for i in self._open[1:-1] if i not in special).strip()
+        try:
+            said: object = json.loads(text)
+        except (ValueError, RecursionError):
+            said = None
+        name = cast(dict[str, Any], said).get("name") if isinstance(said, dict) else None
+        return ToolCall(text, name if isinstance(name, str) else None, f"tc_{self._calls:08x}")

@@ -1,0 +1,99 @@
+"""Who has connections open, and whether one more may be.
+
+Counts the connections of clients in all and by address, within the bounds of the settings and of the process's open
+files; says in the log, at most once a minute, that some are refused. It knows no HTTP.
+"""
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Final
+
+from gateway.config.connections import ConnectionsConfig
+from gateway.deadlines import Deadlines
+from gateway.observe.connection_metrics import ConnectionMetrics, EndReason
+from gateway.observe.logs import get_logger
+from gateway.serve.http.client_address import TrustedProxies, network_of
+
+_SAID_EVERY: Final = 60.0
+_WORDS: Final[dict[EndReason, str]] = {
+    "total": "serve.connections.total are open",
+    "address": "one address has serve.connections.per_address open",
+    "descriptors": "the limit of open files is reached, what is left is kept for the admin port and for servers",
+}
+
+log = get_logger("serve")
+
+
+class Connections:
+    """The connections of one listening socket."""
+
+    def __init__(
+        self,
+        limits: ConnectionsConfig,
+        metrics: ConnectionMetrics,
+        *,
+        proxies: TrustedProxies | None = None,
+        files: int | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """`files`: the file descriptor from which on none is a client's; None: any may be."""
+        self.limits = limits
+        self.deadlines = Deadlines()
+        self.proxies = TrustedProxies(()) if proxies is None else proxies
+        self._metrics = metrics
+        self._files = files
+        self._clock = clock
+        self._open = 0
+        self._of_network: dict[str, int] = {}
+        self._said: dict[EndReason, float] = {}
+
+    def __len__(self) -> int:
+        return self._open
+
+    def admit(self, address: str, descriptor: int) -> EndReason | None:
+        """Count a connection that was opened, or say why it may not be. One that is admitted must `leave`."""
+        if self._files is not None and descriptor >= self._files:
+            return self._refused("descriptors")
+        if self._open >= self.limits.total:
+            return self._refused("total")
+        if address not in self.proxies and not self.enter(address):
+            return "address"
+        self._open += 1
+        return None
+
+    def leave(self, address: str) -> None:
+        """An admitted connection is closed."""
+        self._open -= 1
+        if address not in self.proxies:
+            self.exit(address)
+
+    def enter(self, address: str) -> bool:
+        """Count one connection for this address, unless it has as many as it may; who is counted must `exit`."""
+        network = network_of(address)
+        count = self._of_network.get(network, 0)
+        if count >= self.limits.per_address:
+            self._refused("address")
+            return False
+        self._of_network[network] = count + 1
+        return True
+
+    def exit(self, address: str) -> None:
+        """It is over."""
+        network = network_of(address)
+        left = self._of_network[network] - 1
+        if left:
+            self._of_network[network] = left
+        else:
+            del self._of_network[network]
+
+    def ended(self, reason: EndReason) -> None:
+        """One was ended by us."""
+        self._metrics.ended(reason)
+
+    def _refused(self, reason: EndReason) -> EndReason:
+        self._metrics.ended(reason)
+        now = self._clock()
+        if now - self._said.get(reason, -_SAID_EVERY) >= _SAID_EVERY:
+            self._said[reason] = now
+            log.warning("connections of clients are refused", reason=_WORDS[reason], open=self._open)
+        return reason

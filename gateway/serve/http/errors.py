@@ -1,0 +1,64 @@
+"""Our errors as HTTP answers in OpenAI's shape: the one place where that is decided.
+
+A message of ours is written for the person who reads it and goes out as it is; anything unforeseen goes to the log with
+its traceback, and the client learns only that it happened.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from gateway.errors import (
+    EngineRefused,
+    EngineUnavailable,
+    GatewayError,
+    MapDiffers,
+    MapUnknown,
+    RequestInvalid,
+    TemplateRefused,
+    UnknownTool,
+)
+from gateway.observe.logs import get_logger
+from gateway.serve.http.body import BodyOverLimit, BodyUnread
+
+log = get_logger("serve")
+
+_KINDS: Final[tuple[tuple[type[GatewayError], int, str, str], ...]] = (
+    (BodyOverLimit, 413, "invalid_request_error", "body_too_large"),
+    (BodyUnread, 415, "invalid_request_error", "unsupported_media_type"),
+    (RequestInvalid, 400, "invalid_request_error", "invalid_value"),
+    (MapUnknown, 400, "invalid_request_error", "map_unknown"),
+    (UnknownTool, 400, "invalid_request_error", "unknown_tool"),
+    (TemplateRefused, 400, "invalid_request_error", "template_refused"),
+    (MapDiffers, 503, "engine_error", "map_differs"),
+    (EngineUnavailable, 503, "engine_error", "engine_unavailable"),
+    (EngineRefused, 502, "engine_error", "engine_refused"),
+)
+
+
+def error_answer(error: Exception) -> tuple[int, dict[str, Any]]:
+    """Status and body for an error; the type's most specific row wins, an unforeseen one is logged."""
+    for kind, status, type_name, code in _KINDS:
+        if isinstance(error, kind):
+            return status, _body(error.message, type_name, code, getattr(error, "param", None))
+    log.error("request failed", exc_info=error)
+    return 500, _body("the gateway failed; its log says why", "server_error", "internal_error", None)
+
+
+async def no_such_path(request: Request, error: Exception) -> Response:
+    """A path or a method that no face has, in the same shape."""
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    words = f"{request.method} {request.url.path} is not served here; see /v1/chat/completions, /v1/completions, /mcp"
+    return JSONResponse(_body(words, "invalid_request_error", "not_found", None), status)
+
+
+def refusal(status: int, message: str, *, code: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """An answer to a request that is not let in, in the same shape."""
+    return JSONResponse(_body(message, "invalid_request_error", code, None), status, headers)
+
+
+def _body(message: str, type_name: str, code: str, param: str | None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": type_name, "param": param, "code": code}}

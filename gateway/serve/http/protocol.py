@@ -1,0 +1,281 @@
+"""One connection of a client, and how long and how much it may keep us waiting.
+
+uvicorn's protocol with bounds: the head of a request in bytes, headers and seconds, silence in a body and between
+requests, answers that nobody reads. The path of a request costs a stamp of the clock; one deadline a connection looks
+now and then at what is awaited. It knows no route.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from gateway.observe.connection_metrics import EndReason
+from gateway.serve.http.connections import Connections
+from gateway.serve.http.plain_answer import plain_answer
+from gateway.serve.http.transport import GatheredWrites
+
+if TYPE_CHECKING:
+    from uvicorn import Config
+    from uvicorn.server import ServerState
+
+    from gateway.deadlines import Deadline
+
+_PIPELINED: Final = 16
+"""Requests that may wait behind the one that runs."""
+_LINGER: Final = 5.0
+"""Seconds for the rest of a body after its answer: it is read, and thrown away."""
+_FAREWELL: Final = 1.0
+"""Seconds between a refusal and the end: closing a socket with bytes unread would take the refusal back."""
+_FIELD: Final = 4
+"""Bytes of a header besides its name and value."""
+_FULL: Final = "too many connections are open: try again later"
+
+
+class _HeadRefused(Exception):
+    """Stops the parser."""
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """uvicorn's side of one connection, with bounds, over a transport that gathers."""
+
+    def __init__(
+        self,
+        config: "Config",
+        server_state: "ServerState",
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        connections: Connections,
+    ) -> None:
+        """`connections`: all of this port. The rest is uvicorn's."""
+        super().__init__(config, server_state, app_state, _loop)
+        self._all = connections
+        self._limits = limits = connections.limits
+        self._pace = min(limits.body_timeout, limits.idle_timeout, limits.write_timeout) / 4
+        """Seconds between two looks, at most; one at a head comes when it is due."""
+        self._out: GatheredWrites
+        self._deadline: Deadline | None = None
+        self._running: RequestResponseCycle | None = None
+        """The request that is answered; `cycle` is the one that is read, which may wait behind it."""
+        self._address: str | None = None
+        """Under which it is counted; None: it was not admitted."""
+        self._closing = False
+        self._unread = 0
+        """Bytes that came since the parser made a head or a part of a body of them."""
+        self._fault: tuple[EndReason, int, str] | None = None
+        self._in_head = True
+        self._head_since: float | None = self.loop.time()
+        self._in_body = False
+        self._heard = self._idle_since = self._taken_at = self.loop.time()
+        self._taken = -1
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A client came."""
+        self._out = GatheredWrites(cast(asyncio.Transport, transport), self.loop)
+        super().connection_made(self._out)
+        address = self.client[0] if self.client else ""
+        if self._all.admit(address, transport.get_extra_info("socket").fileno()) is not None:
+            self._closing = True
+            self._out.write(plain_answer(503, _FULL))
+            self._out.close()
+            return
+        self._address = address
+        self._look_after(min(self._limits.head_timeout, self._pace))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self._address is not None:
+            self._all.leave(self._address)
+            self._address = None
+        self._drop()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of heads and bodies."""
+        if self._closing or self.parser is None:
+            return
+        self._unread += len(data)
+        try:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._read_as_http(data, upgrade.args[0])
+        except httptools.HttpParserError:
+            self._refuse(*(self._fault or ("malformed", 400, "this is no HTTP request")))
+            return
+        if self._unread > self._limits.head_bytes:
+            self._refuse(*self._too_large())
+            return
+        self._heard = self.loop.time()
+        if self._in_head and self._head_since is None:
+            self._head_since = self._heard
+            self._look_after(self._limits.head_timeout)
+
+    def _read_as_http(self, data: bytes, read: int) -> None:
+        """Read what asks for another protocol as if it had not (RFC 9110, 7.8). `read`: bytes of `data` that were read.
+
+        The parser takes what follows such a head, its body among it, for the other protocol, whatever we answer. So it
+        is given the head once more, without the question.
+        """
+        while True:
+            data = self._head_again() + data[read:]
+            self.parser = cast(Any, httptools.HttpRequestParser(self))
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                read = upgrade.args[0]
+            else:
+                return
+
+    def _head_again(self) -> bytes:
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        lines = (b"%s: %s\r\n" % pair for pair in self.headers if pair[0] != b"upgrade")
+        return b"%s %s HTTP/%s\r\n%s\r\n" % (method, self.url, version, b"".join(lines))
+
+    def on_message_begin(self) -> None:
+        """The first byte of a head."""
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """A head is complete: it is judged before anything is made of it."""
+        limits = self._limits
+        if len(self.headers) > limits.head_fields:
+            self._fault = ("head_size", 431, f"more than {limits.head_fields} headers (serve.connections.head_fields)")
+        elif self._unread > limits.head_bytes and _size_of(self.url, self.headers) > limits.head_bytes:
+            self._fault = self._too_large()
+        elif len(self.pipeline) >= _PIPELINED:
+            self._fault = ("pipelined", 503, f"more than {_PIPELINED} requests wait on this connection")
+        elif self.parser.get_method() == b"CONNECT":
+            self._fault = ("malformed", 400, "CONNECT is for proxies, and this is none")
+        if self._fault is not None:
+            raise _HeadRefused
+        if self.parser.should_upgrade():
+            return
+        super().on_headers_complete()
+        # The request has the list: what comes behind its body (trailers) is none of its headers.
+        self.headers = []
+        self._unread = 0
+        self._in_head = False
+        self._head_since = None
+        self._in_body = True
+        if not self.pipeline:
+            self._running = self.cycle
+
+    def on_body(self, body: bytes) -> None:
+        """A part of a body."""
+        self._unread = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The whole request is there."""
+        if self._in_head:
+            # It asked for another protocol, and is read once more.
+            return
+        self._in_body = False
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """As uvicorn's, without a timer for each request."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self._idle_since = self.loop.time()
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._running, app = self.pipeline.pop()
+            self._start_asgi_task(self._running, app)
+        elif self.cycle.body:
+            # What nobody read of a body is not kept until the next request.
+            self.cycle.body = bytearray()
+
+    def _too_large(self) -> tuple[EndReason, int, str]:
+        return "head_size", 431, f"a head of more than {self._limits.head_bytes} bytes (serve.connections.head_bytes)"
+
+    def _look_after(self, seconds: float) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self._all.deadlines.after(seconds, self._look)
+
+    def _look(self) -> None:
+        """End the connection where its client is too late, else look again when it may be."""
+        now = self.loop.time()
+        if self._is_stalled(now):
+            self._all.ended("write_time")
+            self._out.abort()
+        elif self._closing:
+            self._out.close()
+            self._look_after(self._pace)
+        elif (awaited := self._awaited(now)) is None:
+            self._look_after(self._pace)
+        elif (left := awaited[1] - now) > 0:
+            self._look_after(min(left, self._pace))
+        else:
+            self._end(awaited[0])
+            self._look_after(self._pace)
+
+    def _awaited(self, now: float) -> tuple[EndReason, float] | None:
+        """What the client owes us, and until when; None: nothing."""
+        limits = self._limits
+        if self._in_head:
+            return "head_time", (now if self._head_since is None else self._head_since) + limits.head_timeout
+        if self._in_body:
+            if self.cycle.response_complete:
+                return "body_time", self._idle_since + _LINGER
+            if self.flow.read_paused or self.cycle.waiting_for_100_continue:
+                self._heard = now
+            return "body_time", self._heard + limits.body_timeout
+        return ("idle", self._idle_since + limits.idle_timeout) if self.cycle.response_complete else None
+
+    def _is_stalled(self, now: float) -> bool:
+        """Whether the client took nothing for too long of what there is for it."""
+        waiting = self._out.unacknowledged()
+        taken = self._out.handed_over - waiting
+        if not waiting or taken != self._taken:
+            self._taken, self._taken_at = taken, now
+            return False
+        return now - self._taken_at >= self._limits.write_timeout
+
+    def _refuse(self, reason: EndReason, status: int, words: str) -> None:
+        """Say what is wrong, and end the connection a moment later."""
+        self._all.ended(reason)
+        self.flow.pause_reading()
+        self._part(status, words)
+        self._look_after(_FAREWELL)
+
+    def _end(self, reason: EndReason) -> None:
+        """End the connection: nothing came for too long."""
+        self._all.ended(reason)
+        begun = reason != "idle" and (self._unread or self._in_body)
+        self._part(408 if begun else None, "the rest of the request did not come in time")
+        self._out.close()
+
+    def _part(self, status: int | None, words: str) -> None:
+        """Hear no more, and say so where that can't be taken for a part of an answer."""
+        self._closing = True
+        if status is not None and self._may_speak():
+            self._out.write(plain_answer(status, words))
+        self._drop()
+
+    def _may_speak(self) -> bool:
+        running = self._running
+        if running is None or running.response_complete:
+            return not self._in_body
+        return self._in_body and running is self.cycle and not running.response_started
+
+    def _drop(self) -> None:
+        """Tell who makes an answer that nobody waits for it, and begin no other."""
+        self.pipeline.clear()
+        running = self._running
+        if running is not None and not running.response_complete:
+            running.disconnected = True
+            running.message_event.set()
+
+
+def _size_of(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
+    return len(url) + sum(len(name) + len(value) + _FIELD for name, value in headers)

@@ -1,0 +1,40 @@
+"""A uvicorn server for one application on one socket, with our protocol."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, cast
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from gateway.serve.http.connections import Connections
+from gateway.serve.http.protocol import HttpProtocol
+
+
+class HttpServer(uvicorn.Server):
+    """A uvicorn server that leaves signals to `app/shutdown.py`: there are two servers, and one plan."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Capture none."""
+        yield
+
+
+def http_server(app: ASGIApp, connections: Connections) -> HttpServer:
+    """The server of an application; `connections` bounds what its clients may hold."""
+    settings = uvicorn.Config(
+        app,
+        interface="asgi3",
+        loop="none",
+        http=cast(Any, partial(HttpProtocol, connections=connections)),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=1,
+    )
+    return HttpServer(settings)

@@ -1,0 +1,82 @@
+"""Requests of ours that a handshake-era client is to answer: sampling, elicitation, roots.
+
+Turns a request into a frame with an id of ours, and the client's answer into its result. Whoever stops waiting tells
+the client so. It knows no transport.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gateway.errors import RpcError
+from gateway.protocol.messages import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    Failure,
+    Response,
+    encode_notification,
+    encode_request,
+)
+from gateway.serve.mcp.outbox import Stream
+
+_MOST: Final = 64
+_NEEDS: Final = {
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+}
+"""Method to the capability without which a client does not know it."""
+
+
+class Asks:
+    """What one client was asked and has not answered. Ids are `g1`, `g2`, ...: texts, which no request of theirs is."""
+
+    def __init__(self, capabilities: Mapping[str, Any]) -> None:
+        """`capabilities`: what the client announced."""
+        self._capabilities = capabilities
+        self._number = 0
+        self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._closed = False
+
+    async def ask(self, stream: Stream, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The client's raw result. Cancelling the caller tells the client.
+
+        Raises:
+            RpcError: the client refuses, did not announce that it can be asked this, does not read, or is gone.
+        """
+        if (needed := _NEEDS.get(method)) is not None and needed not in self._capabilities:
+            raise RpcError({"code": METHOD_NOT_FOUND, "message": f"the client did not announce {needed!r}"})
+        if self._closed or len(self._waiting) >= _MOST:
+            cause = "is gone" if self._closed else f"has {_MOST} unanswered requests"
+            raise RpcError({"code": INTERNAL_ERROR, "message": f"the client {cause}: {method!r} was not asked"})
+        self._number += 1
+        own_id = f"g{self._number}"
+        if not stream.offer(encode_request(own_id, method, params)):
+            cause = "does not read what it is sent"
+            raise RpcError({"code": INTERNAL_ERROR, "message": f"the client {cause}: {method!r} was not asked"})
+        future = self._waiting[own_id] = asyncio.get_running_loop().create_future()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            told = {"requestId": own_id, "reason": "nobody waits for the answer any more"}
+            stream.put(encode_notification("notifications/cancelled", told))
+            raise
+        finally:
+            self._waiting.pop(own_id, None)
+
+    def settle(self, message: Response | Failure) -> None:
+        """The client answered; an answer that nobody waits for is ignored."""
+        future = self._waiting.get(message.id) if isinstance(message.id, str) else None
+        if future is None or future.done():
+            return
+        if isinstance(message, Response):
+            future.set_result(message.result)
+        else:
+            future.set_exception(RpcError(message.error))
+
+    def close(self) -> None:
+        """The client is gone: nobody waits any longer."""
+        self._closed = True
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(RpcError({"code": INTERNAL_ERROR, "message": "the client is gone"}))

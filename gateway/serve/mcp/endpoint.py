@@ -1,0 +1,186 @@
+"""The MCP face: what an MCP client meets, over Streamable HTTP and over standard input and output.
+
+One ASGI app for `/mcp` that tells the two protocol eras apart by the version header, and one server for a client on
+standard input and output. It knows no server behind us, no engine and not who may call: `app/process.py` wraps it in
+what does.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+from starlette.types import Receive, Scope, Send
+
+from gateway.config.model import GatewayConfig
+from gateway.errors import MapUnknown
+from gateway.observe.audit import Audit
+from gateway.observe.metrics import Metrics
+from gateway.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from gateway.protocol.headers import VERSION_HEADER
+from gateway.proxy import ResultTokens
+from gateway.proxy.shares import ShareRule
+from gateway.serve.auth.identity import principal_of
+from gateway.serve.mcp.core import Core
+from gateway.serve.mcp.http import ClientGone, HttpRequest, Rejected, read_headers, send_rejection
+from gateway.serve.mcp.http_modern import ModernHttp
+from gateway.serve.mcp.http_session import SessionLimits
+from gateway.serve.mcp.http_sessions import SESSION_HEADER, HttpSessions
+from gateway.serve.mcp.ids import ClientIds
+from gateway.serve.mcp.listen import Subscriptions
+from gateway.serve.mcp.losses import Losses
+from gateway.serve.mcp.pipe import claim_stdio
+from gateway.serve.mcp.recorder import Witness
+from gateway.serve.mcp.servers import Change, Servers
+from gateway.serve.mcp.session_map import MAP_HEADER, SessionMaps
+from gateway.serve.mcp.sessions import Session
+from gateway.serve.mcp.stdio import StdioClient
+from leaf_sdk.vocab import TokenMap
+
+if TYPE_CHECKING:
+    from gateway.observe.tracing import Tracing
+
+
+class McpFace:
+    """One MCP server made of many: an ASGI app for `/mcp`, and a server on standard input and output."""
+
+    def __init__(
+        self,
+        proxy: Servers,
+        config: GatewayConfig,
+        *,
+        tokens: ResultTokens | None,
+        maps: Mapping[str, TokenMap],
+        session_map: str | None = None,
+        metrics: Metrics | None = None,
+        audit: Audit | None = None,
+        tracing: "Tracing | None" = None,
+    ) -> None:
+        """Nothing runs before `running` or `serve_stdio`.
+
+        Args:
+            tokens: turns results into ids; None: text only, and no map can be named.
+            maps: allow-listed map id to map.
+            session_map: the map of clients that name none.
+            audit, tracing: what is told of every call; None: nothing.
+
+        Raises:
+            MapUnknown: `session_map` is not in `maps`.
+        """
+        held = SessionMaps(maps if tokens is not None else {})
+        self._maps = held
+        self._proxy = proxy
+        self._body_bytes = config.limits.body_bytes
+        metrics = metrics or Metrics()
+        rule = ShareRule(config.limits.principal_share, metrics.access.bound_refused)
+        self._dropped: Callable[[], None] = Losses(partial(metrics.notification_dropped, "slow_client"))
+        self._core = Core(
+            proxy,
+            held,
+            ids=ClientIds(tokens, config.tokens.min_text_length),
+            session_map=None if session_map is None else held.from_meta(session_map),
+            witness=None if audit is None and tracing is None else Witness(proxy, audit, tracing),
+            subscriptions=Subscriptions(proxy, rule),
+            failed=metrics.servers.answered,
+        )
+        limits = SessionLimits(
+            body_bytes=config.limits.body_bytes,
+            sessions=rule.shares("session", config.serve.max_sessions, "sessions", "serve.max_sessions"),
+            idle=config.serve.session_idle,
+            close_after=config.serve.sse_close_after,
+        )
+        self._sessions = HttpSessions(self._core, limits, self._dropped)
+        self._modern = ModernHttp(self._core, body_bytes=config.limits.body_bytes, dropped=self._dropped)
+        self._is_running = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """The lifespan of the HTTP side: sessions live and changes are announced inside it."""
+        release = self._proxy.on_change(lambda change: _announce(change, self._sessions.live()))
+        self._is_running = True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._sessions.reap)
+            try:
+                yield
+            finally:
+                self._is_running = False
+                release()
+                self.stop_listening()
+                self.end_sessions()
+                tasks.cancel_scope.cancel()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request (ASGI). A header that names no map of ours is refused before anything else."""
+        if not self._is_running:
+            raise RuntimeError("McpFace serves HTTP only inside `async with face.running()`")
+        headers, repeated = read_headers(scope)
+        try:
+            named = headers.get(MAP_HEADER)
+            token_map = None if named is None else self._maps.from_header(named)
+            request = HttpRequest(scope["method"], headers, repeated, principal_of(scope), token_map, receive, send)
+            version = headers.get(VERSION_HEADER)
+            # Who has a session and names no version that there is, made a mistake in the header: the session says so.
+            is_lost = SESSION_HEADER in headers and version not in MODERN_VERSIONS
+            is_handshake = version is None or version in HANDSHAKE_VERSIONS or is_lost
+            await (self._sessions if is_handshake else self._modern).serve(request)
+        except Rejected as rejected:
+            await send_rejection(send, rejected)
+        except MapUnknown as error:
+            await send_rejection(send, Rejected(400, error.message))
+        except ClientGone:
+            return
+
+    def stop_listening(self) -> None:
+        """End every `subscriptions/listen` with its result: these would otherwise never end by themselves."""
+        self._core.subscriptions.close()
+
+    def end_sessions(self) -> None:
+        """End every session of the handshake era over HTTP, its streams with it."""
+        self._sessions.end_all()
+
+    async def serve_stdio(
+        self, start: AbstractAsyncContextManager[object] | None = None, stop: Callable[[], None] | None = None
+    ) -> None:
+        """Serve one client on standard input and output, until its input ends.
+
+        Args:
+            start: entered when the client's first request has come, left at the end. Servers that start in it know by
+                then what this client can be asked for.
+            stop: called when the client is through; where `start` is still being entered, that is to end soon.
+        """
+        with claim_stdio() as (source, sink):
+            await self.serve_descriptors(source, sink, start, stop)
+
+    async def serve_descriptors(
+        self,
+        source: int,
+        sink: int,
+        start: AbstractAsyncContextManager[object] | None = None,
+        stop: Callable[[], None] | None = None,
+    ) -> None:
+        """As `serve_stdio`, on two open descriptors, which stay the caller's to close."""
+        client = StdioClient(self._core, source, sink, line_bound=self._body_bytes, dropped=self._dropped)
+        release = self._proxy.on_change(
+            lambda change: _announce(change, () if client.session is None else (client.session,))
+        )
+        serving = asyncio.get_running_loop().create_task(client.serve())
+        if stop is not None:
+            serving.add_done_callback(lambda _: stop())
+        try:
+            await client.met.wait()
+            async with start if start is not None and client.asked else nullcontext():
+                await asyncio.shield(serving)
+        finally:
+            release()
+            serving.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({serving})
+
+
+def _announce(change: Change, sessions: Iterable[Session]) -> None:
+    """Tell clients of the handshake era that a list of theirs changed."""
+    for session in sessions:
+        if change.session in (None, session) and session.principal.sees(change.server):
+            session.notified(f"notifications/{change.kind}/list_changed", {})

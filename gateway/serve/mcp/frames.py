@@ -1,0 +1,183 @@
+"""`/mcp` in frames: an ASGI layer before the MCP face, for clients that ask for msgpack or protobuf.
+
+Turns a framed request into the JSON that the face reads, and its JSON or its events into one frame a message, each
+whole. What is no JSON passes as it is, with its own content type. A client that asks for nothing passes untouched.
+Every write waits for the one before, so a slow client slows what it slows in JSON. Keep-alive comments and event ids
+have no place in frames: such a stream can't be taken up again.
+"""
+
+import json
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Any, Final, cast
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.errors import RequestInvalid
+from gateway.observe.metrics import Metrics
+from gateway.protocol.messages import INVALID_REQUEST, PARSE_ERROR
+from gateway.serve.http.body import BodyOverLimit, read_body
+from gateway.serve.mcp.frame_messages import MEDIA_TYPES, EventReader, Form, sent_form, wanted_form, write_frame
+from gateway.serve.mcp.frame_messages import read_body as read_message
+from gateway.serve.mcp.http import send_frame
+from leaf_sdk.vocab import TokenMap
+
+_OURS: Final = b"x-codec-"
+_TYPES: Final = frozenset({b"accept", b"content-type"})
+_ACCEPT: Final = (b"accept", b"application/json, text/event-stream")
+_ARGUMENTS: Final = "_codec_meta"
+
+
+class FramedMcp:
+    """The MCP face, in frames where they are asked for."""
+
+    def __init__(self, face: ASGIApp, maps: Mapping[str, TokenMap], bound: int, metrics: Metrics) -> None:
+        """`maps`: by which arguments may come as ids; `bound`: bytes of a request's body."""
+        self._face = face
+        self._maps = maps
+        self._bound = bound
+        self._metrics = metrics
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """One request."""
+        is_ours = scope["type"] == "http" and _may_be_ours(scope)
+        return (self._serve if is_ours else self._face)(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Request(scope).headers
+        form = wanted_form(scope["query_string"].decode("latin-1"), ", ".join(headers.getlist("accept")))
+        sent = sent_form(headers.get("content-type", ""))
+        try:
+            if sent is not None:
+                scope, receive = await self._as_json(scope, receive, sent)
+        except ClientDisconnect:
+            return
+        except BodyOverLimit as error:
+            await _refuse(send, 413, INVALID_REQUEST, error.message)
+            return
+        except RequestInvalid as error:
+            await _refuse(send, 400, PARSE_ERROR, error.message)
+            return
+        except _MapRefused as error:
+            await _refuse(send, 400, INVALID_REQUEST, str(error))
+            return
+        if form is not None:
+            names = [_ACCEPT, *((name, value) for name, value in scope["headers"] if name != b"accept")]
+            scope = {**scope, "headers": names}
+            send = _Frames(form, send).send
+        await self._face(scope, receive, send)
+
+    async def _as_json(self, scope: Scope, receive: Receive, form: Form) -> tuple[Scope, Receive]:
+        message = read_message(form, await read_body(Request(scope, receive), self._bound))
+        parts: Iterable[object] = cast(list[object], message) if isinstance(message, list) else [message]
+        for part in parts:
+            self._read_arguments(part)
+        body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        replaced = (b"content-type", b"content-length", b"content-encoding", b"transfer-encoding")
+        kept = [(name, value) for name, value in scope["headers"] if name not in replaced]
+        length = (b"content-length", str(len(body)).encode())
+        given = False
+
+        async def again() -> Message:
+            nonlocal given
+            if given:
+                return await receive()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        return {**scope, "headers": [*kept, (b"content-type", b"application/json"), length]}, again
+
+    def _read_arguments(self, message: object) -> None:
+        """Arguments that came as ids, as the JSON that they spell; in place."""
+        fields = cast(dict[str, Any], message) if isinstance(message, dict) else {}
+        params: object = fields.get("params")
+        given: object = cast(dict[str, Any], params).get("arguments") if isinstance(params, dict) else None
+        spelled: object = cast(dict[str, Any], given).get(_ARGUMENTS) if isinstance(given, dict) else None
+        if not isinstance(spelled, dict):
+            return
+        ids, map_id = (cast(dict[str, Any], spelled).get(key) for key in ("ids", "map_id"))
+        bare = str(map_id).lower().removeprefix("sha256:")
+        token_map = self._maps.get(f"sha256:{bare}")
+        if token_map is None:
+            raise _MapRefused(f"the arguments are ids of map {str(map_id)!r:.100}, which is not held here")
+        known = isinstance(ids, list) and all(type(i) is int and token_map.has_id(i) for i in cast(list[object], ids))
+        try:
+            arguments: object = json.loads(token_map.decode(cast(list[int], ids))) if known else None
+        except (ValueError, RecursionError):
+            arguments = None
+        if not isinstance(arguments, dict):
+            raise RequestInvalid("the ids of the arguments spell no JSON object")
+        cast(dict[str, Any], params)["arguments"] = arguments
+        self._metrics.shim_detokenized(token_map.map_id)
+
+
+class _MapRefused(Exception):
+    """Arguments of a map that is not accepted."""
+
+
+class _Frames:
+    """One response, its messages framed."""
+
+    def __init__(self, form: Form, send: Send) -> None:
+        self._form: Form = form
+        self._send = send
+        self._start: Message = {}
+        self._kind = ""
+        self._body = bytearray()
+        self._events = EventReader()
+
+    async def send(self, message: Message) -> None:
+        """Pass on one message of ASGI, framed where it holds JSON-RPC."""
+        if message["type"] == "http.response.start":
+            await self._begin(message)
+        elif self._kind == "application/json":
+            await self._whole(message)
+        elif self._kind == "text/event-stream":
+            frames = b"".join(self._framed(data) for data in self._events.feed(message.get("body", b"")))
+            if frames or not message.get("more_body"):
+                await self._send({**message, "body": frames})
+        else:
+            await self._send(message)
+
+    async def _begin(self, start: Message) -> None:
+        kinds = [value for name, value in start["headers"] if name.lower() == b"content-type"]
+        self._kind = kinds[0].decode("latin-1").partition(";")[0].strip() if kinds else ""
+        self._start = start
+        if self._kind == "text/event-stream":
+            await self._send(self._typed(None))
+        elif self._kind != "application/json":
+            await self._send(start)
+
+    async def _whole(self, message: Message) -> None:
+        """JSON is held until it is complete: a message may come in many pieces."""
+        self._body += message.get("body", b"")
+        if message.get("more_body"):
+            return
+        framed = self._framed(bytes(self._body))
+        await self._send(self._typed(len(framed)))
+        await self._send({**message, "body": framed})
+
+    def _framed(self, data: bytes) -> bytes:
+        said: object = json.loads(data)
+        parts = cast(list[object], said) if isinstance(said, list) else [said]
+        return b"".join(write_frame(self._form, part) for part in parts)
+
+    def _typed(self, size: int | None) -> Message:
+        replaced = (b"content-type", b"content-length")
+        headers = [(name, value) for name, value in self._start["headers"] if name.lower() not in replaced]
+        headers.append((b"content-type", MEDIA_TYPES[self._form].encode()))
+        if size is not None:
+            headers.append((b"content-length", str(size).encode()))
+        return {**self._start, "headers": headers}
+
+
+def _may_be_ours(scope: Scope) -> bool:
+    """Whether anything in a request's head hints at frames; all other clients pay for this look alone."""
+    if b"ormat=" in scope["query_string"]:
+        return True
+    return bool([name for name, value in scope["headers"] if name in _TYPES and _OURS in value.lower()])
+
+
+async def _refuse(send: Send, status: int, code: int, message: str) -> None:
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    await send_frame(send, status, json.dumps(error).encode())

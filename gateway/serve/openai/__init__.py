@@ -1,0 +1,1 @@
+"""`/v1`: chat completions, completions and their frames, in OpenAI's shapes."""

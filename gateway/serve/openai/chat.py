@@ -1,0 +1,96 @@
+"""The OpenAI face: `POST /v1/chat/completions` and `GET /v1/models`.
+
+Turns requests into turns of the agent; how an answer is shown is `serve/generation/answers.py`'s, and as frames the
+Codec face's. Plain completions are `completions.py`'s.
+"""
+
+import time
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from gateway.agent import Agent, Conversation
+from gateway.agent.events import Emit, Finished
+from gateway.config import LimitsConfig
+from gateway.engine.readiness import EngineRoute
+from gateway.errors import EngineError, GatewayError
+from gateway.observe.metrics import Metrics
+from gateway.serve.auth.identity import principal_of
+from gateway.serve.codec.responder import FrameDesk
+from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer, event_bytes, refused
+from gateway.serve.http.body import must_be_json, read_body
+from gateway.serve.openai.chat_reply import ChatReply
+from gateway.serve.openai.chat_request import ChatRequest
+
+
+class OpenAiFace:
+    """Routes under /v1 over one agent."""
+
+    def __init__(
+        self, agent: Agent, route: EngineRoute, limits: LimitsConfig, metrics: Metrics, frames: FrameDesk
+    ) -> None:
+        self._agent = agent
+        self._route = route
+        self._limits = limits
+        self._metrics = metrics
+        self._frames = frames
+        self._started = int(time.time())  # noqa: TID251 - the API wants a date
+
+    def routes(self) -> list[Route]:
+        """What `app.py` mounts."""
+        return [
+            Route("/v1/chat/completions", self._chat, methods=["POST"]),
+            Route("/v1/models", self._models, methods=["GET"]),
+        ]
+
+    async def _models(self, _request: Request) -> Response:
+        try:
+            ready = self._route.ready()
+        except EngineError as error:
+            return refused(error)
+        codec = {
+            "map_id": ready.token_map.map_id,
+            "context": ready.facts.context,
+            "tool_format": ready.tool_format.format.name,
+        }
+        model = {"id": ready.facts.model, "object": "model", "created": self._started, "owned_by": "llama.cpp"}
+        return JSONResponse({"object": "list", "data": [{**model, "codec": codec}]})
+
+    async def _chat(self, request: Request) -> Response:
+        try:
+            must_be_json(request)
+            chat, messages = ChatRequest.checked(await read_body(request, self._limits.body_bytes))
+            conversation = await self._agent.open(
+                messages,
+                choice=chat.choice(),
+                client_tools=chat.client_tools(),
+                principal=principal_of(request.scope),
+            )
+        except GatewayError as error:
+            self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
+            return refused(error)
+        return self._answered(request, chat, conversation)
+
+    def _answered(self, request: Request, chat: ChatRequest, conversation: Conversation) -> Response:
+        prompt = tuple(conversation.ids)
+
+        async def make(emit: Emit) -> Finished:
+            return await self._agent.answer(conversation, chat.options(), emit)
+
+        answering = Answering(make, self._metrics.chat_request)
+        created = int(time.time())  # noqa: TID251
+        if chat.stream_format != "json":
+            token_map = conversation.ready.token_map
+            # Results of tools come on top: how long the stream may be is known only where there are none.
+            most = None if conversation.tools else chat.most
+            plain = ChatReply(conversation.ready.facts.model, created, usage_chunk=False)
+            return self._frames.respond(
+                *(request, chat, answering, token_map, prompt),
+                expected_ids=most,
+                name_calls=False,
+                json_event=event_bytes(plain),
+            )
+        ids = prompt if chat.return_token_ids else None
+        reply = ChatReply(conversation.ready.facts.model, created, usage_chunk=chat.usage_chunk, prompt_ids=ids)
+        return StreamedAnswer(answering, reply) if chat.stream else WholeAnswer(answering, reply)

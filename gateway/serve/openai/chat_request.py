@@ -1,0 +1,92 @@
+"""What a client may send to `POST /v1/chat/completions`, checked and turned into the agent's terms.
+
+OpenAI's shape (API reference, "Create chat completion"). Fields that we don't know are ignored, as OpenAI's servers do;
+fields that we know and can't honour are refused by name, so that nobody gets another answer than the one asked for.
+Knows nothing of HTTP. The fields that are not chat's own stand in `serve/generation/fields.py`.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from gateway.agent import AnswerOptions, ToolChoice
+from gateway.agent.history import checked_messages
+from gateway.errors import RequestInvalid
+from gateway.serve.generation.fields import ApiModel, GenerationFields, invalid
+from gateway.serve.generation.finite import must_hold_numbers
+from gateway.toolcalls import ToolSpec
+
+
+class _Function(ApiModel):
+    name: Annotated[str, Field(min_length=1, max_length=256)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class _Tool(ApiModel):
+    type: Literal["function"]
+    function: _Function
+
+
+class _NamedFunction(ApiModel):
+    name: str
+
+
+class _NamedChoice(ApiModel):
+    type: Literal["function"]
+    function: _NamedFunction
+
+
+class ChatRequest(GenerationFields):
+    """One request, checked. `messages` is checked apart (`checked`), with places that a person finds."""
+
+    messages: Any
+    tools: tuple[_Tool, ...] = ()
+    tool_choice: Literal["auto", "none", "required"] | _NamedChoice = "auto"
+    parallel_tool_calls: bool | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    logprobs: Literal[False] | None = None
+    response_format: dict[str, Any] | None = None
+
+    @classmethod
+    def checked(cls, body: bytes) -> tuple["ChatRequest", list[dict[str, Any]]]:
+        """The request of an HTTP body, and its messages. Raises `RequestInvalid` naming the first field at fault."""
+        must_hold_numbers(body)
+        try:
+            request = cls.model_validate_json(body)
+        except ValidationError as error:
+            raise invalid(error) from error
+        if request.response_format not in (None, {"type": "text"}):
+            raise RequestInvalid(
+                "response_format: only {'type': 'text'} is served; ask for JSON in a message, or use a tool",
+                param="response_format",
+            )
+        return request, checked_messages(request.messages)
+
+    def client_tools(self) -> list[ToolSpec]:
+        """The tools that the client runs itself."""
+        return [
+            ToolSpec(t.function.name, t.function.description or "", t.function.parameters or {"type": "object"})
+            for t in self.tools
+        ]
+
+    def choice(self) -> ToolChoice:
+        """`tool_choice` in the agent's terms."""
+        chosen = self.tool_choice
+        return ("named", chosen.function.name) if isinstance(chosen, _NamedChoice) else chosen
+
+    def options(self) -> AnswerOptions:
+        """How the answer is to be made."""
+        return AnswerOptions(
+            choice=self.choice(),
+            max_tokens=self.most,
+            sampling=self.sampling,
+            stops=self.stops,
+            parallel=self.parallel_tool_calls,
+            ids=self.return_token_ids or self.stream_format != "json",
+        )
+
+    @property
+    def most(self) -> int | None:
+        """Ids that may be generated at most, where the client says."""
+        return self.max_completion_tokens or self.max_tokens

@@ -1,0 +1,86 @@
+"""`POST /v1/completions`: a prompt as text or ids, continued, as JSON, as an event stream or as frames.
+
+`/v1/completions/codec` is the same with its request in msgpack or protobuf. Turns requests into runs of the completer.
+How an answer is shown is `serve/generation/answers.py`'s and the Codec face's.
+"""
+
+import time
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.agent import Completer, Prompt
+from gateway.agent.events import Emit, Finished
+from gateway.config import LimitsConfig
+from gateway.engine.readiness import EngineRoute
+from gateway.errors import EngineError, GatewayError
+from gateway.observe.metrics import Metrics
+from gateway.serve.auth.identity import principal_of
+from gateway.serve.codec.responder import FrameDesk
+from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer, event_bytes, refused
+from gateway.serve.http.body import must_be_json, read_body
+from gateway.serve.openai.codec_request import read_codec_request
+from gateway.serve.openai.completion_reply import CompletionReply
+from gateway.serve.openai.completion_request import CompletionRequest
+
+
+class CompletionsFace:
+    """The route of plain completions."""
+
+    def __init__(self, route: EngineRoute, limits: LimitsConfig, metrics: Metrics, frames: FrameDesk) -> None:
+        self._completer = Completer(route, limits, metrics)
+        self._limits = limits
+        self._metrics = metrics
+        self._frames = frames
+
+    def routes(self) -> list[Route]:
+        """What `app.py` mounts."""
+        return [
+            Route("/v1/completions", self._complete, methods=["POST"]),
+            Route("/v1/completions/codec", self._complete_codec, methods=["POST"]),
+        ]
+
+    async def _complete(self, request: Request) -> Response:
+        def read(body: bytes) -> CompletionRequest:
+            must_be_json(request)
+            return CompletionRequest.checked(body)
+
+        return await self._answered(request, read)
+
+    async def _complete_codec(self, request: Request) -> Response:
+        content_type = request.headers.get("content-type", "")
+        return await self._answered(request, lambda body: read_codec_request(content_type, body))
+
+    async def _answered(self, request: Request, read: Callable[[bytes], CompletionRequest]) -> Response:
+        try:
+            return self._respond(request, read(await read_body(request, self._limits.body_bytes)))
+        except GatewayError as error:
+            self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
+            return refused(error)
+
+    def _respond(self, request: Request, fields: CompletionRequest) -> Response:
+        prompt = self._completer.open(fields.prompt, principal_of(request.scope))
+
+        async def make(emit: Emit) -> Finished:
+            return await self._completer.answer(prompt, fields.options, emit)
+
+        answering = Answering(make, self._metrics.chat_request)
+        if fields.stream_format != "json":
+            most = fields.max_tokens or self._limits.completion_tokens
+            token_map = prompt.ready.token_map
+            return self._frames.respond(
+                *(request, fields, answering, token_map, prompt.ids),
+                expected_ids=most,
+                name_calls=True,
+                json_event=event_bytes(_reply(prompt)),
+            )
+        reply = _reply(prompt, usage_chunk=fields.usage_chunk, ids=fields.return_token_ids)
+        return StreamedAnswer(answering, reply) if fields.stream else WholeAnswer(answering, reply)
+
+
+def _reply(prompt: Prompt, *, usage_chunk: bool = False, ids: bool = False) -> CompletionReply:
+    created = int(time.time())  # noqa: TID251 - the API wants a date
+    shown = prompt.ids if ids else None
+    return CompletionReply(prompt.ready.facts.model, created, usage_chunk=usage_chunk, prompt_ids=shown)

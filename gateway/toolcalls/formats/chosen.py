@@ -1,0 +1,36 @@
+"""Which format a model's calls are read in, and who teaches it: the chat template, or the gateway in words of its own.
+
+A setting that names a format decides. Else the template does: by what tells its family, or, where llama.cpp says that
+it renders tools, by the call that its text shows. A template that does neither gets `generic`, which the gateway
+teaches. Decided once for a model.
+"""
+
+from dataclasses import dataclass
+
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.formats.registry import GENERIC, format_for_template, format_named
+from gateway.toolcalls.formats.taught import taught_format
+
+AUTO = "auto"
+"""The setting that leaves the choice to the template."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenFormat:
+    """The format of one model."""
+
+    format: Format
+    preamble: bool
+    """Whether the gateway puts tools, calls and the way to write them into words: the template does not, or not in a
+    form that could be read."""
+
+
+def choose_format(jinja_text: str, *, supports_tools: bool, wanted: str = AUTO) -> ChosenFormat:
+    """Choose the format for a chat template. Raises `UnknownFormat` where `wanted` is neither a format nor "auto"."""
+    if wanted != AUTO:
+        fmt = format_named(wanted)
+    else:
+        fmt = format_named(format_for_template(jinja_text))
+        if fmt is GENERIC and supports_tools:
+            fmt = taught_format(jinja_text) or GENERIC
+    return ChosenFormat(fmt, preamble=fmt is GENERIC or not supports_tools)

@@ -1,0 +1,110 @@
+"""A format: one declaration of how a family of models writes its calls, and all that is made from it.
+
+The nodes give the parser and the grammar; the rest says how to know the family by its chat template and how to show the
+shape to a model whose template knows no tools. A format holds no request and no stream, so one serves all.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gateway.errors import RequestInvalid
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.schemas import schema_rules
+from gateway.toolcalls.nodes.combinators import Choice
+from gateway.toolcalls.nodes.readers import Marker, Node, walk
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.tokens import Vocabulary, stand_ins
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How one family of models writes its messages."""
+
+    name: str
+    body: Node
+    """A whole message, from its first character."""
+    calls: Node
+    """What a grammar forces: the calls alone."""
+    shape: str
+    """One call as a system prompt shows it."""
+    template_has: tuple[str, ...] = ()
+    """Texts that stand in the chat templates of this family, all of them; none: no template is known by its text."""
+    template_or: tuple[str, ...] = ()
+    """Texts of which any one tells the family as well: templates that others wrote for its models."""
+    template_lacks: tuple[str, ...] = ()
+    """Texts that tell another family's templates."""
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """The texts that may be special tokens, each once, in the order of the definition."""
+        return tuple(dict.fromkeys(node.text for node in walk(self.body) if isinstance(node, Marker)))
+
+
+@dataclass(frozen=True, slots=True)
+class CallTrigger:
+    """A special token with which calls begin: from where it comes, a lazy grammar holds."""
+
+    text: str
+    token_id: int
+
+
+def call_triggers(fmt: Format, vocabulary: Vocabulary) -> tuple[CallTrigger, ...]:
+    """Give what arms `call_grammar` while a model writes freely; none where that is not safe.
+
+    It is safe where the format's grammar begins with a marker that is one special token: prose can't spell it, and the
+    grammar takes it as it stands. A marker made of ordinary tokens is no trigger: llama.cpp ends a generation with an
+    error when the token that completes it holds more than the grammar allows (`>"` after `<tool_call`), which is how
+    prose that quotes the marker ends.
+    """
+    node: Node | None = fmt.calls
+    while node is not None and not isinstance(node, Marker):
+        # Where a call can begin in several ways, the grammar may write another than the first.
+        children = () if isinstance(node, Choice) else node.children()
+        node = children[0] if children else None
+    found = stand_ins(vocabulary, (node.text,)) if node else {}
+    return tuple(CallTrigger(text, token_id) for text, (token_id, _) in found.items())
+
+
+def call_grammar(
+    fmt: Format,
+    tools: Sequence[ToolSpec],
+    *,
+    choice: Literal["required"] | str,
+    parallel: bool = False,
+    vocabulary: Vocabulary | None = None,
+    prompt_tail: str | None = None,
+) -> str:
+    """Give the GBNF under which a model writes exactly one call, or with `parallel` one to sixteen, and then ends.
+
+    Names, keys and values follow the tools' schemas as far as GBNF can say them (`schema_gbnf`); a value is as long as
+    its schema lets it be, so a model that does not stop is stopped by its token limit alone. `choice` is "required" for
+    any of the tools, or one tool's name. With a `prompt_tail`, the end of the prompt's text, reasoning may come first
+    where the format has any, and must where the prompt has opened it. With a `vocabulary`, markers that are special
+    tokens of it must be written as those (`<[id]>`, which llama.cpp knows since December 2025); without one, any tokens
+    that spell them will do.
+
+    Raises:
+        RequestInvalid: there is no tool to call, or none is named `choice`.
+    """
+    wanted = [tool for tool in tools if choice in ("required", tool.name)]
+    if not wanted:
+        offered = ", ".join(repr(tool.name) for tool in tools) or "none"
+        raise RequestInvalid(
+            f"tool_choice {choice!r} names no tool of this request (offered: {offered}); name one of them",
+            param="tool_choice",
+        )
+    found = stand_ins(vocabulary, fmt.markers) if vocabulary else {}
+    tokens = {marker: token_id for marker, (token_id, _) in found.items()}
+    grammar = Grammar(wanted, parallel=parallel, schemas=schema_rules, tokens=tokens)
+    reasoning = "" if prompt_tail is None else _reasoning(fmt, grammar, prompt_tail)
+    return grammar.text(f"{reasoning} {fmt.calls.grammar(grammar)}".strip())
+
+
+def _reasoning(fmt: Format, grammar: Grammar, tail: str) -> str:
+    """Give what may, or must, come ahead of the calls; "" where the prompt has closed it already."""
+    found = [reasoned for node in walk(fmt.body) if (reasoned := node.reasoning(grammar, tail))]
+    opened = [reasoned.grammar for reasoned in found if reasoned.prompt == "opened"]
+    if opened or any(reasoned.prompt == "closed" for reasoned in found):
+        return "".join(opened[:1])
+    return f"{grammar.either(reasoned.grammar for reasoned in found)}?" if found else ""

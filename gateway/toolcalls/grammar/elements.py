@@ -1,0 +1,58 @@
+"""The grammar of arguments that are elements named after them, with elements inside for what a schema knows.
+
+A text that may be a string has no mark in it; what a schema says nothing of inside is JSON.
+"""
+
+import json
+
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.nested import NestedRules
+from gateway.toolcalls.grammar.raw import raw_value
+from gateway.toolcalls.grammar.schema_walk import length_bounds
+from gateway.toolcalls.grammar.schemas import value_rules
+from gateway.toolcalls.schema.kinds import kinds_of, mapping_of
+from gateway.toolcalls.schema.merge import Schema
+
+ITEM = "item"
+"""The name of an element that is an item of a list."""
+
+
+class ElementRules(NestedRules):
+    """The rules of one schema, with `mark` before every tag."""
+
+    def __init__(self, g: Grammar, root: Schema, mark: str) -> None:
+        super().__init__(g, root, "element")
+        self._mark = mark
+
+    def member(self, key: str, value: str) -> str:
+        """Give a value between its tags."""
+        head = self.g.markup(f"{self._mark}<{{key}}>", key=key)
+        return f"{head} {value} {self.g.markup(f'{self._mark}</{{key}}>', key=key)}"
+
+    def choice(self, value: object) -> str:
+        """Give a value as JSON: strings are `text`'s."""
+        return self.g.literal(json.dumps(value, ensure_ascii=False))
+
+    def value(self, schema: object) -> str:
+        """Give one value: text where the schema allows a string, in which no tag can stand."""
+        if "string" in kinds_of(schema, self.root):
+            return raw_value(self.g, schema, self.root, self._mark)
+        return super().value(schema)
+
+    def anything(self) -> str:
+        """Give any text."""
+        return raw_value(self.g, True, self.root, self._mark)
+
+    def of_kind(self, kind: str, schema: Schema) -> str:
+        """Give a value of one type: elements where the schema knows what is in them, else JSON."""
+        g = self.g
+        if kind == "object" and mapping_of(schema.get("properties")):
+            members = self.members(schema)
+            return f"({members})" if members else ""
+        least, most = length_bounds(schema)
+        if kind == "array" and mapping_of(schema.get("items")) and "prefixItems" not in schema and most != 0:
+            item = self.value(schema["items"])
+            if item:
+                return g.repeat(self.member(ITEM, item), "", least, most)
+            return "" if least else g.literal("[]")
+        return value_rules(g, {**schema, "type": kind}, self.root, "value")

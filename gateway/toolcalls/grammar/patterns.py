@@ -1,0 +1,176 @@
+r"""A schema's `pattern` to GBNF, where it is a simple one: characters, classes, groups, alternatives, counts.
+
+Looking around, back or at words is not simple, nor is what repeats a text that may be empty: then there is no
+expression, and the text is free. Nothing is run here: a pattern is only read, once. How a character is spelled is its
+place's. Source: ECMA-262.
+"""
+
+from gateway.toolcalls.grammar.characters import Chars, NotSimple, Place, refuse
+from gateway.toolcalls.grammar.gbnf import Grammar
+
+MAX_PATTERN = 500
+"""Characters of a pattern that is read."""
+
+_MAX_DEPTH = 16
+_DIGIT = ((0x30, 0x39),)
+_WORD = (*_DIGIT, (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+_SPACE = ((0x09, 0x0D), (0x20, 0x20), (0xA0, 0xA0), (0x2028, 0x2029))
+_SETS = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
+_CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v"}
+_LINES = ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029))
+_QUANTIFIERS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+
+
+def pattern_rules(g: Grammar, pattern: str, place: Place) -> str | None:
+    """Give the expression for the texts that a pattern finds itself in, None where it is not simple."""
+    if len(pattern) > MAX_PATTERN:
+        return None
+    try:
+        return _Reader(g, pattern, place).whole()
+    except (NotSimple, ValueError):
+        return None
+
+
+class _Reader:
+    """Reads one pattern. What is read so far is an expression, and whether it may be empty."""
+
+    def __init__(self, g: Grammar, pattern: str, place: Place) -> None:
+        self._g = g
+        self._text = pattern
+        self._place = place
+        self._at = 0
+        self._depth = 0
+
+    def whole(self) -> str:
+        """Read all of it: alternatives, each with its own anchors."""
+        found = [self._anchored()]
+        while self._take("|"):
+            found.append(self._anchored())
+        if self._at < len(self._text):
+            refuse("a parenthesis too many")
+        return self._g.either(found)
+
+    def _anchored(self) -> str:
+        begins = self._take("^")
+        inside, _ = self._sequence()
+        ends = self._take("$")
+        before, after = ("" if anchored else self._place.others(self._g) for anchored in (begins, ends))
+        text = " ".join(filter(None, (before, inside, after)))
+        return f"({text})" if text else ""
+
+    def _sequence(self) -> tuple[str, bool]:
+        parts: list[str] = []
+        empty = True
+        while self._at < len(self._text) and self._text[self._at] not in "|)$":
+            part, may_miss = self._counted()
+            parts.append(part)
+            empty = empty and may_miss
+        return " ".join(filter(None, parts)), empty
+
+    def _counted(self) -> tuple[str, bool]:
+        item, empty = self._atom()
+        bounds = self._bounds()
+        if bounds is None:
+            return item, empty
+        least, most = bounds
+        if empty or (most is not None and most < least):
+            refuse("a text that may be empty is repeated")
+        self._take("?")
+        return self._g.repeat(item, "", least, most), least == 0
+
+    def _bounds(self) -> tuple[int, int | None] | None:
+        char = self._text[self._at : self._at + 1]
+        if char in _QUANTIFIERS and char:
+            self._at += 1
+            return _QUANTIFIERS[char]
+        if char != "{":
+            return None
+        inside, brace, _ = self._text[self._at + 1 :].partition("}")
+        least, comma, most = inside.partition(",")
+        if not brace or not least.isdecimal() or not (most.isdecimal() or not most):
+            refuse("a brace that counts nothing")
+        self._at += len(inside) + 2
+        return int(least), int(most) if most else None if comma else int(least)
+
+    def _atom(self) -> tuple[str, bool]:
+        char = self._next()
+        if char == "(":
+            return self._group()
+        if char in "^*+?{}]":
+            refuse(f"{char!r} has no meaning here")
+        if char == "[":
+            return self._place.spell(self._g, self._class()), False
+        if char == ".":
+            return self._place.spell(self._g, Chars(_LINES, negated=True)), False
+        chars = self._escape() if char == "\\" else _one(char)
+        return self._place.spell(self._g, chars), False
+
+    def _group(self) -> tuple[str, bool]:
+        if self._take("?") and not self._take(":"):
+            refuse("a group that looks around, or has a name")
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            refuse("too deep")
+        found = [self._sequence()]
+        while self._take("|"):
+            found.append(self._sequence())
+        if self._next() != ")":
+            refuse("an anchor inside a group")
+        self._depth -= 1
+        inside = self._g.either(f"({text})" if text else "" for text, _ in found)
+        return inside, any(empty for _, empty in found)
+
+    def _class(self) -> Chars:
+        negated = self._take("^")
+        ranges: list[tuple[int, int]] = []
+        while not self._take("]"):
+            low = self._in_class()
+            if self._text[self._at : self._at + 1] == "-" and self._text[self._at + 1 : self._at + 2] != "]":
+                self._at += 1
+                ranges.append(_range(low, self._in_class()))
+            else:
+                ranges += low.ranges
+        return Chars(tuple(ranges), negated) if ranges else refuse("an empty class")
+
+    def _in_class(self) -> Chars:
+        char = self._next()
+        if char != "\\":
+            return _one(char)
+        chars = self._escape()
+        return refuse("a class without a class") if chars.negated else chars
+
+    def _escape(self) -> Chars:
+        char = self._next()
+        if char.lower() in _SETS:
+            return Chars(_SETS[char.lower()], negated=char.isupper())
+        if char in _CONTROLS:
+            return _one(_CONTROLS[char])
+        if char in "xu":
+            digits = self._text[self._at : self._at + (2 if char == "x" else 4)]
+            self._at += len(digits)
+            return _one(chr(int(digits, 16)))
+        if char.isalnum():
+            refuse(f"the escape {char!r}")
+        return _one(char)
+
+    def _take(self, char: str) -> bool:
+        taken = self._text.startswith(char, self._at)
+        self._at += taken
+        return taken
+
+    def _next(self) -> str:
+        if self._at == len(self._text):
+            refuse("it ends too soon")
+        self._at += 1
+        return self._text[self._at - 1]
+
+
+def _one(char: str) -> Chars:
+    return Chars(((ord(char), ord(char)),))
+
+
+def _range(low: Chars, high: Chars) -> tuple[int, int]:
+    (start, end), (begin, last) = low.ranges[0], high.ranges[0]
+    if start != end or begin != last or last < start:
+        refuse("a range between sets")
+    return start, last

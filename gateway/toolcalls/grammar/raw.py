@@ -1,0 +1,87 @@
+"""Values without quotes to GBNF: what a model may write between the tags of an argument.
+
+A string is text in which its closing tag does not stand; a value of any other type is JSON, after its schema.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from gateway.toolcalls.grammar.characters import PlainText
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.patterns import pattern_rules
+from gateway.toolcalls.grammar.schema_walk import bounds, kinds
+from gateway.toolcalls.grammar.schemas import value_rules
+from gateway.toolcalls.grammar.until import text_without
+from gateway.toolcalls.schema.kinds import ALL, kinds_of, mapping_of
+from gateway.toolcalls.schema.merge import Schema, alternatives, parts_of
+
+
+def raw_value(g: Grammar, schema: object, root: Schema, closer: str, *, paired: bool = False) -> str:
+    """Give the expression for a value that stands before `closer`.
+
+    With `paired`, a newline at the beginning would be markup: a string begins with something else, or is empty.
+    """
+    plain = alternatives(parts_of(schema, root), root)
+    if plain and all("string" not in kinds(one) for one in plain):
+        return value_rules(g, schema, root, "value")
+    return g.either(text for one in plain or [{}] for text in _each(g, one, root, closer, paired))
+
+
+def _each(g: Grammar, schema: Schema, root: Schema, closer: str, paired: bool) -> Iterator[str]:
+    """Give the ways in which a value of a plain schema is written: JSON, and text."""
+    if "enum" in schema:
+        for choice in schema["enum"]:
+            yield g.literal(choice if isinstance(choice, str) else json.dumps(choice, ensure_ascii=False))
+        return
+    known = kinds(schema)
+    if others := known - {"string"} if known != ALL else None:
+        yield value_rules(g, {**schema, "type": sorted(others)}, root, "value")
+    if "string" in known:
+        yield _bounded(g, schema, closer, paired=paired)
+
+
+def python_value(g: Grammar, schema: object, root: Mapping[str, Any]) -> str:
+    """Give the expression for a value as Python spells it: JSON's spelling but for a sole word."""
+    known = kinds_of(schema, root)
+    if known == frozenset({"boolean"}) and not {"enum", "const"} & mapping_of(schema).keys():
+        return '("True" | "False")'
+    return '"None"' if known == frozenset({"null"}) else f"({value_rules(g, schema, root, 'value')})"
+
+
+def arguments_in_order(g: Grammar, root: Schema, write: Callable[[str, object], str], separator: str) -> str:
+    """Give what `write` gives for each property, the required ones first; the others may be missing."""
+    plain = [one for one in alternatives(parts_of(root, root), root) if "object" in kinds(one)] or [{}]
+    return g.either(_in_order(g, one, write, separator) for one in plain)
+
+
+def _in_order(g: Grammar, schema: Schema, write: Callable[[str, object], str], separator: str) -> str:
+    known = mapping_of(schema.get("properties"))
+    required = schema.get("required", ())
+    comma = g.literal(separator)
+    first = more = ""
+    for key, value in reversed(list(known.items())):
+        if key not in required:
+            member = g.rule("member", write(key, value))
+            first = g.rule("first", g.either([f"{member} {more}".strip(), first]))
+            more = g.rule("more", f"({f'{comma} {member}'.strip()})? {more}".strip())
+    must = [f"({write(key, value)})" for key, value in known.items() if key in required]
+    between = f" {comma} " if comma else " "
+    return f"{between.join(must)} {more}".strip() if must else first
+
+
+def raw_text(g: Grammar, schema: Schema, closer: str) -> str:
+    """Give the expression for a string that stands before `closer`, whatever else the schema allows."""
+    return _bounded(g, schema, closer, paired=False)
+
+
+def _bounded(g: Grammar, schema: Schema, closer: str, *, paired: bool) -> str:
+    """Give the texts of a schema in which the closing tag does not stand."""
+    not_first = "\n" if paired else ""
+    if (pattern := schema.get("pattern")) is not None:
+        place = PlainText(closer[0] + not_first)
+        text = g.once(("raw pattern", pattern, place), lambda: pattern_rules(g, pattern, place))
+        if text is not None:
+            return text
+    least, most = bounds(schema, "minLength", "maxLength")
+    return text_without(g, (closer,), least=least, most=most, not_first=not_first)

@@ -1,0 +1,149 @@
+"""Schemas to GBNF, whatever the spelling: which rule stands for which schema, and which schemas have a value at all.
+
+A schema that refers to itself becomes a rule that does: nothing bounds how deep a value goes but the length of the
+answer. Two schemas that say the same by the same parts share a rule. Work on a schema from outside has a bound; beyond
+it a value is any JSON.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.schema.kinds import ALL, mapping_of, named_kinds
+from gateway.toolcalls.schema.merge import Parts, Schema, alternatives, is_number, listed, parts_of
+
+MAX_VISITS = 10_000
+"""Schemas that are looked at for one tool."""
+
+MAX_DEPTH = 64
+"""Schemas inside schemas, before one of them comes again."""
+
+MAX_KEYS = 256
+"""Optional members that an object may name: the engine looks at each that may come next, and walks them in turn."""
+
+Key = frozenset[int]
+
+
+class SchemaWalk(ABC):
+    """The rules of one schema. A value is "" where the schema has none that ends."""
+
+    def __init__(self, g: Grammar, root: Schema, name: str) -> None:
+        self.g = g
+        self.root = root
+        self.name = name
+        self._rules: dict[Key, str] = {}
+        self._known: dict[Key, list[Schema]] = {}
+        self._ending: set[Key] = set()
+        self._parts: list[Parts] = []
+        self._visits = 0
+        self._depth = 0
+
+    @abstractmethod
+    def plain(self, schema: Schema) -> str:
+        """Give a value of a schema without references and alternatives, "" where it has none."""
+
+    @abstractmethod
+    def anything(self) -> str:
+        """Give a value of which nothing is known."""
+
+    def value(self, schema: object) -> str:
+        """Give a value of any schema."""
+        if schema is False:
+            return ""
+        parts = parts_of(schema, self.root)
+        key = self._key(parts)
+        if not key or self._visits > MAX_VISITS or self._depth == MAX_DEPTH:
+            return self.anything()
+        if key in self._rules:
+            return self._rules[key]
+        if not self._ends(parts, frozenset()):
+            return ""
+        self._depth += 1
+        value = self._ruled(key, parts)
+        self._depth -= 1
+        return value
+
+    def _ruled(self, key: Key, parts: Parts) -> str:
+        """Write a value; as a rule of its own where it may hold itself."""
+        self._visits += 1
+        plain = self.plain_schemas(parts)
+        if all(kinds(schema).isdisjoint(("object", "array")) for schema in plain):
+            return self.g.either(filter(None, map(self.plain, plain)))
+        name = self._rules[key] = self.g.reserve(f"{self.name}-value")
+        self.g.define(name, self.g.either(filter(None, map(self.plain, plain))))
+        return name
+
+    def plain_schemas(self, parts: Parts) -> list[Schema]:
+        """Give the plain schemas of which a value fits one."""
+        key = self._key(parts)
+        if key not in self._known:
+            self._known[key] = alternatives(parts, self.root)
+        return self._known[key]
+
+    def required(self, schema: Schema) -> list[str]:
+        """Give the members that must be there: those that the schema describes in its order, then the others."""
+        names, known = schema.get("required", ()), schema.get("properties", ())
+        return [*(key for key in known if key in names), *(key for key in names if key not in known)]
+
+    def _key(self, parts: Parts) -> Key:
+        """Say which schema this is: by its parts, which are the same objects wherever they are referred to.
+
+        They are kept for as long as they are known by their addresses.
+        """
+        self._parts.append(parts)
+        return frozenset(map(id, parts))
+
+    def _ends(self, parts: Parts, inside: frozenset[Key]) -> bool:
+        """Say whether a value of finite length fits; `inside` are the schemas that it would stand in."""
+        key = self._key(parts)
+        self._visits += 1
+        if not key or key in self._ending or self._visits > MAX_VISITS:
+            return True
+        if key in inside or len(inside) > MAX_DEPTH:
+            return len(inside) > MAX_DEPTH
+        if any(self._plain_ends(schema, inside | {key}) for schema in self.plain_schemas(parts)):
+            self._ending.add(key)
+        return key in self._ending
+
+    def _plain_ends(self, schema: Schema, inside: frozenset[Key]) -> bool:
+        if kinds(schema) - {"object", "array"} or "enum" in schema:
+            return True
+        return any(
+            all(each is not False and self._ends(parts_of(each, self.root), inside) for each in must)
+            for must in self._needed(schema)
+        )
+
+    def _needed(self, schema: Schema) -> Iterator[list[object]]:
+        """Give, for each container that a schema allows, the schemas of what can't be left out of it."""
+        properties = mapping_of(schema.get("properties"))
+        if "object" in kinds(schema):
+            yield [properties.get(name, unnamed(schema)) for name in self.required(schema)]
+        if "array" in kinds(schema):
+            fixed = listed(schema.get("prefixItems"))
+            least, _ = length_bounds(schema)
+            yield [*fixed, *([schema.get("items", True)] if least > len(fixed) else [])]
+
+
+def unnamed(schema: Schema) -> object:
+    """Give the schema of a member that must be there and has none of its own."""
+    return schema.get("additionalProperties") or True
+
+
+def kinds(schema: Schema) -> frozenset[str]:
+    """Give the types of a plain schema."""
+    return named_kinds(schema["type"]) if "type" in schema else ALL
+
+
+def length_bounds(schema: Schema) -> tuple[int, int | None]:
+    """Give how few and how many items an array may have; None: as many as it likes."""
+    return bounds(schema, "minItems", "maxItems")
+
+
+def bounds(schema: Schema, least: str, most: str) -> tuple[int, int | None]:
+    """Give a smallest and a largest count of the schema; the smallest counts where they contradict each other."""
+    low, high = _count(schema.get(least)) or 0, _count(schema.get(most))
+    return low, None if high is None else max(low, high)
+
+
+def _count(value: object) -> int | None:
+    return int(value) if is_number(value) and isinstance(value, int | float) and 0 <= value < 2**53 else None

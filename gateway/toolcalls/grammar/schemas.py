@@ -1,0 +1,211 @@
+"""JSON Schema to GBNF: the arguments that a model may write under a grammar.
+
+Keys come in the schema's order, required ones first, spelled as `json.dumps` spells them; keys that the schema does not
+name are written only where `additionalProperties` asks for them, as in llama.cpp. No bound is set that the schema does
+not name: the length of the answer is one for all. `NOT_HELD` says what is left out; a schema that can't be read at all
+means any value: the grammar helps a model, the upstream still judges. Source: JSON Schema 2020-12, and draft 7 where
+MCP servers still write it.
+"""
+
+import json
+from collections.abc import Sequence
+
+from gateway.toolcalls.grammar.characters import JsonText
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.numbers import integer_bounds, integer_rules
+from gateway.toolcalls.grammar.patterns import pattern_rules
+from gateway.toolcalls.grammar.schema_walk import MAX_KEYS, SchemaWalk, bounds, kinds, length_bounds, unnamed
+from gateway.toolcalls.grammar.shared_rules import key_other_than, shared
+from gateway.toolcalls.schema.kinds import ALL, mapping_of
+from gateway.toolcalls.schema.merge import Schema, is_number, listed, parts_of
+
+NOT_HELD = (
+    "`format`",
+    "`contentEncoding`",
+    "`multipleOf`",
+    "bounds of numbers with a fraction",
+    "`uniqueItems`",
+    "`contains`",
+    "`patternProperties`",
+    "`propertyNames`",
+    "`maxProperties` of members that have names",
+    "`dependentRequired`",
+    "`dependentSchemas`",
+    "`unevaluatedItems`",
+    "`unevaluatedProperties`",
+    "`not`",
+    "`if`",
+    "that of `oneOf` only one fits",
+)
+"""What of JSON Schema a grammar does not hold a model to: the page of formats lists it."""
+
+_MAX_NEEDED = 512
+"""Rules that a `minProperties` may cost."""
+
+_COMMA = '", "'
+
+
+def schema_rules(g: Grammar, schema: Schema, name: str) -> str:
+    """Give the expression for a tool's arguments, always an object, and add its rules to the grammar under `name`."""
+    return _Rules(g, schema, name).arguments()
+
+
+def value_rules(g: Grammar, schema: object, root: Schema, name: str) -> str:
+    """Give the expression for one value of a tool's arguments; what the schema refers to stands in `root`."""
+    return _Rules(g, root, name).value(schema) or shared(g, "value")
+
+
+class _Rules(SchemaWalk):
+    """The rules of one schema, as JSON."""
+
+    def arguments(self) -> str:
+        """Give the root, as an object whatever the schema says of it."""
+        plain = self.plain_schemas(parts_of(self.root, self.root))
+        objects = [self._object(schema) for schema in plain if "object" in kinds(schema)]
+        return self.g.either(filter(None, objects)) or shared(self.g, "object")
+
+    def anything(self) -> str:
+        """Give any JSON."""
+        return shared(self.g, "value")
+
+    def plain(self, schema: Schema) -> str:
+        """Give a value of a schema that names no other on its own level."""
+        if "enum" in schema:
+            return self.g.either(self.g.literal(spelled(value)) for value in schema["enum"])
+        known = kinds(schema)
+        if known == ALL:
+            return self.anything()
+        return self.g.either(filter(None, (self._of_kind(kind, schema) for kind in sorted(known))))
+
+    def _of_kind(self, kind: str, schema: Schema) -> str:
+        match kind:
+            case "object":
+                return self._object(schema)
+            case "array":
+                return self._array(schema)
+            case "string":
+                return self._string(schema)
+            case "integer":
+                return self._integer(schema)
+            case "number" if is_number(least := schema.get("minimum", schema.get("exclusiveMinimum"))) and least >= 0:
+                return shared(self.g, "amount")
+            case _:
+                return shared(self.g, kind)
+
+    def _object(self, schema: Schema) -> str:
+        properties = mapping_of(schema.get("properties"))
+        required = self.required(schema)
+        extra = schema.get("additionalProperties", "properties" not in schema)
+        optional = [name for name in properties if name not in required]
+        least, most = bounds(schema, "minProperties", "maxProperties")
+        if len(optional) > MAX_KEYS or (extra is True and not (properties or required or least or most is not None)):
+            return shared(self.g, "object")
+        must = [self._member(name, properties.get(name, unnamed(schema))) for name in required]
+        if not all(must):
+            return ""
+        room = None if most is None else max(0, most - len(must))
+        optional = [] if room == 0 else optional
+        may = [member for member in (self._member(name, properties[name]) for name in optional) if member]
+        others = self._other_member(extra, [*required, *properties])
+        inside = _Members(self.g, self.name, may, others, room).after(must, max(0, least - len(must)))
+        return f'("{{" {inside} "}}")' if inside else '"{}"'
+
+    def _member(self, name: str, schema: object) -> str:
+        value = self.value(schema)
+        return f"{self.g.literal(f'{spelled(name)}: ')} {value}" if value else ""
+
+    def _other_member(self, schema: object, names: Sequence[str]) -> str:
+        value = self.value(schema)
+        if not value:
+            return ""
+        key = key_other_than(self.g, dict.fromkeys(names), self.name)
+        return self.g.rule(f"{self.name}-other", f'{key} ": " {value}')
+
+    def _array(self, schema: Schema) -> str:
+        least, most = length_bounds(schema)
+        fixed = [self.value(item) for item in listed(schema.get("prefixItems"))]
+        if not all(fixed):
+            return ""
+        more = schema.get("items", not fixed or least > len(fixed))
+        room = None if most is None else max(0, most - len(fixed))
+        item = self.value(more) if room != 0 else ""
+        needed = max(0, least - len(fixed))
+        if needed and not item:
+            return ""
+        if not fixed:
+            items = self.g.repeat(item, _COMMA, needed, room)
+        else:
+            rest = self.g.repeat(f"{_COMMA} {item}", "", needed, room) if item else ""
+            items = f"{f' {_COMMA} '.join(fixed)} {rest}".strip()
+        return f'("[" {items} "]")' if items else '"[]"'
+
+    def _string(self, schema: Schema) -> str:
+        g = self.g
+        char = shared(g, "char")
+        if (pattern := schema.get("pattern")) is not None:
+            text = g.once(("pattern", pattern), lambda: pattern_rules(g, pattern, JsonText()))
+            if text is not None:
+                return f'("\\"" {text} "\\"")'
+        least, most = bounds(schema, "minLength", "maxLength")
+        if not least and most is None:
+            return shared(g, "string")
+        return g.once(("string", least, most), lambda: f'("\\"" {g.repeat(char, "", least, most)} "\\"")')
+
+    def _integer(self, schema: Schema) -> str:
+        low, high = integer_bounds(schema)
+        if low is None and high is None:
+            return shared(self.g, "integer")
+        # A range without numbers in it is a slip of whoever wrote it: any number will do.
+        return self.g.once(("integer", low, high), lambda: integer_rules(self.g, low, high)) or shared(
+            self.g, "integer"
+        )
+
+
+class _Members:
+    """The members that may follow the required ones: those that the schema names, in order, then others."""
+
+    def __init__(self, g: Grammar, name: str, may: list[str], others: str, room: int | None) -> None:
+        self._g = g
+        self._name = name
+        self._may = [g.rule(f"{name}-member", member) for member in may]
+        self._others = others
+        self._room = room
+
+    def after(self, must: list[str], needed: int) -> str:
+        """Give all members, `needed` of them besides those that must be there."""
+        first, more = self._written(needed)
+        return f"{f' {_COMMA} '.join(must)} {more or ''}".strip() if must else first or ""
+
+    def _written(self, needed: int) -> tuple[str | None, str | None]:
+        """Give the members as the first of all, and behind another."""
+        if not self._others:
+            needed = min(needed, len(self._may))
+        if needed * len(self._may) > _MAX_NEEDED:
+            needed = 1
+        more: list[str | None] = [self._last(count, _COMMA) for count in range(needed + 1)]
+        first: list[str | None] = [self._last(count, "") for count in range(needed + 1)]
+        for member in reversed(self._may):
+            first = [self._step("first", member, "", more[max(0, n - 1)], first[n]) for n in range(needed + 1)]
+            more = [self._step("more", member, f"{_COMMA} ", more[max(0, n - 1)], more[n]) for n in range(needed + 1)]
+        return first[needed], more[needed]
+
+    def _last(self, needed: int, comma: str) -> str | None:
+        """Give what stands behind all named members: others, or nothing where nothing is needed."""
+        if not self._others or self._room == 0:
+            return None if needed else ""
+        if comma:
+            return self._g.repeat(f"{comma} {self._others}", "", needed, self._room)
+        return self._g.repeat(self._others, _COMMA, needed, self._room)
+
+    def _step(self, rule: str, member: str, comma: str, taken: str | None, left: str | None) -> str | None:
+        """Give the members from one on: with it, or without."""
+        ways = [] if taken is None else [f"{comma}{member} {taken}".strip()]
+        if left is not None:
+            ways.append(left)
+        return self._g.rule(f"{self._name}-{rule}", self._g.either(ways)) if ways else None
+
+
+def spelled(value: object) -> str:
+    """Give JSON as `json.dumps` spells it, characters as they are where UTF-8 has them."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isascii() or text.encode("utf-8", "replace").decode() == text else json.dumps(value)

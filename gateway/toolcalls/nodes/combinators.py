@@ -1,0 +1,153 @@
+"""The nodes that join nodes: one after another, one of several, one many times.
+
+Choices are predictive: they look at the literals with which an alternative can begin, and wait only while these don't
+decide. Nothing is tried and taken back, so no text is read twice.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.nodes.readers import First, Lit, Node, Steps
+from gateway.toolcalls.stream.cursor import Cursor, Sight
+from gateway.toolcalls.stream.spelling import Spelling
+
+
+def pick(at: Cursor, options: tuple[Node, ...]) -> Generator[None, None, Node | None]:
+    """Decide, in order, which of several nodes begins here; None if none does. Reads nothing."""
+    while True:
+        for option in options:
+            first = option.first(at.spelling)
+            sights = {Sight.YES} if first is None else {at.foresee(text) for text in first}
+            if Sight.YES in sights:
+                return option
+            if Sight.UNSURE in sights:
+                break
+        else:
+            return None
+        yield
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Seq(Node):
+    """One node after another; a bare text is a literal."""
+
+    nodes: tuple[Node, ...]
+
+    def __init__(self, *nodes: Node | str) -> None:
+        object.__setattr__(self, "nodes", tuple(Lit(node) if isinstance(node, str) else node for node in nodes))
+
+    @property
+    def nullable(self) -> bool:
+        """Whether all of it may be missing."""
+        return all(node.nullable for node in self.nodes)
+
+    def first(self, spelling: Spelling) -> First:
+        """Give what the first nodes can begin with, up to the first that must be there."""
+        texts: list[str] = []
+        for node in self.nodes:
+            first = node.first(spelling)
+            if first is None:
+                return None
+            texts.extend(first)
+            if not node.nullable:
+                return tuple(texts)
+        return None
+
+    def run(self, at: Cursor) -> Steps:
+        """Run the nodes in order; the first that fails ends it."""
+        for node in self.nodes:
+            if not (yield from node.run(at)):
+                return False
+        return True
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the nodes side by side."""
+        return " ".join(filter(None, (node.grammar(g) for node in self.nodes)))
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the nodes."""
+        return self.nodes
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Choice(Node):
+    """The first of several nodes that can begin here. Where one's beginning is another's, the longer stands first."""
+
+    options: tuple[Node, ...]
+
+    def __init__(self, *options: Node | str) -> None:
+        object.__setattr__(self, "options", tuple(Lit(node) if isinstance(node, str) else node for node in options))
+
+    def first(self, spelling: Spelling) -> First:
+        """Give what any of them can begin with."""
+        texts: list[str] = []
+        for option in self.options:
+            first = option.first(spelling)
+            if first is None:
+                return None
+            texts.extend(first)
+        return tuple(texts)
+
+    def run(self, at: Cursor) -> Steps:
+        """Pick one and stay with it."""
+        option = yield from pick(at, self.options)
+        return option is not None and (yield from option.run(at))
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the alternatives."""
+        return g.either(option.grammar(g) for option in self.options)
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the alternatives."""
+        return self.options
+
+
+@dataclass(frozen=True, slots=True)
+class Many(Node):
+    """A node `least` to `most` times (None: without end), with a separator between if there is one.
+
+    Up to `least` the node must come; after that it, or the separator, is looked for and may be missing.
+    """
+
+    node: Node
+    separator: Node | None = None
+    least: int = 0
+    most: int | None = None
+
+    @property
+    def nullable(self) -> bool:
+        """Whether it may be missing."""
+        return self.least == 0 or self.node.nullable
+
+    def first(self, spelling: Spelling) -> First:
+        """Give what the node can begin with."""
+        return self.node.first(spelling)
+
+    def run(self, at: Cursor) -> Steps:
+        """Run the node as often as it comes."""
+        count = 0
+        while self.most is None or count < self.most:
+            lead = self.separator if self.separator and count else self.node
+            if count >= self.least and (yield from pick(at, (lead,))) is None:
+                return True
+            if lead is not self.node and not (yield from lead.run(at)):
+                return False
+            if not (yield from self.node.run(at)):
+                return False
+            count += 1
+        return True
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the node with its bounds."""
+        separator = self.separator.grammar(g) if self.separator else ""
+        return g.repeat(self.node.grammar(g), separator, self.least, self.most)
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the node and the separator."""
+        return (self.node,) if self.separator is None else (self.node, self.separator)
+
+
+def maybe(node: Node | str) -> Many:
+    """A node that may be missing."""
+    return Many(Seq(node), most=1)

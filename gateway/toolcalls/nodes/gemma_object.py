@@ -1,0 +1,120 @@
+"""A call's arguments as Gemma 4 and FunctionGemma write them: `{city:<|"|>Paris<|"|>,days:3}`, read into JSON.
+
+Keys stand without quotes, strings between markers of their own and without escapes.
+"""
+
+import json
+from dataclasses import dataclass
+
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.nested import NestedRules
+from gateway.toolcalls.grammar.raw import raw_text
+from gateway.toolcalls.grammar.schema_walk import bounds, length_bounds
+from gateway.toolcalls.grammar.schemas import value_rules
+from gateway.toolcalls.nodes.readers import First, Marker, Node, Steps
+from gateway.toolcalls.nodes.typed import read_literal
+from gateway.toolcalls.schema.kinds import mapping_of
+from gateway.toolcalls.schema.merge import Schema, listed
+from gateway.toolcalls.stream.cursor import Cursor
+from gateway.toolcalls.stream.spelling import Spelling
+from gateway.toolcalls.values.dialects import GEMMA, Dialect
+
+
+@dataclass(frozen=True, slots=True)
+class GemmaObject(Node):
+    """The arguments object; the call is told where it begins. The dialect's first quote marks strings."""
+
+    dialect: Dialect = GEMMA
+
+    def first(self, spelling: Spelling) -> First:
+        """Give the opening brace."""
+        return ("{",)
+
+    def run(self, at: Cursor) -> Steps:
+        """Tell the call, and its arguments as they come."""
+        at.start_call()
+        return (yield from read_literal(at, self.dialect))
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the object, after the tool's schema."""
+        return _Rules(g, g.current.parameters, self.dialect.quotes[0]).braced() or g.literal("{}")
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the marker around strings."""
+        return (Marker(self.dialect.quotes[0]),)
+
+
+class _Rules(NestedRules):
+    """The rules of one schema, with `quote` around strings."""
+
+    def __init__(self, g: Grammar, root: Schema, quote: str) -> None:
+        super().__init__(g, root, "gemma")
+        self._quote = quote
+
+    def anything(self) -> str:
+        """Give any value."""
+        if not self.g.has("gemma"):
+            self.g.define("gemma", "")
+            kinds = ("boolean", "null", "number", "string", "array", "object")
+            self.g.define("gemma", self.g.either(self.of_kind(kind, {}) for kind in kinds))
+        return "gemma"
+
+    def braced(self) -> str:
+        """Give the arguments object."""
+        return self._braces(self.arguments())
+
+    def members(self, schema: Schema, separator: str = ",") -> str | None:
+        """Give the members with commas between; those of an object that names none have any names."""
+        extra = schema.get("additionalProperties", "properties" not in schema)
+        if mapping_of(schema.get("properties")) or not extra:
+            return super().members(schema, separator)
+        value = self.value(extra)
+        member = f"[a-zA-Z_] [a-zA-Z0-9_]* {self.g.literal(':')} {value}"
+        return (
+            self.g.repeat(member, self.g.literal(separator), *bounds(schema, "minProperties", "maxProperties"))
+            if value
+            else ""
+        )
+
+    def member(self, key: str, value: str) -> str:
+        """Give the key, which has no quotes, and the value."""
+        return f"{self.g.literal(f'{key}:')} {value}"
+
+    def choice(self, value: object) -> str:
+        """Give a string between its markers, all else as JSON."""
+        if isinstance(value, str):
+            return f"({self.g.markup(f'{self._quote}{{value}}{self._quote}', value=value)})"
+        return self.g.literal(json.dumps(value, ensure_ascii=False))
+
+    def of_kind(self, kind: str, schema: Schema) -> str:
+        """Give a value of one type."""
+        g = self.g
+        match kind:
+            case "string":
+                return f"({g.markup(self._quote)} {raw_text(g, schema, self._quote)} {g.markup(self._quote)})"
+            case "object":
+                return self._object(schema)
+            case "array":
+                return self._array(schema)
+            case _:
+                return value_rules(g, {**schema, "type": kind}, self.root, "value")
+
+    def _object(self, schema: Schema) -> str:
+        value = self._braces(self.members(schema))
+        return f"({value})" if value else ""
+
+    def _braces(self, members: str | None) -> str:
+        return "" if members is None else " ".join(filter(None, (self.g.literal("{"), members, self.g.literal("}"))))
+
+    def _array(self, schema: Schema) -> str:
+        g = self.g
+        if fixed := listed(schema.get("prefixItems")):
+            values = list(map(self.value, fixed))
+            inside = f" {g.literal(',')} ".join(values)
+            return f"({g.literal('[')} {inside} {g.literal(']')})" if all(values) else ""
+        least, most = length_bounds(schema)
+        item = self.value(schema.get("items", True)) if most != 0 else ""
+        if least and not item:
+            return ""
+        items = g.repeat(item, g.literal(","), least, most)
+        return f"({' '.join(filter(None, (g.literal('['), items, g.literal(']'))))})"

@@ -1,0 +1,237 @@
+"""Nodes that read JSON inside a call: its arguments, and the object around them.
+
+The object's keys may come in any order and unknown ones are passed over, as models write them; the grammar writes them
+in the declared order, spelled as `json.dumps` does.
+"""
+
+import json
+import re
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.nodes.quoted import read_word
+from gateway.toolcalls.nodes.readers import MAX_WORD, First, Node, Steps, read_space
+from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
+from gateway.toolcalls.stream.spelling import Spelling
+from gateway.toolcalls.values.json_scanner import JsonScanner, Scan
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_VALUE_STARTS = ('"', "{", "[", "-", *"0123456789", "true", "false", "null")
+
+
+@dataclass(frozen=True, slots=True)
+class Json(Node):
+    """One JSON value; `argues` tells it as the call's arguments, verbatim and as it comes, else it is passed over.
+
+    With `starts`, a call whose name is known is told where its arguments begin.
+    """
+
+    argues: bool = True
+    starts: bool = False
+
+    def first(self, spelling: Spelling) -> First:
+        """Give what a JSON value begins with."""
+        return _VALUE_STARTS
+
+    def run(self, at: Cursor) -> Steps:
+        """Read to the value's end; where the stream ends inside it, what is held is told too."""
+        scanner, calls = JsonScanner(), at.calls
+        if self.starts and calls.has_name and not calls.started:
+            at.start_call()
+        if self.argues:
+            while at.position == len(at.buffer) and not at.ended:
+                yield
+            if at.buffer.startswith(('"', "n"), at.position):
+                return (yield from _read_odd(at))
+        while True:
+            at.scanned += at.unread
+            end = scanner.scan(at.buffer, at.position, ended=at.ended)
+            if at.ended and scanner.state is not Scan.WHOLE:
+                end = len(at.buffer)
+            fragment = at.take(end)
+            if self.argues and fragment:
+                calls.argue(fragment)
+            if scanner.state is not Scan.MORE or at.ended:
+                return scanner.state is Scan.WHOLE
+            yield
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the arguments of the tool at hand, after its schema."""
+        return g.arguments()
+
+
+def _read_odd(at: Cursor) -> Steps:
+    """Read arguments that are no object, held until they are whole: models write `null` for none, or encode twice."""
+    scanner = JsonScanner()
+    held: list[str] = []
+    while scanner.state is Scan.MORE:
+        at.scanned += at.unread
+        held.append(at.take(scanner.scan(at.buffer, at.position, ended=at.ended)))
+        if scanner.state is Scan.MORE:
+            if at.ended:
+                return False
+            yield
+    if scanner.state is Scan.WRONG:
+        return False
+    at.calls.argue(_meant("".join(held)))
+    return True
+
+
+def _meant(written: str) -> str:
+    """Give the object that a value stands for: none for null and for an empty text, the one that a text spells."""
+    text = str(json.loads(written) or "").strip(WHITESPACE)
+    if text in ("", "null"):
+        return "{}"
+    scanner = JsonScanner()
+    end = scanner.scan(text, 0, ended=True)
+    spelled = text.startswith("{") and scanner.state is Scan.WHOLE and end == len(text)
+    return text if spelled and _LONE_SURROGATE.search(text) is None else written
+
+
+class JsonObject(Json):
+    """A JSON object: for where a text that is no call may go on with another value."""
+
+    __slots__ = ()
+
+    def first(self, spelling: Spelling) -> First:
+        """Give the opening brace."""
+        return ("{",)
+
+    def run(self, at: Cursor) -> Steps:
+        """Read the object; another value is not even begun, nor a brace that no key and no other brace follows."""
+        while (rest := at.buffer[at.position : at.position + MAX_WORD]).startswith("{"):
+            inside = rest[1:].lstrip(WHITESPACE)
+            if inside or at.ended or len(rest) == MAX_WORD:
+                return (not inside or inside[0] in '"}') and (yield from Json.run(self, at))
+            yield
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedCall(Node):
+    """An object with one key, the tool's name, under which the arguments stand."""
+
+    def first(self, spelling: Spelling) -> First:
+        """Give the opening brace."""
+        return ("{",)
+
+    def run(self, at: Cursor) -> Steps:
+        """Read the name, tell the call, read the arguments."""
+        if not (yield from _read_char(at, "{")):
+            return False
+        yield from read_space(at)
+        name = yield from read_word(at)
+        if not name or not (yield from _read_char(at, ":")):
+            return False
+        at.calls.named(name)
+        at.start_call()
+        yield from read_space(at)
+        return (yield from Json().run(at)) and bool((yield from _read_char(at, "}")))
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the object, spelled as `json.dumps` spells it."""
+        name = json.dumps(g.current.name, ensure_ascii=False)
+        return f"{g.literal(f'{{{name}: ')} {g.arguments()} {g.literal('}')}"
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedId(Node):
+    """The model's own id of the call, a JSON string (a value of another type is passed over).
+
+    `shape` is what the grammar lets the model write between the quotation marks.
+    """
+
+    shape: str = "[a-zA-Z0-9]{9}"
+
+    def first(self, spelling: Spelling) -> First:
+        """Give what a JSON value begins with."""
+        return _VALUE_STARTS
+
+    def run(self, at: Cursor) -> Steps:
+        """Read the id; a call whose name waits for it is told."""
+        call_id = yield from read_word(at)
+        if call_id is None:
+            return (yield from Json(argues=False).run(at))
+        at.calls.identify(call_id)
+        if at.calls.has_name and not at.calls.started:
+            at.start_call()
+        return True
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the shape, quoted."""
+        return f'"\\"" {self.shape} "\\""'
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A key of a record and what stands under it. The first of `keys` is the one that the grammar writes."""
+
+    keys: tuple[str, ...]
+    node: Node
+    required: bool = True
+    written: bool = True
+    """Whether the grammar writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Node):
+    """A JSON object with known fields in any order, each at most once; other keys are passed over.
+
+    The last brace goes missing: what follows then shows whether the object was whole. With `strict` it must be there,
+    and another key means that the object is none of these: where text may be JSON of any kind.
+    """
+
+    fields: tuple[Field, ...]
+    strict: bool = False
+
+    def first(self, spelling: Spelling) -> First:
+        """Give the opening brace."""
+        return ("{",)
+
+    def run(self, at: Cursor) -> Steps:
+        """Read the object and run each field's node on its value."""
+        missing = {field for field in self.fields if field.required}
+        seen: set[Field] = set()
+        char = yield from _read_char(at, "{")
+        if char and (yield from _read_char(at, "}")):
+            return not missing
+        while char and char != "}":
+            yield from read_space(at)
+            key = yield from read_word(at)
+            field = next((field for field in self.fields if key in field.keys), None)
+            if key is None or field in seen or (self.strict and not field) or not (yield from _read_value(at, field)):
+                return False
+            if field:
+                seen.add(field)
+            char = yield from _read_char(at, ",}")
+        whole = char == "}" or (not self.strict and at.unread > 0)
+        return whole and missing <= seen
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the object with its fields in order, spelled as `json.dumps` spells it."""
+        parts: list[str] = []
+        for number, field in enumerate(field for field in self.fields if field.written):
+            key = json.dumps(field.keys[0], ensure_ascii=False)
+            parts += [g.literal(f"{', ' if number else '{'}{key}: "), field.node.grammar(g)]
+        return " ".join([*parts, g.literal("}")])
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the fields' nodes."""
+        return tuple(field.node for field in self.fields)
+
+
+def _read_char(at: Cursor, wanted: str) -> Generator[None, None, str]:
+    """Read whitespace and one of the wanted characters; "" if something else is here."""
+    yield from read_space(at)
+    if not at.unread or at.buffer[at.position] not in wanted:
+        return ""
+    return at.take(at.position + 1)
+
+
+def _read_value(at: Cursor, field: Field | None) -> Steps:
+    """Read the colon and the value of a field, or of a key that no field has."""
+    if not (yield from _read_char(at, ":")):
+        return False
+    yield from read_space(at)
+    return (yield from (field.node if field else Json(argues=False)).run(at))

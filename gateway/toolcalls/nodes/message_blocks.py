@@ -1,0 +1,74 @@
+"""Messages in blocks of a kind, as Inkling writes them: `<|message_model|>`, perhaps a name, the kind, and the text.
+
+A block of thinking is reasoning, one that invokes a tool is a call (its name stands before the kind, and in the object
+once more), any other is content. Each ends with an end marker, which goes missing.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.nodes.combinators import Seq, pick
+from gateway.toolcalls.nodes.headers import Header, peek_header
+from gateway.toolcalls.nodes.objects import call_object
+from gateway.toolcalls.nodes.readers import First, Lit, Marker, Node, Space, Steps, Until
+from gateway.toolcalls.nodes.regions import Call, Region
+from gateway.toolcalls.nodes.series import Loose
+from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
+from gateway.toolcalls.stream.spelling import Spelling
+
+MODEL, INVOKE, END = "<|message_model|>", "<|content_invoke_tool_json|>", "<|end_message|>"
+_THINKING = "<|content_thinking|>"
+_TEXTS = ("<|content_text|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>")
+_KINDS = (_THINKING, INVOKE, *_TEXTS)
+_ENDS = (END, "<|content_model_end_sampling|>")
+_STOPS = (*_ENDS, MODEL, *_KINDS)
+_OBJECT = call_object(arguments="args")
+_CALL = Region(INVOKE, Space(), _OBJECT, Loose(END))
+
+NAMED_CALL = Call(Seq(Header(f"{{name}}{INVOKE}"), _OBJECT.node, Marker(END)))
+"""A call with the name before it, as the grammar writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inkling(Node):
+    """A whole turn, of which the prompt may have begun the first block."""
+
+    def first(self, spelling: Spelling) -> First:
+        """Anything."""
+        return None
+
+    def run(self, at: Cursor) -> Steps:
+        """Read blocks to the end."""
+        stops: tuple[Node, ...] = tuple(map(Lit, _STOPS))
+        begun = at.prompt_tail.rstrip(WHITESPACE)
+        stop = next((text for text in (MODEL, *_KINDS) if begun.endswith(text)), MODEL)
+        while True:
+            yield from self._block(at, stop)
+            found = yield from pick(at, stops)
+            if found is None:
+                return True
+            stop = _STOPS[stops.index(found)]
+            if stop != INVOKE:
+                yield from found.run(at)
+
+    def _block(self, at: Cursor, kind: str) -> Generator[None, None, None]:
+        """Read what stands behind a marker, up to the next one."""
+        name = ""
+        if kind == MODEL:
+            # A name is no text: a kind stands behind it.
+            header = at.spelling.plain((yield from peek_header(at, _STOPS)) or "")
+            kind = next((text for text in _KINDS if header.endswith(text)), MODEL)
+            if kind != MODEL:
+                name = at.take(at.position + len(header) - len(kind))
+        if kind == INVOKE:
+            yield from _CALL.run_after(name, at)
+        yield from Until("reasoning" if kind == _THINKING else "content", _STOPS).run(at)
+
+    def grammar(self, g: Grammar) -> str:
+        """Nothing: a grammar is for a call."""
+        return ""
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the markers."""
+        return tuple(map(Marker, _STOPS))

@@ -1,0 +1,47 @@
+"""A call as one JSON object, in the ways in which families write it: which keys it has, and when it can be told.
+
+The parser takes `parameters` for `arguments`, an object inside `function`, keys in any order and keys unknown; the
+grammar writes the family's own.
+"""
+
+from gateway.toolcalls.nodes.json import Field, Json, JsonObject, QuotedId, Record
+from gateway.toolcalls.nodes.quoted import QuotedName
+from gateway.toolcalls.nodes.readers import Lit
+from gateway.toolcalls.nodes.regions import Call
+
+
+def call_object(
+    name: str = "name", arguments: str = "arguments", id_first: str = "", id_last: str = "", id_shape: str = ""
+) -> Call:
+    """Give a call that is an object with a name and arguments, and with an id where the family writes one.
+
+    `id_first` and `id_last` are the key of the id, which the grammar writes before or behind the others, in the shape
+    `id_shape`. Such a call is told when its id is known or it is over, for an id can't be told later; without a key for
+    it, an id is passed over.
+    """
+    named = QuotedName(after="id" if id_first or id_last else "")
+    others = tuple(key for key in ("arguments", "parameters") if key != arguments)
+    fields = (
+        Field(tuple(dict.fromkeys((name, "name"))), named, required=False),
+        Field((arguments, *others), Json(), required=False),
+    )
+    nested = Field(("function",), Record(fields), required=False, written=False)
+    call_id = Field((id_first or id_last,), QuotedId(id_shape), required=False)
+    before, behind = ((call_id,) if key else () for key in (id_first, id_last))
+    return Call(Record((*before, *fields, *behind, nested)))
+
+
+def bare_object(*, known: bool, arguments: str = "parameters") -> Call:
+    """Give a call that is an object amid text of any kind: it counts only with a name and arguments and no other keys.
+
+    With `known`, only where the name is a tool's of the request.
+    """
+    named = QuotedName(after="arguments", known=known)
+    others = tuple(key for key in ("parameters", "arguments") if key != arguments)
+    fields = (
+        Field(("name",), named, required=False),
+        Field((arguments, *others), JsonObject(starts=True), required=False),
+    )
+    kind = Field(("type",), Lit('"function"'), required=False, written=False)
+    nested = Field(("function",), Record(fields, strict=True), required=False, written=False)
+    return Call(Record((kind, *fields, nested), strict=True), name_suffices=False)

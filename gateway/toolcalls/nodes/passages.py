@@ -1,0 +1,229 @@
+"""Nodes that a whole message is made of: prose and reasoning, with the regions that open in them.
+
+Both are the same passage of text on another channel: told as it comes, up to a marker. What follows a marker that only
+frames text (`mutes`) goes on as it was.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.until import text_without
+from gateway.toolcalls.nodes.combinators import Seq, maybe, pick
+from gateway.toolcalls.nodes.readers import MAX_WORD, First, Marker, Node, Reasoned, Space, Steps, Until, read_space
+from gateway.toolcalls.nodes.regions import Region
+from gateway.toolcalls.stream.cursor import WHITESPACE, Channel, Cursor
+from gateway.toolcalls.stream.spelling import Spelling
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """Text on a channel up to one of `ends` (not read), or to the end of the message.
+
+    One `lead` (the newline that templates write between text and a call) belongs to the marker that it stands before.
+    A passage that is `once` ends behind its first whole region too.
+    """
+
+    channel: Channel
+    regions: tuple[Region, ...]
+    lead: str
+    mutes: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+    once: bool = False
+
+    def run(self, at: Cursor) -> Steps:
+        """Tell the text, read each region that opens, and drop each mute marker; say whether a region ended it."""
+        stops = (*(region.opener.text for region in self.regions), *self.mutes, *self.ends)
+        text = Until(self.channel, (*stops, *(self.lead + stop for stop in stops)) if self.lead else stops)
+        guarded = all(map(at.spelling.guarded, stops))
+        while True:
+            at.idle = guarded
+            yield from text.run(at)
+            at.idle = False
+            if not at.unread:
+                return False
+            lead, stop = self._stop(at, stops)
+            if stop in self.ends:
+                return False
+            at.take(at.position + len(at.spelling.spell(lead)))
+            at.channel = self.channel
+            if stop in self.mutes:
+                yield from Marker(stop).run(at)
+            elif (yield from self._region(stop).run_after(lead, at)):
+                if self.once:
+                    yield from Space().run(at)
+                    return True
+                yield from self._part(at, stops)
+
+    def _part(self, at: Cursor, stops: tuple[str, ...]) -> Generator[None, None, None]:
+        """Read the whitespace behind a region. It parts text from text; anywhere else it is markup."""
+        held = yield from read_space(at)
+        if held and at.unread and (yield from pick(at, tuple(map(Marker, stops)))) is None:
+            if self.channel == "reasoning":
+                at.calls.reasoning(held)
+            elif at.calls.spoken:
+                at.calls.content(held)
+
+    def _stop(self, at: Cursor, stops: tuple[str, ...]) -> tuple[str, str]:
+        """Give the lead and the marker that stand here."""
+        leads = dict.fromkeys((self.lead, ""))
+        found = ((lead, stop) for lead in leads for stop in stops)
+        return next(two for two in found if at.buffer.startswith(at.spelling.spell("".join(two)), at.position))
+
+    def _region(self, opener: str) -> Region:
+        return next(region for region in self.regions if region.opener.text == opener)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Prose(Node):
+    """Content with regions in it, to the end of the message; the grammar writes the first region.
+
+    One `lead` belongs to the marker that it stands before. Whitespace right after a whole region is content only where
+    it parts text from text; any other is. `mutes` are markers that frame content and are none.
+    """
+
+    regions: tuple[Region, ...]
+    lead: str
+    mutes: tuple[str, ...]
+
+    def __init__(self, *regions: Region, lead: str = "\n", mutes: tuple[str, ...] = ()) -> None:
+        object.__setattr__(self, "regions", regions)
+        object.__setattr__(self, "lead", lead)
+        object.__setattr__(self, "mutes", mutes)
+
+    def first(self, spelling: Spelling) -> First:
+        """Anything."""
+        return None
+
+    def run(self, at: Cursor) -> Steps:
+        """Tell content, and read each region that opens."""
+        # Where a call has ended reasoning, its closing marker may still come: it frames nothing then.
+        mutes = tuple(dict.fromkeys((*self.mutes, *at.strays)))
+        yield from _Passage("content", self.regions, self.lead, mutes).run(at)
+        return True
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the region: a grammar is for a call, what stands before it is free."""
+        return self.regions[0].grammar(g)
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the regions and the mute markers."""
+        return (*self.regions, *map(Marker, self.mutes))
+
+
+@dataclass(frozen=True, slots=True)
+class Thought(Node):
+    """Reasoning at the beginning of a message, if there is any, between two markers.
+
+    Where the prompt already ends with the opening marker, the message begins inside. The newlines next to the
+    markers, all whitespace before the opening one and after the closing one, are markup. Models forget to close: one
+    of `ends` (the markers of what follows) ends reasoning too, and is not read. The `regions` are read inside: a call
+    ends reasoning, unless it `goes_on`; what only looks like one stays reasoning. A `title` may follow the
+    opening marker.
+    """
+
+    opener: str
+    closer: str
+    ends: tuple[str, ...] = ()
+    regions: tuple[Region, ...] = ()
+    goes_on: bool = False
+    title: str = ""
+
+    @property
+    def nullable(self) -> bool:
+        """A message may come without."""
+        return True
+
+    def first(self, spelling: Spelling) -> First:
+        """Anything: whether reasoning is open depends on the prompt."""
+        return None
+
+    def run(self, at: Cursor) -> Steps:
+        """Tell reasoning until it closes; what the stream ends inside of is reasoning to its end."""
+        closer = Marker(self.closer)
+        tail = at.prompt_tail.rstrip(WHITESPACE).removesuffix(self.title)
+        opened = tail.endswith(self.opener.rstrip(WHITESPACE))
+        # Some models write the marker again that the prompt has written for them, be it the first or the last.
+        marker = yield from read_after_space(at, (self.opener,) if opened else (self.opener, self.closer))
+        if marker == self.closer:
+            return (yield from Space().run(at))
+        if not (marker or opened):
+            return True
+        while (yield from read_after_space(at, (self.opener,))):
+            pass
+        if self.title:
+            yield from maybe(self.title).run(at)
+        yield from maybe("\n").run(at)
+        passage = _Passage("reasoning", self.regions, "\n", ends=(self.closer, *self.ends), once=not self.goes_on)
+        called = yield from passage.run(at)
+        at.channel = "content"
+        if not called and (yield from Seq(maybe("\n"), closer).run(at)):
+            yield from Space().run(at)
+        else:
+            at.strays = (*at.strays, self.closer)
+        return True
+
+    def grammar(self, g: Grammar) -> str:
+        """Nothing: `reasoning` is what may come ahead of a call."""
+        return ""
+
+    def reasoning(self, g: Grammar, tail: str) -> Reasoned:
+        """Give the text between the markers, in which nothing stands that would end it."""
+        tail = tail.rstrip(WHITESPACE).removesuffix(self.title)
+        closer = g.markup(self.closer)
+        stops = (self.closer, *self.ends, *(region.opener.text for region in self.regions))
+        inside = f'{text_without(g, tuple(filter(None, dict.fromkeys(stops))))} {closer} "\\n"{{0,2}}'
+        if tail.endswith(self.opener.rstrip(WHITESPACE)):
+            return Reasoned(inside, "opened")
+        title = g.literal(f"{self.title}\n" if self.title else "")
+        closed = tail.endswith(self.closer.rstrip(WHITESPACE))
+        whole = " ".join(filter(None, (g.markup(self.opener), title, inside)))
+        return Reasoned(f"({whole})", "closed" if closed else "neither")
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the markers and the regions."""
+        return (Marker(self.opener), Marker(self.closer), *map(Marker, self.ends), *self.regions)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Aside(Region):
+    """Reasoning between two markers amid content. It can't break: what the stream ends inside of is reasoning.
+
+    The whitespace around it is content: it parts the words before from those behind.
+    """
+
+    closer: Marker
+
+    def __init__(self, opener: str, closer: str, title: str = "") -> None:
+        thought = Until("reasoning", ("\n" + closer, closer))
+        object.__setattr__(self, "opener", Marker(opener))
+        object.__setattr__(self, "body", Seq(maybe(title), Space(), thought, maybe("\n"), closer))
+        object.__setattr__(self, "closer", Marker(closer))
+
+    def run_after(self, lead: str, at: Cursor) -> Steps:
+        """Read the passage and its markers; say that no whitespace belongs to it."""
+        at.calls.content(lead)
+        yield from self.opener.run(at)
+        yield from self.body.run(at)
+        return False
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the markers."""
+        return (self.opener, self.closer)
+
+
+def read_after_space(at: Cursor, texts: tuple[str, ...]) -> Generator[None, None, str | None]:
+    """Read whitespace and the one of several texts behind it, and give that; None, and nothing read, if none is."""
+    spelled = {at.spelling.spell(text): text for text in texts}
+    while True:
+        window = at.buffer[at.position : at.position + MAX_WORD]
+        at.scanned += len(window)
+        rest = window.lstrip(WHITESPACE)
+        start = at.position + len(window) - len(rest)
+        for text, plain in spelled.items():
+            if rest.startswith(text):
+                at.take(start + len(text))
+                return plain
+        if at.ended or len(window) == MAX_WORD or not any(text.startswith(rest) for text in spelled):
+            return None
+        yield

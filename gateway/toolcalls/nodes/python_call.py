@@ -1,0 +1,116 @@
+"""Calls written as Python: `f(city='LA', days=3)`, read into a name and a JSON object.
+
+A call is told at its first argument, or its closing parenthesis: `[text](link)` and `f(x)` are prose. An argument
+without a keyword is the one that the tool's schema has at its place. Values are literals of Python or JSON, converted
+as they come.
+"""
+
+import json
+import re
+import string
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.raw import arguments_in_order, python_value
+from gateway.toolcalls.nodes.combinators import pick
+from gateway.toolcalls.nodes.readers import MAX_WORD, First, Lit, Node, Space, Steps
+from gateway.toolcalls.nodes.typed import read_literal
+from gateway.toolcalls.schema.kinds import mapping_of
+from gateway.toolcalls.stream.cursor import Cursor
+from gateway.toolcalls.stream.spelling import Spelling
+from gateway.toolcalls.values.dialects import PYTHON_CALL
+
+_LETTERS = tuple(string.ascii_letters + "_")
+_NAME = re.compile(r"[A-Za-z_][\w.\-/:]*+")
+# Schemas name arguments as they like; a model writes `dry-run=True` or `$filter='x'` for what Python could not have.
+_KEYWORD = re.compile(r"""[^\s=,()\[\]{}'"]++""")
+_VALUE = re.compile(r"""["'\[{(+\-.0-9]|(?:True|False|None|true|false|null)\b""")
+_CLOSE, _COMMA = Lit(")"), Lit(",")
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCall(Node):
+    """One call with its arguments. With `known`, only of a tool of the request, where it has any.
+
+    A `suffix` of the name is no part of it, and must be there: the grammar does not write such a call.
+    """
+
+    known: bool = False
+    suffix: str = ""
+
+    def first(self, spelling: Spelling) -> First:
+        """Give what a Python name begins with."""
+        return _LETTERS
+
+    def run(self, at: Cursor) -> Steps:
+        """Read the name, then arguments up to the closing parenthesis."""
+        name = yield from _read_word(at, _NAME, "(")
+        if name is None or not name.endswith(self.suffix) or (self.known and at.tools and name not in at.tools):
+            return False
+        at.calls.named(name.removesuffix(self.suffix))
+        tool = at.tools.get(at.calls.name)
+        keys = tuple(mapping_of(tool.parameters.get("properties") if tool else None))
+        count = 0
+        while True:
+            yield from Space().run(at)
+            if (yield from pick(at, (_CLOSE,))):
+                yield from _CLOSE.run(at)
+                break
+            if not (yield from self._argue(at, keys[count : count + 1], first=not count)):
+                return False
+            count += 1
+        if not count:
+            at.start_call()
+        else:
+            at.calls.argue("}")
+        return True
+
+    def _argue(self, at: Cursor, place: tuple[str, ...], *, first: bool) -> Steps:
+        """Read one argument and the comma behind it, if one is there; `place` has the key of one without a keyword."""
+        key = yield from _read_word(at, _KEYWORD, "=")
+        if key is None:
+            if not place or not _VALUE.match(at.buffer, at.position):
+                return False
+            (key,) = place
+        if first:
+            at.start_call()
+        at.calls.argue(f"{'{' if first else ', '}{json.dumps(key, ensure_ascii=False)}: ")
+        yield from Space().run(at)
+        if not (yield from read_literal(at, PYTHON_CALL)):
+            return False
+        yield from Space().run(at)
+        if (yield from pick(at, (_COMMA,))):
+            return (yield from _COMMA.run(at))
+        return (yield from pick(at, (_CLOSE,))) is not None
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the call with its arguments in the schema's order."""
+
+        def write(key: str, schema: object) -> str:
+            return f"{g.literal(f'{key}=')} {python_value(g, schema, g.current.parameters)}"
+
+        return (
+            f"{g.name()} {g.literal('(')} {arguments_in_order(g, g.current.parameters, write, ', ')} {g.literal(')')}"
+        )
+
+
+def _read_word(at: Cursor, pattern: re.Pattern[str], mark: str) -> Generator[None, None, str | None]:
+    """Read a word and the mark behind it, whitespace between them free; None, and nothing read, if none is here."""
+    while True:
+        at.scanned += min(at.unread, MAX_WORD)
+        end = at.position + MAX_WORD
+        word = pattern.match(at.buffer, at.position, end)
+        if word is None and at.unread:
+            return None
+        behind = word.end() if word else at.position
+        while behind < min(len(at.buffer), end) and at.buffer[behind] in " \t":
+            behind += 1
+        if word and behind < min(len(at.buffer), end):
+            if at.buffer[behind] != mark:
+                return None
+            at.take(behind + 1)
+            return word.group()
+        if at.ended or behind >= end:
+            return None
+        yield

@@ -1,0 +1,79 @@
+"""Messages to recipients, as Muse Glimmer writes them: ` to=NAME<|message|>`, and a call in tags behind it.
+
+`self` gets reasoning, `user` the answer; to any other name goes a call. A message goes up to an end marker or to where
+the next one begins. A tool's name stands in the header and in the tag, and models double it there (`f.f`).
+"""
+
+import re
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.nodes.combinators import Choice, pick
+from gateway.toolcalls.nodes.headers import peek_header
+from gateway.toolcalls.nodes.readers import MAX_WORD, First, Lit, Marker, Node, Steps, Until
+from gateway.toolcalls.nodes.regions import Bare
+from gateway.toolcalls.nodes.series import unwritten
+from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
+from gateway.toolcalls.stream.spelling import Spelling
+
+START, MESSAGE, MORE, END = "<|start|>", "<|message|>", "<|eom|>", "<|eot|>"
+_STOPS = (MORE, END, START)
+_HEADS = tuple(map(Lit, (START, MESSAGE, " to=", "to=")))
+_RECIPIENT = re.compile(r"\bto=([^\s<]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Muse(Node):
+    """A whole turn; `call` makes a call whose header has the given length, `block` begins it behind that."""
+
+    call: Callable[[int], Node]
+    block: str
+
+    def first(self, spelling: Spelling) -> First:
+        """Anything."""
+        return None
+
+    def run(self, at: Cursor) -> Steps:
+        """Read messages to the end."""
+        while at.unread or not at.ended:
+            head = None
+            if (yield from pick(at, _HEADS)):
+                head = yield from peek_header(at, (MESSAGE, MORE, END))
+            if head is None or not at.spelling.plain(head).endswith(MESSAGE):
+                marker = yield from pick(at, tuple(map(Lit, (*_STOPS, MESSAGE))))
+                if marker:
+                    yield from marker.run(at)
+                yield from Until("content", (*_STOPS, MESSAGE)).run(at)
+            else:
+                yield from self._message(at, _RECIPIENT.findall(at.spelling.plain(head)), len(head))
+            yield from unwritten(Choice(*map(Lit, (MORE, END)))).run(at)
+        return True
+
+    def _message(self, at: Cursor, recipients: list[str], length: int) -> Generator[None, None, None]:
+        recipient = recipients[-1] if recipients else "user"
+        if recipient not in ("self", "user") and (yield from self._brings_block(at, length)):
+            yield from Bare(START, self.call(length)).run_after("", at)
+            return
+        at.take(at.position + length)
+        yield from Until("reasoning" if recipient == "self" else "content", _STOPS).run(at)
+
+    def _brings_block(self, at: Cursor, length: int) -> Steps:
+        """Whether the block of a call stands behind the header."""
+        while True:
+            at.scanned += at.unread - length
+            behind = at.buffer[at.position + length :]
+            rest = behind.lstrip(WHITESPACE)
+            if at.ended or len(behind) > MAX_WORD or not self.block.startswith(rest):
+                return rest.startswith(self.block)
+            if rest == self.block:
+                return True
+            yield
+
+    def grammar(self, g: Grammar) -> str:
+        """Nothing: a grammar is for a call."""
+        return ""
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the markers and the call."""
+        return (*map(Marker, (START, MESSAGE, MORE, END)), self.call(0))

@@ -1,0 +1,205 @@
+"""Nodes that know what calls are made of: the call, and the region in which it stands.
+
+A region is what stands from an opening marker to its closing one; a call is one part of it. What goes wrong inside a
+region ends there: its text becomes content, and the message goes on.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from gateway.toolcalls.grammar.gbnf import MAX_CALLS, Grammar
+from gateway.toolcalls.nodes.combinators import Many, Seq, pick
+from gateway.toolcalls.nodes.readers import First, Marker, Node, Space, Steps, read_space
+from gateway.toolcalls.stream.cursor import Cursor
+from gateway.toolcalls.stream.spelling import Spelling
+
+
+class RegionTooLong(Exception):
+    """Thrown into a running region by the machine, when it has grown beyond its bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Node):
+    """One call. Under a grammar, one alternative for each tool.
+
+    With `name_suffices`, one that waited for more than its name, in vain, is told at its end.
+    """
+
+    node: Node
+    name_suffices: bool = True
+
+    def first(self, spelling: Spelling) -> First:
+        """Give what the call begins with."""
+        return self.node.first(spelling)
+
+    def run(self, at: Cursor) -> Steps:
+        """Read one call. One that its nodes could not tell, for want of a name, is none."""
+        at.begin_call()
+        if not (yield from self.node.run(at)):
+            return False
+        if not at.calls.started:
+            if not (self.name_suffices and at.calls.has_name):
+                return False
+            at.start_call()
+        at.calls.complete()
+        return True
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the call for each tool."""
+        return g.each_tool(self.node.grammar)
+
+    def children(self) -> tuple[Node, ...]:
+        """Give what the call is made of."""
+        return (self.node,)
+
+
+@dataclass(frozen=True, slots=True)
+class Calls(Node):
+    """One call or more, each a `Call` or a region of its own; the grammar allows more only where the request does."""
+
+    node: Node
+    separator: Node | None = None
+
+    def first(self, spelling: Spelling) -> First:
+        """Give what the first call begins with."""
+        return self.node.first(spelling)
+
+    def run(self, at: Cursor) -> Steps:
+        """Read calls for as long as they come."""
+        return (yield from Many(self.node, self.separator, least=1).run(at))
+
+    def grammar(self, g: Grammar) -> str:
+        """Give one call, or up to `MAX_CALLS`."""
+        separator = self.separator.grammar(g) if self.separator else ""
+        return g.repeat(self.node.grammar(g), separator, 1, MAX_CALLS if g.parallel else 1)
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the call and the separator."""
+        return (self.node,) if self.separator is None else (self.node, self.separator)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Region(Node):
+    """An opening marker and what belongs to it, up to and with its closing marker."""
+
+    opener: Marker
+    body: Node
+
+    def __init__(self, opener: str, *body: Node | str) -> None:
+        object.__setattr__(self, "opener", Marker(opener))
+        object.__setattr__(self, "body", Seq(*body))
+
+    def first(self, spelling: Spelling) -> First:
+        """Give the opening marker."""
+        return self.opener.first(spelling)
+
+    def run(self, at: Cursor) -> Steps:
+        """Read the region. It never fails: what it can't read becomes content again."""
+        return (yield from self.run_after("", at))
+
+    def run_after(self, lead: str, at: Cursor) -> Steps:
+        """Read the region, after a `lead` that is content again if the region breaks. Returns whether it was whole."""
+        at.open_region(lead)
+        reason = None
+        try:
+            whole = (yield from self.opener.run(at)) and (yield from self.body.run(at))
+        except RegionTooLong as error:
+            whole, reason = False, str(error)
+        if whole:
+            return at.close_region()
+        at.break_region(reason)
+        if at.calls.policy.malformed == "drop" and at.channel == "content":
+            yield from self._drop(at)
+        return False
+
+    def _drop(self, at: Cursor) -> Generator[None, None, None]:
+        """Read on, and tell nothing, to the closing marker or the next opening one, whichever comes first."""
+        closer = _last(self.body)
+        finder = at.spelling.finder((closer.text, self.opener.text) if closer else (self.opener.text,))
+        while True:
+            at.scanned += at.unread
+            end, found = finder.find(at.buffer, at.position, ended=at.ended)
+            at.take(end)
+            if found or at.ended:
+                break
+            yield
+        if closer:
+            yield from closer.run(at)
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the opener and the body."""
+        return f"{self.opener.grammar(g)} {self.body.grammar(g)}"
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the opener and the body."""
+        return (self.opener, self.body)
+
+
+class Bare(Region):
+    """A region without markers, known by how its body begins; where it turns out to be no call, nothing was wrong."""
+
+    __slots__ = ()
+
+    def run_after(self, lead: str, at: Cursor) -> Steps:
+        """Read the body; a text that is no call is content, and told as such without a diagnostic."""
+        at.open_region(lead)
+        reason = None
+        try:
+            whole = yield from self.body.run(at)
+        except RegionTooLong as error:
+            whole, reason = False, str(error)
+        if whole:
+            return at.close_region()
+        if at.region_told or at.calls.has_arguments:
+            at.break_region(reason)
+        else:
+            at.withdraw_region()
+        return False
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the body."""
+        return self.body.grammar(g)
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the body: what it begins with is no marker."""
+        return (self.body,)
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning(Node):
+    """A bare region that may stand at the beginning of a message, or after its reasoning, behind whitespace."""
+
+    region: Bare
+
+    @property
+    def nullable(self) -> bool:
+        """A message may begin with anything else."""
+        return True
+
+    def first(self, spelling: Spelling) -> First:
+        """Anything: whitespace comes first."""
+        return None
+
+    def run(self, at: Cursor) -> Steps:
+        """Read the region if it is here; where it is not, the whitespace is content."""
+        lead = yield from read_space(at)
+        if (yield from pick(at, (self.region.body,))) is None:
+            at.calls.content(lead)
+        elif (yield from self.region.run_after(lead, at)):
+            yield from Space().run(at)
+        return True
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the region."""
+        return self.region.grammar(g)
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the region."""
+        return (self.region,)
+
+
+def _last(node: Node) -> Marker | None:
+    """Give the marker with which a node ends, if it ends with one."""
+    while isinstance(node, Seq) and node.nodes:
+        node = node.nodes[-1]
+    return node if isinstance(node, Marker) else None

@@ -1,0 +1,174 @@
+"""Nodes for what models write sloppily around calls: lists, closing markers that go missing, other spellings.
+
+Each reads more than its grammar writes: the grammar is the family's own form, the parser also takes what its models
+were seen to write instead.
+"""
+
+from dataclasses import dataclass
+
+from gateway.toolcalls.grammar.gbnf import MAX_CALLS, Grammar
+from gateway.toolcalls.nodes.combinators import Choice, Seq, pick
+from gateway.toolcalls.nodes.readers import First, Marker, Node, Space, Steps
+from gateway.toolcalls.stream.cursor import Cursor, Sight
+from gateway.toolcalls.stream.spelling import Spelling
+
+
+@dataclass(frozen=True, slots=True)
+class Series(Node):
+    """Calls one after another, each a `Call` or a node with one inside; whitespace between them is free.
+
+    `between` is what the grammar writes there. Its characters that are no whitespace may stand there, as often as they
+    come. Whitespace after the last call is read too. At least one call must come.
+    """
+
+    node: Node
+    between: str = ""
+
+    def first(self, spelling: Spelling) -> First:
+        """Give what the first call begins with."""
+        return self.node.first(spelling)
+
+    def run(self, at: Cursor) -> Steps:
+        """Read calls for as long as they come."""
+        separator = self.between.strip()
+        yield from Space().run(at)
+        while True:
+            if not (yield from self.node.run(at)):
+                return False
+            yield from Space().run(at)
+            while separator and take_one(at, separator):
+                yield from Space().run(at)
+            if (yield from pick(at, (self.node,))) is None:
+                return True
+
+    def grammar(self, g: Grammar) -> str:
+        """Give one call, or up to `MAX_CALLS`."""
+        return g.repeat(self.node.grammar(g), g.markup(self.between), 1, MAX_CALLS if g.parallel else 1)
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the call."""
+        return (self.node,)
+
+
+@dataclass(frozen=True, slots=True)
+class Array(Node):
+    """A JSON array of calls. The three texts are what the grammar writes; any whitespace is read, and an empty array.
+
+    The parser also takes the calls without brackets, with commas, semicolons or nothing between, up to what is neither.
+    """
+
+    node: Node
+    opener: str = "["
+    between: str = ", "
+    closer: str = "]"
+
+    def first(self, spelling: Spelling) -> First:
+        """Give the bracket, and what a call begins with."""
+        first = self.node.first(spelling)
+        return None if first is None else ("[", *first)
+
+    def run(self, at: Cursor) -> Steps:
+        """Read the array."""
+        yield from Space().run(at)
+        if not take_one(at, "["):
+            return (yield from Series(self.node, ",;").run(at))
+        yield from Space().run(at)
+        if take_one(at, "]"):
+            return True
+        if not (yield from Series(self.node, ",").run(at)):
+            return False
+        return bool(take_one(at, "]"))
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the array."""
+        calls = Series(self.node, self.between).grammar(g)
+        return f"{g.markup(self.opener)} {calls} {g.markup(self.closer)}"
+
+    def children(self) -> tuple[Node, ...]:
+        """Give the call."""
+        return (self.node,)
+
+
+@dataclass(frozen=True, slots=True)
+class Loose(Marker):
+    """A marker that models leave out: it is read where it stands, and nothing is wrong where it does not.
+
+    Whitespace before it is read too; `lead` is what the grammar writes there. Where the stream ends inside the marker,
+    nothing is missing.
+    """
+
+    lead: str = ""
+
+    @property
+    def nullable(self) -> bool:
+        """It may be missing."""
+        return True
+
+    def run(self, at: Cursor) -> Steps:
+        """Read the marker, or what the end of the stream has left of it."""
+        yield from Space().run(at)
+        text = at.spelling.spell(self.text)
+        while (sight := at.foresee(text)) is Sight.UNSURE:
+            yield
+        if sight is Sight.YES:
+            at.take(at.position + len(text))
+        elif at.ended and text.startswith(at.buffer[at.position :]):
+            at.take(len(at.buffer))
+        return True
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the marker after its lead."""
+        return g.markup(self.lead + self.text)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Spelled(Choice):
+    """The first of several nodes that can begin here; `writes` is the one that the grammar writes."""
+
+    writes: Node
+
+    def __init__(self, *options: Node, writes: Node) -> None:
+        object.__setattr__(self, "options", options)
+        object.__setattr__(self, "writes", writes)
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the written one."""
+        return self.writes.grammar(g)
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing(Node):
+    """Nothing at all, where `before` stands, which is not read."""
+
+    before: str
+
+    @property
+    def nullable(self) -> bool:
+        """Reads nothing."""
+        return True
+
+    def first(self, spelling: Spelling) -> First:
+        """Give what stands behind it."""
+        return (spelling.spell(self.before),)
+
+    def run(self, at: Cursor) -> Steps:
+        """Read nothing."""
+        return True
+        yield
+
+    def grammar(self, g: Grammar) -> str:
+        """Nothing."""
+        return ""
+
+
+def unwritten(node: Node) -> Spelled:
+    """A node that may stand here and that the grammar never writes."""
+    return Spelled(node, Seq(), writes=Seq())
+
+
+def take_one(at: Cursor, chars: str) -> str:
+    """Read one of several characters, if one of them has come (after `Space`, something has), and give it, else ""."""
+    at.scanned += 1
+    if not at.unread or at.buffer[at.position] not in chars:
+        return ""
+    return at.take(at.position + 1)

@@ -1,0 +1,230 @@
+"""Nodes for calls written in tags: a name, then a tag for each argument with its raw value inside.
+
+Turns `<parameter=city>Paris</parameter>` and its relatives into the pieces of a JSON object, in the order in which the
+model writes them. One declaration serves the parser and the grammar. A call is told once its name is followed by what
+follows names: prose that mentions a tag stays prose.
+"""
+
+import json
+import re
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.raw import arguments_in_order, raw_value
+from gateway.toolcalls.nodes.combinators import pick
+from gateway.toolcalls.nodes.readers import MAX_WORD, First, Lit, Node, Space, Steps
+from gateway.toolcalls.nodes.typed import Ending, as_json, read_text, read_value, unbroken
+from gateway.toolcalls.schema.kinds import ALL, STRING, Kinds, kinds_of, mapping_of
+from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
+from gateway.toolcalls.stream.spelling import Spelling
+
+QUOTED = r"""(?P<quote>["']?)(?P<key>.*)(?P=quote)"""
+"""A name in a tag; models quote it with either quotation mark, or not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class TagName(Node):
+    """A call's name inside a tag, up to the tag's end, which is read; `written` is what the grammar writes of it."""
+
+    end: str = ">"
+    written: str = "{name}>"
+    head: str = QUOTED
+
+    def first(self, spelling: Spelling) -> First:
+        """Anything: an unknown tool is a call too."""
+        return None
+
+    def run(self, at: Cursor) -> Steps:
+        """Hold the name until the tag ends."""
+        found = yield from read_head(at, self.end, self.head)
+        if found is None or not found["key"]:
+            return False
+        at.calls.named(found["key"])
+        return True
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the tool's name and the tag's end."""
+        return g.markup(self.written, name=g.current.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters(Node):
+    """The arguments of the call at hand, each in a tag, in any order; told as one object.
+
+    `opener` begins a tag, `head` is what stands there up to `head_end`: its group `key` names the argument, `string`
+    (true or false) or `type` its type, if the format gives one. `bridge` stands between the head and the value. `ends`
+    are what follows the last argument, `strays` closing tags that models write once too often. `written` is what the
+    grammar writes around a value. A key that no schema knows is of the types `unknown`; one of `wrappers` that the tool
+    does not have holds the whole object instead. A value may stand between two `quotes`, and is then text up to the
+    second: the grammar writes strings so where a `<` is in them.
+    """
+
+    opener: str
+    ending: Ending
+    ends: tuple[str, ...]
+    written: tuple[str, str]
+    head: str = QUOTED
+    head_end: str = ">"
+    bridge: str = ""
+    strays: tuple[str, ...] = ()
+    unknown: Kinds = STRING
+    wrappers: tuple[str, ...] = ()
+    quotes: tuple[str, str] | None = None
+
+    @property
+    def nullable(self) -> bool:
+        """A call may have no arguments."""
+        return True
+
+    def first(self, spelling: Spelling) -> First:
+        """Anything: whitespace may come first."""
+        return None
+
+    def run(self, at: Cursor) -> Steps:
+        """Read arguments for as long as they come."""
+        opener, strays = Lit(self.opener), tuple(map(Lit, self.strays))
+        while True:
+            yield from Space().run(at)
+            found = yield from pick(at, (opener, *strays))
+            if found is None:
+                break
+            yield from found.run(at)
+            if found is opener:
+                if not at.calls.started:
+                    at.start_call()
+                if not (yield from self._read(at)):
+                    return False
+        ended = yield from pick(at, tuple(map(Lit, self.ends)))
+        cut_off = not ended and at.ended and self._may_go_on(at)
+        if not at.calls.started:
+            if not (ended or cut_off):
+                return False
+            at.start_call()
+        if at.calls.has_arguments and not cut_off:
+            at.calls.argue("}")
+        return not cut_off
+
+    def _may_go_on(self, at: Cursor) -> bool:
+        """Whether what the stream has left could have become another argument, or the end of the arguments."""
+        rest = unbroken(at.buffer[at.position :], ended=at.ended)
+        return any(at.spelling.spell(text).startswith(rest) for text in (self.opener, *self.ends))
+
+    def _read(self, at: Cursor) -> Steps:
+        properties = _properties(at)
+        found = yield from read_head(at, self.head_end, self.head, properties)
+        if found is None:
+            return False
+        if self.bridge:
+            yield from Space().run(at)
+            if not (yield from Lit(self.bridge).run(at)):
+                return False
+        key = found["key"]
+        ending = yield from self._ending(at)
+        if key in self.wrappers and properties and key not in properties:
+            return (yield from self._read_wrapped(at, key, ending))
+        # A key goes out with its value's beginning: until then it may be cut off.
+        at.calls.argue(f"{_glue(at)}{json.dumps(key, ensure_ascii=False)}: ")
+        return (yield from read_value(at, self._kinds(at, key, found.groupdict()), ending))
+
+    def _ending(self, at: Cursor) -> Generator[None, None, Ending]:
+        """Give how the value ends that begins here, and read the quote with which it begins, if it does."""
+        if self.quotes is None or (yield from pick(at, (quote := Lit(self.quotes[0]),))) is None:
+            return self.ending
+        yield from quote.run(at)
+        return Ending(f"{self.quotes[1]}{self.ending.closer}", followers=self.ending.followers)
+
+    def _read_wrapped(self, at: Cursor, key: str, ending: Ending) -> Steps:
+        """Read a value that holds all arguments as one object; it is an argument like any other if it is none."""
+        held: list[str] = []
+        if not (yield from read_text(at, ending, False, held.append)):
+            return False
+        value = as_json("".join(held), ALL)
+        members = value[1:-1].strip(WHITESPACE) if value.startswith("{") else f"{json.dumps(key)}: {value}"
+        if members:
+            at.calls.argue(_glue(at) + members)
+        return True
+
+    def _kinds(self, at: Cursor, key: str, head: Mapping[str, str | None]) -> Kinds:
+        """Give the types of an argument: as the tag says, else as the schema does.
+
+        A schema overrules a tag that says what the schema can't be: the model wrote the value for the schema.
+        """
+        tool, properties = at.tools.get(at.calls.name), _properties(at)
+        known = kinds_of(properties[key], tool.parameters) if tool and key in properties else None
+        if string := head.get("string"):
+            said = STRING if string == "true" else ALL - STRING
+            return said if known is None else (said & known or known)
+        if kind := head.get("type"):
+            return (frozenset({kind}) & ALL) or ALL
+        return self.unknown if known is None else known
+
+    def grammar(self, g: Grammar) -> str:
+        """Give the required arguments in the schema's order, then those that may be missing."""
+        root = g.current.parameters
+        return arguments_in_order(g, root, lambda key, schema: self._write(g, key, schema, root), "")
+
+    def _write(self, g: Grammar, key: str, schema: object, root: Mapping[str, Any]) -> str:
+        before, after = self.written
+        kinds = kinds_of(schema, root)
+        typed = sorted(kinds)[0] if len(kinds) == 1 else "string" if "string" in kinds else sorted(kinds)[0]
+        head = g.markup(before, key=key, string="true" if "string" in kinds else "false", type=typed)
+        if self.quotes and "string" in kinds:
+            opener, closer = self.quotes
+            plain = f"{raw_value(g, schema, root, '<')} {g.markup(after)}"
+            quoted = f"{g.literal(opener)} {raw_value(g, schema, root, closer)} {g.markup(closer + after)}"
+            return f"{head} ({plain} | {quoted})"
+        value = raw_value(g, schema, root, self.ending.closer, paired=self.ending.newline == "pair")
+        return f"{head} {value} {g.markup(after)}"
+
+
+def _properties(at: Cursor) -> Mapping[str, Any]:
+    """Give the schemas of the arguments of the tool that is called, none if it is not known."""
+    tool = at.tools.get(at.calls.name)
+    return mapping_of(tool.parameters.get("properties") if tool else None)
+
+
+def _glue(at: Cursor) -> str:
+    """Give what stands before the next member of the object."""
+    return ", " if at.calls.has_arguments else "{"
+
+
+def read_head(
+    at: Cursor, end: str, pattern: str, known: Iterable[str] = ()
+) -> Generator[None, None, re.Match[str] | None]:
+    """Read the head of a tag and its end; give what `pattern` says of it. None, and nothing read, if it is none.
+
+    An end inside of a `known` key is part of that key.
+    """
+    finder = at.spelling.finder((end,))
+    holders = tuple(key for key in known if end in key)
+    start = 0
+    while True:
+        at.scanned += at.unread - start
+        stop, whole = finder.find(at.buffer, at.position + start, ended=at.ended)
+        if stop - at.position > MAX_WORD:
+            return None
+        inside = _inside(at, stop, end, holders) if whole else None
+        if inside is False:
+            break
+        if inside:
+            start = stop + len(end) - at.position
+        elif at.ended:
+            return None
+        else:
+            yield
+    head = at.spelling.plain(at.buffer[at.position : stop])
+    at.take(stop + len(at.spelling.spell(end)))
+    return re.fullmatch(pattern, head.strip(WHITESPACE), re.DOTALL)
+
+
+def _inside(at: Cursor, stop: int, end: str, keys: tuple[str, ...]) -> bool | None:
+    """Whether the tag's end at `stop` stands inside one of several keys; None while that can't be told."""
+    unsure = False
+    for key, start in ((each, stop - found.start()) for each in keys for found in re.finditer(re.escape(end), each)):
+        text = at.buffer[start : start + len(key)]
+        if start >= at.position and text == key:
+            return True
+        unsure |= start >= at.position and key.startswith(text)
+    return None if unsure else False

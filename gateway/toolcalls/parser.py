@@ -1,0 +1,144 @@
+"""The parser of one generation: token ids in, events out.
+
+Joins what the rooms below know one thing of each: ids to guarded text (`tokens`), text to marks (the format's nodes),
+marks to events (`calls`). Never raises on what a model writes, never holds more than a marker's beginning, half a
+character, or a word; a region beyond its bound becomes content. `message` for text without ids.
+"""
+
+from collections.abc import Callable, Sequence
+
+from gateway.toolcalls.formats.format import Format
+from gateway.toolcalls.nodes.regions import RegionTooLong
+from gateway.toolcalls.schema.spec import ToolSpec
+from gateway.toolcalls.stream.calls import Calls, random_call_id
+from gateway.toolcalls.stream.cursor import Cursor
+from gateway.toolcalls.stream.events import Content, Event, Reasoning
+from gateway.toolcalls.stream.policy import Policy
+from gateway.toolcalls.stream.spelling import Spelling
+from gateway.toolcalls.stream.tokens import TokenReader, Vocabulary, stand_ins
+
+MAX_REGION = 1 << 20
+"""Characters of one region: what is kept for its call has a bound."""
+
+_OVER = object()
+"""What a run that is over gives, where one that goes on gives nothing."""
+
+
+class Machine:
+    """Runs a format's nodes over text that comes in pieces."""
+
+    def __init__(self, fmt: Format, cursor: Cursor) -> None:
+        self._cursor = cursor
+        self._run = fmt.body.run(cursor)
+        self._running = True
+
+    def feed(self, text: str) -> None:
+        """Read what has come."""
+        cursor = self._cursor
+        cursor.feed(text)
+        if self._running:
+            try:
+                self._running = next(self._run, _OVER) is not _OVER
+                if cursor.region_length > MAX_REGION:
+                    self._end_region()
+            except Exception as error:  # noqa: BLE001 - the one boundary: no fault of a format may cost the answer
+                self._running = False
+                cursor.fail(error)
+        if not self._running:
+            # The format has nothing more to say of this message, or failed; the text must not be lost for that.
+            cursor.calls.content(cursor.take(len(cursor.buffer)))
+
+    def close(self, text: str) -> None:
+        """The stream is over, with this last text: half a character, which may have been half a marker's."""
+        self._cursor.ended = True
+        self.feed(text)
+
+    def _end_region(self) -> None:
+        try:
+            self._run.throw(RegionTooLong(f"a tool call is longer than {MAX_REGION} characters"))
+        except StopIteration:
+            self._running = False
+
+
+class StreamParser:
+    """Parses one generation; `parser_for` makes one. Ids may come in any batches, with the same result."""
+
+    def __init__(self, machine: Machine, cursor: Cursor, reader: TokenReader, *, text_wanted: bool) -> None:
+        self._machine = machine
+        self._cursor = cursor
+        self._calls = cursor.calls
+        self._reader = reader
+        self._text_wanted = text_wanted
+        self._closed = False
+
+    @property
+    def scanned(self) -> int:
+        """How many characters were looked at so far, a second look included."""
+        return self._cursor.scanned
+
+    def feed(self, ids: Sequence[int]) -> list[Event]:
+        """Read the next ids (without the end-of-generation id). Raises ValueError once closed."""
+        if self._closed:
+            raise ValueError("this parser is closed; make one parser per generation")
+        if not self._text_wanted and self._cursor.idle:
+            ids = self._from_first_guard(ids)
+        self._machine.feed(self._reader.feed(ids))
+        return self._calls.drain() if self._text_wanted else self._calls_alone()
+
+    def close(self) -> list[Event]:
+        """End the stream and give what was held; a second time gives nothing."""
+        if self._closed:
+            return []
+        self._closed = True
+        self._machine.close(self._reader.close())
+        return self._calls.drain() if self._text_wanted else self._calls_alone()
+
+    def _from_first_guard(self, ids: Sequence[int]) -> Sequence[int]:
+        for number, token_id in enumerate(ids):
+            if self._reader.guards(token_id):
+                return ids[number:]
+        return ()
+
+    def _calls_alone(self) -> list[Event]:
+        return [event for event in self._calls.drain() if not isinstance(event, (Content, Reasoning))]
+
+
+def machine_for(
+    fmt: Format,
+    calls: Calls,
+    spelling: Spelling,
+    tools: Sequence[ToolSpec],
+    *,
+    prompt_tail: str,
+    forget: Callable[[int], None],
+) -> tuple[Machine, Cursor]:
+    """Set up a format's machine and the cursor that it reads from."""
+    cursor = Cursor(calls, spelling, tools={tool.name: tool for tool in tools}, prompt_tail=prompt_tail, forget=forget)
+    return Machine(fmt, cursor), cursor
+
+
+def parser_for(
+    fmt: Format,
+    vocabulary: Vocabulary,
+    tools: Sequence[ToolSpec],
+    *,
+    prompt_tail: str = "",
+    new_id: Callable[[], str] | None = None,
+    by_text: bool = False,
+    text_wanted: bool = True,
+    policy: Policy | None = None,
+) -> StreamParser:
+    """Make the parser of one generation.
+
+    A marker that is one special token of `vocabulary` counts only as that token; with `by_text` (for a generation
+    under `call_grammar`, which can't tell a token from its spelling) it counts by its text. `prompt_tail` is the end
+    of the prompt's text: it says whether the model begins inside reasoning. `new_id` gives ids to calls, `call_` and
+    24 hex digits by default. Without `text_wanted` no content and no reasoning is told, and while only a guarded
+    marker matters, an id costs one look-up. `policy` says what becomes of calls that are not as they should be.
+    """
+    found = {} if by_text else stand_ins(vocabulary, fmt.markers)
+    reader = TokenReader(vocabulary, dict(found.values()))
+    calls = Calls(new_id or random_call_id, reader.take, policy)
+    spelling = Spelling({marker: stand_in for marker, (_, stand_in) in found.items()})
+    machine, cursor = machine_for(fmt, calls, spelling, tools, prompt_tail=prompt_tail, forget=reader.forget)
+    return StreamParser(machine, cursor, reader, text_wanted=text_wanted)

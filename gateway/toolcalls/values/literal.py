@@ -1,0 +1,245 @@
+"""Values as programs and templates spell them, to JSON, while they arrive: a converter that reads each character once.
+
+What it gives for a beginning is a beginning of what it gives for the whole: a number, a word, a key, a comma and an
+escape are held until they are whole. JSON passes as it is; `True`, `None`, single quotes, tuples, leading zeros and
+trailing commas become JSON. Two dialects: Python's, and that of Gemma, whose strings have no escapes and whose keys no
+quotes. Knows nothing of cursors or calls. Sources: RFC 8259; Python's reference, 2.4.1.
+"""
+
+import re
+from collections.abc import Callable
+from enum import Enum
+
+from gateway.toolcalls.stream.spelling import delimiters
+from gateway.toolcalls.values.atoms import WORDS, escape, json_string, number, string_ends
+from gateway.toolcalls.values.dialects import Dialect
+from gateway.toolcalls.values.json_scanner import MAX_ATOM, MAX_DEPTH, Scan
+
+_BLANK = re.compile(r"[ \t\r\n]*+")
+_ATOM = re.compile(r"[-+.0-9A-Za-z_]*+")
+_BARE = re.compile(r"[^,\[\]{}:]*+")
+_BARE_VALUE = re.compile(r"[^,\[\]{}]*+")
+_CLOSERS = {"{": ("}", "}"), "[": ("]", "]"), "(": (")", "]")}
+"""For each bracket what closes it, and how JSON closes it."""
+
+_SET = "}", "]"
+
+
+class _Next(Enum):
+    VALUE = "a value"
+    ITEM_OR_END = "a value or the end"
+    KEY_OR_END = "a key or the end"
+    COLON = "a colon"
+    COMMA_OR_END = "a comma or the end"
+    STRING = "the rest of a string"
+
+
+_VALUES = (_Next.VALUE, _Next.ITEM_OR_END)
+
+
+class LiteralScanner:
+    """Converts one value. `state` says what it came to.
+
+    `quotes` are the dialect's as they stand in the stream, `plain` spells out what stands for a marker in it.
+    """
+
+    def __init__(self, dialect: Dialect, quotes: tuple[str, ...], plain: Callable[[str], str] = str) -> None:
+        self.state = Scan.MORE
+        self._dialect = dialect
+        self._quotes = quotes
+        self._plain = plain
+        self._next = _Next.VALUE
+        self._closers: list[tuple[str, str]] = []
+        self._brace: int | None = None
+        """Where in `_out` the brace stands of which the first key must tell whether it opens an object or a set."""
+        self._first: tuple[int, str] | None = None
+        """Where in `_out` the first key stands if it is no string, and the value that it is in a set."""
+        self._is_key = self._ended = False
+        self._quote = ""
+        self._held = ""
+        self._out: list[str] = []
+
+    def scan(self, text: str, start: int, *, ended: bool = False) -> tuple[int, str]:
+        """Read on from `start`; give the place up to which the text is read, and the JSON that this adds.
+
+        `ended` says that no more will come.
+        """
+        at, self._ended = start, ended
+        while at < len(text) and self.state is Scan.MORE:
+            after = self._string(text, at) if self._next is _Next.STRING else self._token(text, at)
+            if after == at:
+                break
+            at = after
+        if self._brace is not None and self._waits and self.state is Scan.MORE:
+            return at, ""
+        self._settle("{")
+        told, self._out = "".join(self._out), []
+        return at, told
+
+    @property
+    def _waits(self) -> bool:
+        """Whether the first key of an object, or the first item of a set, is short enough to be held."""
+        return sum(map(len, self._out[self._brace or 0 :])) <= MAX_ATOM
+
+    def _settle(self, bracket: str) -> None:
+        """The brace that was held opens an object, or a set, which is a list in JSON."""
+        if self._brace is not None:
+            self._out[self._brace] += bracket
+            self._brace = None
+
+    def _token(self, text: str, at: int) -> int:
+        char = text[at]
+        if char in " \t\r\n":
+            return self._blank(text, at)
+        if self._next in (_Next.ITEM_OR_END, _Next.KEY_OR_END, _Next.COMMA_OR_END) and char == self._closers[-1][0]:
+            return self._close(at)
+        if self._next is _Next.COMMA_OR_END:
+            return self._comma(char, at)
+        if self._next is _Next.COLON:
+            return self._colon(text, at)
+        for quote in self._quotes:
+            if text.startswith(quote, at):
+                return self._open_string(quote, at)
+            if quote.startswith(text[at : at + len(quote)]):
+                return at
+        if self._next is _Next.KEY_OR_END:
+            return self._key(text, at)
+        return self._open(char, at) if char in _CLOSERS else self._atom(text, at)
+
+    def _blank(self, text: str, at: int) -> int:
+        blank = _BLANK.match(text, at)
+        end = blank.end() if blank else at
+        if self._held:
+            self._held += text[at:end]
+        else:
+            self._out.append(text[at:end])
+        return end
+
+    def _close(self, at: int) -> int:
+        # A comma that was held had nothing to part.
+        self._held = ""
+        self._settle("{")
+        self._out.append(self._closers.pop()[1])
+        self._value_ends()
+        return at + 1
+
+    def _comma(self, char: str, at: int) -> int:
+        if char != ",":
+            return self._fail(at)
+        self._held = ","
+        self._next = _Next.KEY_OR_END if self._closers[-1][1] == "}" else _Next.ITEM_OR_END
+        return at + 1
+
+    def _colon(self, text: str, at: int) -> int:
+        if self._brace is not None and text[at] in ",}" and self._waits:
+            if self._first:
+                place, self._out[place] = self._first
+            self._settle("[")
+            self._closers[-1] = _SET
+            self._next = _Next.COMMA_OR_END
+            return self._token(text, at)
+        if text[at] != ":":
+            return self._fail(at)
+        self._settle("{")
+        self._out.append(":")
+        self._next = _Next.VALUE
+        return at + 1
+
+    def _open(self, char: str, at: int) -> int:
+        if len(self._closers) == MAX_DEPTH or (char == "(" and self._dialect.bare):
+            return self._fail(at)
+        if char == "{" and self._dialect.escapes:
+            self._tell("")
+            self._brace, self._first = len(self._out) - 1, None
+        else:
+            self._tell("{" if char == "{" else "[")
+        self._closers.append(_CLOSERS[char])
+        self._next = _Next.KEY_OR_END if char == "{" else _Next.ITEM_OR_END
+        return at + 1
+
+    def _open_string(self, quote: str, at: int) -> int:
+        self._is_key = self._next is _Next.KEY_OR_END
+        self._quote = quote
+        self._next = _Next.STRING
+        self._tell('"')
+        return at + len(quote)
+
+    def _string(self, text: str, at: int) -> int:
+        stops = (self._quote, "\\") if self._dialect.escapes else (self._quote,)
+        end, whole = delimiters(stops).find(text, at, ended=False)
+        self._out.append(json_string(self._plain(text[at:end])))
+        if not whole:
+            return end
+        if text.startswith(self._quote, end):
+            ends = self._ends(text, end + 1)
+            if not ends:
+                return end if ends is None else self._go_on(text, end)
+            self._out.append('"')
+            self._string_ends()
+            return end + len(self._quote)
+        return self._escape(text, end)
+
+    def _ends(self, text: str, behind: int) -> bool | None:
+        loose = self._dialect.loose and len(self._quote) == 1
+        return string_ends(text, behind, inside=bool(self._closers), ended=self._ended) if loose else True
+
+    def _go_on(self, text: str, at: int) -> int:
+        self._out.append(json_string(text[at]))
+        return at + 1
+
+    def _escape(self, text: str, at: int) -> int:
+        told, end = escape(text, at, self._plain)
+        self._out.append(told)
+        return end
+
+    def _string_ends(self) -> None:
+        if self._is_key:
+            self._next = _Next.COLON
+        else:
+            self._value_ends()
+
+    def _key(self, text: str, at: int) -> int:
+        run = (_BARE if self._dialect.bare else _ATOM).match(text, at)
+        end = run.end() if run else at
+        key = text[at:end].rstrip()
+        if end - at > MAX_ATOM:
+            return self._fail(at)
+        if end == len(text):
+            return at
+        if not key or (not self._dialect.bare and number(key) is None and key not in WORDS):
+            return self._fail(at)
+        self._tell(f'"{json_string(self._plain(WORDS.get(key, key)))}"')
+        if self._first is None and (value := WORDS.get(key) or number(key)):
+            self._first = len(self._out) - 1, value
+        self._next = _Next.COLON
+        return end
+
+    def _atom(self, text: str, at: int) -> int:
+        run = (_BARE_VALUE if self._dialect.bare else _ATOM).match(text, at)
+        end = run.end() if run else at
+        if end - at > MAX_ATOM:
+            return self._fail(at)
+        if end == len(text):
+            return at
+        atom = text[at:end].rstrip()
+        value = WORDS.get(atom) or number(atom)
+        if value is None and self._dialect.bare and atom:
+            value = f'"{json_string(self._plain(atom))}"'
+        if value is None:
+            return self._fail(at)
+        self._tell(value)
+        self._value_ends()
+        return at + len(atom)
+
+    def _tell(self, told: str) -> None:
+        self._out += (self._held, told)
+        self._held = ""
+
+    def _value_ends(self) -> None:
+        self._next = _Next.COMMA_OR_END
+        if not self._closers:
+            self.state = Scan.WHOLE
+
+    def _fail(self, at: int) -> int:
+        self.state = Scan.WRONG
+        return at
