@@ -1,4 +1,4 @@
-"""What one request to an MCP server costs the gateway's side of the wire: over a pipe, over HTTP in both eras.
+"""What one request to an MCP server costs the gateway's side of the transport: over a pipe, over HTTP in both eras.
 
 Turns calls to a server that costs next to nothing into CPU time of this process a call, and writes
 `results/wires.json`. No proxy, no client: only `stdio.py` and `http.py` of `gateway/proxy/transport/`, and httpx2 alone
@@ -101,7 +101,7 @@ def main() -> None:
         results = uvloop.run(_measure(port))
     for name, by in results.items():
         print(f"{name:18}", *(f"{which}: {costs['median']:7.1f} µs" for which, costs in by.items()))
-    print(write("wires", ["uvloop", "httptools", "httpx2"], {"cpu_microseconds_a_call": results}))
+    print(write("transports", ["uvloop", "httptools", "httpx2"], {"cpu_microseconds_a_call": results}))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Codec-aware MCP gateway: token ids are the truth from the tool to the model's KV cache.
 
-`docs/architecture.md` is the map of the rooms. Programs start at `gateway.__main__`; everything here is built by
+`docs/architecture.md` is the map of the packages. Programs start at `gateway.__main__`; everything here is built by
 explicit factories, and importing a module never does anything.
 """
 

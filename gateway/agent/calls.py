@@ -278,9 +278,9 @@ def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         raise ValueError(f"the arguments must be a JSON object, not {text[:80]!r}; call again with a JSON object")
     known = cast(dict[str, Any], arguments)
-    if complaints := validate_call(tool, known):
+    if problems := validate_call(tool, known):
         raise ValueError(
-            f"the arguments do not fit the tool's schema ({'; '.join(complaints)}); call again with some that do"
+            f"the arguments do not fit the tool's schema ({'; '.join(problems)}); call again with some that do"
         )
     return known
 

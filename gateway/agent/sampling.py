@@ -2,7 +2,7 @@
 
 Turns MCP's messages into the engine's and its answer into a CreateMessageResult. No tools are offered and none are run:
 what a server asks here is one generation. It knows no server and no budget: `proxy/helping.py` counts. `turn.py` does
-the generating; `serve` wires the two.
+the generating; `app` joins the two.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """One gateway process, from its settings to its end.
 
-Opens the rooms (`services.py`), listens, and stops in order: readiness goes first, running requests finish or are told,
-then upstreams and the engine end.
+Opens the services (`services.py`), listens, and stops in order: readiness goes first, running requests finish or are
+told, then upstreams and the engine end.
 """
 
 import os
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.app.garbage import settle_memory
 from gateway.app.reload import Reloader, Reread
-from gateway.app.services import Rooms, open_rooms
+from gateway.app.services import Services, open_services
 from gateway.app.shutdown import Shutdown
 from gateway.app.stopping import stopping
 from gateway.config import GatewayConfig
@@ -29,7 +29,7 @@ from gateway.serve.admin.health import admin_app
 from gateway.serve.auth.guards import guard_faces
 from gateway.serve.auth.token import guard_admin
 from gateway.serve.codec.documents import Documents
-from gateway.serve.codec.responder import FrameDesk
+from gateway.serve.codec.responder import FrameResponder
 from gateway.serve.codec.wire import WireOffer
 from gateway.serve.http.client_address import TrustedProxies
 from gateway.serve.http.connections import Connections
@@ -50,24 +50,24 @@ log = get_logger("serve")
 
 
 @asynccontextmanager
-async def open_app(rooms: Rooms, config: GatewayConfig) -> AsyncGenerator[tuple[ASGIApp, McpFace]]:
+async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[tuple[ASGIApp, McpFace]]:
     """The faces as one ASGI app (/v1 and /mcp, behind the token and the host check), and the MCP face itself."""
     mcp = McpFace(
-        rooms.proxy,
+        services.proxy,
         config,
-        tokens=rooms.tokens,
-        maps=rooms.route.maps.accepted,
-        metrics=rooms.metrics,
-        audit=rooms.records.audit,
-        tracing=rooms.records.tracing,
+        tokens=services.tokens,
+        maps=services.route.maps.accepted,
+        metrics=services.metrics,
+        audit=services.records.audit,
+        tracing=services.records.tracing,
     )
     offer = WireOffer.of(config.wire)
-    frames = FrameDesk(offer, rooms.metrics, config.wire.minimum_version)
+    frames = FrameResponder(offer, services.metrics, config.wire.minimum_version)
     bolt_ons = any(upstream.transport == "bolt-on" for upstream in config.upstreams)
-    documents = Documents(rooms.route.maps, offer, config.wire, runs_bolt_ons=bolt_ons)
-    openai = OpenAiFace(rooms.agent, rooms.route, config.limits, rooms.metrics, frames)
-    completions = CompletionsFace(rooms.route, config.limits, rooms.metrics, frames)
-    framed = FramedMcp(mcp, rooms.route.maps.accepted, config.limits.body_bytes, rooms.metrics)
+    documents = Documents(services.route.maps, offer, config.wire, runs_bolt_ons=bolt_ons)
+    openai = OpenAiFace(services.agent, services.route, config.limits, services.metrics, frames)
+    completions = CompletionsFace(services.route, config.limits, services.metrics, frames)
+    framed = FramedMcp(mcp, services.route.maps.accepted, config.limits.body_bytes, services.metrics)
     app: ASGIApp = Starlette(
         routes=[
             *openai.routes(),
@@ -79,7 +79,7 @@ async def open_app(rooms: Rooms, config: GatewayConfig) -> AsyncGenerator[tuple[
         exception_handlers={404: no_such_path, 405: no_such_path},
     )
     app = _Shortcut("/mcp", framed, app)
-    app = guard_faces(app, config, rooms.metrics)
+    app = guard_faces(app, config, services.metrics)
     async with mcp.running():
         yield app, mcp
 
@@ -120,20 +120,20 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown) ->
         passed = take_passed_sockets(os.environ, os.getpid())
         faces = stack.enter_context(listening("faces", config.serve.host, config.serve.port, passed))
         admin = stack.enter_context(listening("admin", config.serve.admin_host, config.serve.admin_port, passed))
-        rooms = await stack.enter_async_context(open_rooms(config))
-        inner, mcp = await stack.enter_async_context(open_app(rooms, config))
+        services = await stack.enter_async_context(open_services(config))
+        inner, mcp = await stack.enter_async_context(open_app(services, config))
         app = Drain(inner, stopping)
-        clients = _connections(config.serve, rooms.metrics, limit)
-        pages = admin_app(rooms.metrics, rooms.readiness, rooms.status.make)
+        clients = _connections(config.serve, services.metrics, limit)
+        pages = admin_app(services.metrics, services.readiness, services.status.make)
         servers = [
             http_server(ForwardedClients(app, clients) if clients.proxies else app, clients),
-            http_server(guard_admin(pages, config.serve), _admin_connections(config.serve, rooms.metrics)),
+            http_server(guard_admin(pages, config.serve), _admin_connections(config.serve, services.metrics)),
         ]
 
         async def drain() -> None:
-            rooms.readiness.drain()
+            services.readiness.drain()
             mcp.stop_listening()
-            cut = await app.drained(config.limits.drain, rooms.proxy.stop)
+            cut = await app.drained(config.limits.drain, services.proxy.stop)
             mcp.end_sessions()
             log.info("stopped", requests_cut=cut)
             for server in servers:
@@ -142,29 +142,29 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown) ->
         shutdown.ready(drain)
         settle_memory()
         await _announce(
-            config, rooms, url_of_socket(config.serve.host, faces), url_of_socket(config.serve.admin_host, admin)
+            config, services, url_of_socket(config.serve.host, faces), url_of_socket(config.serve.admin_host, admin)
         )
         async with anyio.create_task_group() as following:
-            besides = {PinFile().path: rooms.proxy.list_again}
-            following.start_soon(reloader.follow, rooms.take_over, besides)
-            following.start_soon(rooms.costs.follow, rooms.proxy, rooms.metrics)
+            besides = {PinFile().path: services.proxy.list_again}
+            following.start_soon(reloader.follow, services.take_over, besides)
+            following.start_soon(services.costs.follow, services.proxy, services.metrics)
             async with anyio.create_task_group() as serving:
                 for server, listener in zip(servers, (faces, admin), strict=True):
                     serving.start_soon(server.serve, [listener])
             following.cancel_scope.cancel()
 
 
-async def _announce(config: GatewayConfig, rooms: Rooms, url: str, admin: str) -> None:
-    rooms.readiness.set("gateway", True)
+async def _announce(config: GatewayConfig, services: Services, url: str, admin: str) -> None:
+    services.readiness.set("gateway", True)
     log.info(
         "gateway ready",
         url=url,
         admin=admin,
         upstreams=len(config.upstreams),
-        tools=len(rooms.proxy.tools()),
+        tools=len(services.proxy.tools()),
         engine=config.engine.kind,
     )
-    if (advice := (await rooms.status.make())["definition_advice"]) is not None:
+    if (advice := (await services.status.make())["definition_advice"]) is not None:
         log.warning(advice)
 
 

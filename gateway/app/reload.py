@@ -1,9 +1,9 @@
 """A changed configuration, taken over while the gateway runs.
 
 Looks at the files' state every second (a `stat`, which works on every file system), and at once when it is asked to
-(SIGHUP); reads and checks everything anew, and only then hands the new configuration to the rooms. A configuration that
-is wrong changes nothing, and the log says what is wrong. What can't change in a running process (addresses, engine,
-maps, limits) is named and waits for a restart.
+(SIGHUP); reads and checks everything anew, and only then hands the new configuration to the services. A configuration
+that is wrong changes nothing, and the log says what is wrong. What can't change in a running process (addresses,
+engine, maps, limits) is named and waits for a restart.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

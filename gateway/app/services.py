@@ -1,4 +1,4 @@
-"""The rooms of one gateway, built and wired.
+"""The services of one gateway, built and wired.
 
 Turns the settings into a running engine, running servers, and all that stands on them; nothing below creates anything
 at import. It listens nowhere.
@@ -23,8 +23,8 @@ from gateway.serve.admin.status import StatusReport
 
 
 @dataclass(frozen=True, slots=True)
-class Rooms:
-    """The rooms of a running gateway."""
+class Services:
+    """The services of a running gateway."""
 
     route: EngineRoute
     proxy: Proxy
@@ -60,7 +60,7 @@ class _EngineState:
 
 
 @asynccontextmanager
-async def open_rooms(config: GatewayConfig) -> AsyncGenerator[Rooms]:
+async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
     """Start the engine and the upstreams, wired together. Raises `ConfigError`."""
     metrics, readiness = Metrics(), Readiness()
     notices = TokenNotices(get_logger("tokens"))
@@ -91,7 +91,7 @@ async def open_rooms(config: GatewayConfig) -> AsyncGenerator[Rooms]:
         proxy.sample_with(EngineSampler(agent, route))
         status = StatusReport(config, route, proxy, readiness, metrics, costs, notices)
         async with proxy, route.running():
-            yield Rooms(route, proxy, tokens, agent, metrics, readiness, records, costs, status)
+            yield Services(route, proxy, tokens, agent, metrics, readiness, records, costs, status)
 
 
 def _show_upstream(status: UpstreamStatus) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Commands: each file parses, calls one room and prints. `app.py` lists them."""
+"""Commands: each file parses, calls one package and prints. `app.py` lists them."""

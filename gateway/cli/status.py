@@ -102,7 +102,7 @@ def print_report(console: Console, report: dict[str, Any], *, tools: bool) -> No
             say(console, "(a wider terminal or --json shows more)", "dim")
     else:
         say(console, "no servers", "yellow")
-    for line in _complaints(report):
+    for line in _problems(report):
         say(console, f"! {line}", "yellow")
     console.print()
     say(console, _sum(report), "dim")
@@ -136,7 +136,7 @@ def _tool_row(tool: dict[str, Any]) -> list[Cell | str]:
     return [tool["name"], _tokens(tool["tokens"], estimated=tool["estimated"]), _IDS.get(tool["ids"], "-"), pin]
 
 
-def _complaints(report: dict[str, Any]) -> list[str]:
+def _problems(report: dict[str, Any]) -> list[str]:
     servers = [
         f"{server['name']}: {server['last_error']}"
         for server in report["servers"]

@@ -1,6 +1,6 @@
 """Files, environment and flags to one `GatewayConfig`.
 
-Turns what a person gave (a path, or nothing) into the frozen configuration that every room is built from, or into a
+Turns what a person gave (a path, or nothing) into the frozen configuration that every package is built from, or into a
 ConfigError; nothing is started either way. Precedence: flags, then `CODEC_GATEWAY_*`, then codec-gateway.toml, then the
 defaults of `model.py`. Which file is which stands here; how each is read stands in the modules beside.
 """

@@ -1,8 +1,8 @@
 """The one internal form of every setting.
 
 Whatever a person wrote, and wherever, ends as a frozen `GatewayConfig`: complete, checked, with `${VAR}` expanded and
-paths made absolute. Times are seconds, sizes are bytes, lengths of id lists are tokens. The rooms above take the part
-that is theirs (`UpstreamConfig`, `EngineConfig` ...) and know nothing of files, flags or the environment.
+paths made absolute. Times are seconds, sizes are bytes, lengths of id lists are tokens. The packages above take the
+part that is theirs (`UpstreamConfig`, `EngineConfig` ...) and know nothing of files, flags or the environment.
 """
 
 from collections.abc import Mapping
@@ -178,7 +178,7 @@ class LimitsConfig:
     result_tokens: int = 2048
     """Ids of one tool result that reach the model; the rest is cut, and the model is told."""
     result_bytes: int = 16 * 1024 * 1024
-    """Largest answer of an upstream, as it comes over the wire."""
+    """Largest answer of an upstream, as it is sent."""
     completion_tokens: int = 1024
     """Generated ids per request when the client names no limit."""
     start_timeout: float = 60.0

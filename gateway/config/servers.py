@@ -115,7 +115,7 @@ class ServerReader:
         if endpoint:
             endpoint = check_endpoint(texts.expand("endpoint", endpoint), texts.where)
         policies = _policies(entry)
-        # What a bolt-on speaks is not MCP; the wire that stands for it answers in the modern era.
+        # What a bolt-on speaks is not MCP; the transport that stands for it answers in the modern era.
         policies["protocol"] = "modern"
         return UpstreamConfig(
             name=name,

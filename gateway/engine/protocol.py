@@ -1,4 +1,4 @@
-"""What the rooms above ask of an engine, whichever it is: ids in, ids out.
+"""What the packages above ask of an engine, whichever it is: ids in, ids out.
 
 An engine turns prompt ids into a stream of generated ids and keeps what it has computed in slots. It does not know
 conversations, tools or MCP. `engine/llama_cpp/client.py` speaks to a real server over HTTP; `embedded.py` starts one of

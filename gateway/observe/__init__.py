@@ -1,8 +1,8 @@
 """Logs, metrics, the audit log and traces: what a gateway says of itself.
 
 structlog, which the logs stand on, loads rich for painted tracebacks if it finds it. Ours are written by `logs.py`, in
-JSON or plain words, so it is told here, before any module of this room loads it, that there is none: a start is 40 ms
-and some megabytes the cheaper. Commands that show tables load rich afterwards, as ever.
+JSON or plain words, so it is told here, before any module of this package loads it, that there is none: a start is 40
+ms and some megabytes the cheaper. Commands that show tables load rich afterwards, as ever.
 """
 
 import sys

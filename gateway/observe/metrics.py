@@ -1,9 +1,9 @@
 """Every metric of the gateway, named in this one file.
 
-Turns what the rooms report ("the shim tokenized 40 ids for this map") into Prometheus series under the prefix `codec_`,
-in base units (seconds, ids). It owns its registry, so two gateways in one process do not share numbers. A label carries
-only a map id, the name of a configured server or a word of a fixed list (`labels.py`). It knows nothing of tools,
-requests or HTTP. `serve/admin/health.py` shows what it renders, `reference.py` documents it.
+Turns what the packages report ("the shim tokenized 40 ids for this map") into Prometheus series under the prefix
+`codec_`, in base units (seconds, ids). It owns its registry, so two gateways in one process do not share numbers. A
+label carries only a map id, the name of a configured server or a word of a fixed list (`labels.py`). It knows nothing
+of tools, requests or HTTP. `serve/admin/health.py` shows what it renders, `reference.py` documents it.
 """
 
 from datetime import UTC, datetime
@@ -40,7 +40,7 @@ _ENGINE_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 
 class Metrics:
-    """What the gateway counts. One object a process, handed to the rooms that report."""
+    """What the gateway counts. One object a process, handed to the packages that report."""
 
     content_type: Final = CONTENT_TYPE_PLAIN_0_0_4
 

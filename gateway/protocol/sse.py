@@ -142,7 +142,7 @@ class EventParser:
 def encode_event(
     data: bytes, *, event_id: str | None = None, kind: str | None = None, retry: int | None = None
 ) -> bytes:
-    """One event as it stands on the wire, its blank line included.
+    """One event as it is sent, its blank line included.
 
     Args:
         data: its data; a line feed begins another data line, and there is no carriage return in it.

@@ -51,7 +51,7 @@ class Parked:
         self._questions: dict[str, tuple[dict[str, Any], asyncio.Future[dict[str, Any]]]] = {}
         self._asked = 0
         self._progress_token: object = None
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self.join(caller, params)
 
     def join(self, caller: Caller, params: Mapping[str, Any]) -> None:
@@ -76,7 +76,7 @@ class Parked:
         key = f"q{self._asked}"
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._questions[key] = ({"method": method, "params": params}, answer)
-        self._news.set()
+        self._changed.set()
         try:
             with anyio.fail_after(_PATIENCE):
                 return await answer
@@ -88,7 +88,7 @@ class Parked:
     def end(self, outcome: dict[str, Any] | GatewayError) -> None:
         """The server's call is over."""
         self.outcome = outcome
-        self._news.set()
+        self._changed.set()
 
     def answer(self, responses: Mapping[str, Any]) -> None:
         """The client's next round: its answers reach who asked."""
@@ -106,8 +106,8 @@ class Parked:
             GatewayError: the outcome is an error.
         """
         while self.outcome is None and not self._questions:
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         if isinstance(self.outcome, GatewayError):
             raise self.outcome
         if self.outcome is not None:
@@ -197,10 +197,10 @@ async def _ask_alone(upstream: Upstream, parked: Parked, params: Mapping[str, An
     """The outcome on a session that nobody else uses; on another one, if the server had forgotten the first."""
     try:
         async with upstream.lease(parked) as member:
-            return await upstream.door.request(parked.method, params, parked, member=member)
+            return await upstream.dispatcher.request(parked.method, params, parked, member=member)
     except SessionGone:
         async with upstream.lease(parked) as member:
-            return await upstream.door.request(parked.method, params, parked, member=member)
+            return await upstream.dispatcher.request(parked.method, params, parked, member=member)
 
 
 async def answer_rounds(

@@ -45,7 +45,7 @@ class Exchange(Protocol):
     """Where what a server says of its own accord goes: to the request that it belongs to, or to a whole session."""
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
-        """A notification, in the order of the wire. Never blocks and never raises: who can't keep up loses some."""
+        """A notification, in the order it came. Never blocks and never raises: who can't keep up loses some."""
         ...
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ _Shown = dict[tuple[str, ListKind], object]
 """Server and list to what clients can see of it."""
 
 
-class News:
+class ChangeFeed:
     """Who is told of what (`upstream.Listener`)."""
 
     def __init__(self, upstreams: Mapping[str, Upstream], catalog: Catalog, rule: ShareRule) -> None:

@@ -13,11 +13,11 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.bolt_on import HeldMaps, open_bolt_on
 from gateway.proxy.transport.http.transport import HttpClient, open_http, open_http_client
 from gateway.proxy.transport.oauth.client_credentials import authorizer_for
-from gateway.proxy.transport.protocol import Wire
+from gateway.proxy.transport.protocol import Transport
 from gateway.proxy.transport.stdio.transport import open_stdio
 from gateway.proxy.transport.stdio.watchdog import Watchdog
-from gateway.proxy.transport.tracing import traced_wire
-from gateway.proxy.upstream.members import Dial
+from gateway.proxy.transport.tracing import traced_transport
+from gateway.proxy.upstream.members import Connect
 from gateway.proxy.upstream.session import Session
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ _FRAME: Final = 1024
 """Bytes of a message besides its result: id, version, braces."""
 
 
-class Dialler:
-    """Makes wires. Enter it once, around everything that dials."""
+class Connector:
+    """Makes transports. Enter it once, around everything that dials."""
 
     def __init__(self, limits: LimitsConfig, metrics: Metrics, tracing: "Tracing | None" = None) -> None:
         """Nothing is opened before the context is entered. `tracing`: None: no spans are made."""
@@ -50,19 +50,19 @@ class Dialler:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it. Every wire is to be closed by then."""
+        """Close it. Every transport is to be closed by then."""
         await self._stack.aclose()
 
-    def dial(self, config: UpstreamConfig) -> Dial:
-        """What opens a wire to this server."""
+    def connect(self, config: UpstreamConfig) -> Connect:
+        """What opens a transport to this server."""
         log = get_logger("gateway.proxy").bind(server=config.name)
         metrics, tracing = self._metrics, self._tracing
 
-        def dial(session: Session) -> AbstractAsyncContextManager[Wire]:
+        def connect(session: Session) -> AbstractAsyncContextManager[Transport]:
             if config.command is not None:
                 return open_stdio(config, session, line_bound=self._bound, log=log, watchdog=self._watchdog)
             if self._client is None:
-                raise RuntimeError("dialled outside `async with dialler`")
+                raise RuntimeError("connected outside `async with connector`")
             if config.manifest is not None:
                 return open_bolt_on(
                     config, session, bound=self._bound, log=log, client=self._client, maps=self.maps, metrics=metrics
@@ -70,4 +70,4 @@ class Dialler:
             authorizer = authorizer_for(config, self._client, log)
             return open_http(config, session, bound=self._bound, log=log, client=self._client, authorizer=authorizer)
 
-        return dial if tracing is None else lambda session: traced_wire(dial(session), config, tracing)
+        return connect if tracing is None else lambda session: traced_transport(connect(session), config, tracing)

@@ -14,7 +14,7 @@ _WRITER: Final = TypeAdapter(dict[str, Any])
 
 
 def why_unwritable(params: Mapping[str, Any]) -> str | None:
-    """What keeps the params from the wire, as words that can follow a name; None where nothing does.
+    """What keeps the params from the transport, as words that can follow a name; None where nothing does.
 
     The same writer writes the message later. There the params lie one level deeper than here, inside the message:
     hence the wrapping, without which the deepest value that passes here would fail there.

@@ -20,11 +20,11 @@ from gateway.proxy.bolt_on import KnownMaps
 from gateway.proxy.bridge import Bridge
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
-from gateway.proxy.change_feed import ListChange, News
-from gateway.proxy.connector import Dialler
+from gateway.proxy.change_feed import ChangeFeed, ListChange
+from gateway.proxy.connector import Connector
 from gateway.proxy.naming import Naming, ToolEntry
 from gateway.proxy.offers import RELAYED, merge_capabilities, merge_instructions
-from gateway.proxy.registry import Fleet
+from gateway.proxy.registry import ServerRegistry
 from gateway.proxy.router import Routes
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.statuses import UpstreamStatus, status_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gateway.proxy.upstream.session import ListKind
     from gateway.proxy.upstream.upstream import Upstream
 
-PATIENCE: Final = 20.0
+START_WAIT: Final = 20.0
 """Seconds that the start of a gateway waits for its slowest server."""
 
 
@@ -43,22 +43,29 @@ class Proxy:
     """All upstreams of one gateway. Enter it once; a task that enters it must leave it."""
 
     def __init__(
-        self, config: GatewayConfig, metrics: Metrics, tracing: "Tracing | None" = None, *, patience: float = PATIENCE
+        self,
+        config: GatewayConfig,
+        metrics: Metrics,
+        tracing: "Tracing | None" = None,
+        *,
+        start_wait: float = START_WAIT,
     ) -> None:
         """Nothing is started before the context is entered.
 
         Args:
             tracing: None: requests to servers are no spans.
-            patience: seconds that all wait for the slowest server; one that takes longer joins them when it is up.
+            start_wait: seconds that all wait for the slowest server; one that takes longer joins them when it is up.
         """
-        self._patience = patience
-        self._dialler = Dialler(config.limits, metrics, tracing)
+        self._start_wait = start_wait
+        self._connector = Connector(config.limits, metrics, tracing)
         self._share_rule = ShareRule(config.limits.principal_share, metrics.access.bound_refused)
         self._reloading = anyio.Lock()
         self._upstreams: dict[str, Upstream] = {}
         self._catalog = Catalog(Naming(config))
-        self._news = News(self._upstreams, self._catalog, self._share_rule)
-        self._fleet = Fleet(config, metrics, self._dialler, self._upstreams, self._news, self._share_rule)
+        self._changes = ChangeFeed(self._upstreams, self._catalog, self._share_rule)
+        self._registry = ServerRegistry(
+            config, metrics, self._connector, self._upstreams, self._changes, self._share_rule
+        )
         self._routes = Routes(self._upstreams, self._catalog, metrics, self.watch, self.ready)
         self.tool_search = config.tool_search
         """As `GatewayConfig.tool_search`."""
@@ -90,7 +97,7 @@ class Proxy:
 
     @asynccontextmanager
     async def _supervised(self) -> AsyncGenerator[None, None]:
-        async with self._dialler, self._fleet.running() as tasks:
+        async with self._connector, self._registry.running() as tasks:
             # Requests may come while servers start.
             self._routes.bridge = Bridge(tasks, self._share_rule)
             await self.ready()
@@ -98,8 +105,8 @@ class Proxy:
             yield
 
     async def ready(self) -> None:
-        """Wait until every upstream that starts by itself is up or has failed once, as long as patience lasts."""
-        await self._fleet.ready(self._patience)
+        """Wait until every upstream that starts by itself is up or has failed once, as long as start_wait lasts."""
+        await self._registry.ready(self._start_wait)
 
     async def reload(self, config: GatewayConfig) -> None:
         """Serve this configuration from now on. Servers that it leaves as they are notice nothing.
@@ -108,15 +115,15 @@ class Proxy:
         went or changed finish there. Limits stay as they were at the start.
         """
         async with self._reloading:
-            taken = await self._fleet.exchange(config)
+            taken = await self._registry.exchange(config)
             told: list[tuple[str, ListKind]] = []
             if (config.tool_search is True) != self._routes.searching:
                 told = [(name, "tools") for name in self._upstreams]
             self.tool_search = config.tool_search
             self._routes.searching = config.tool_search is True
             self._catalog.name_by(Naming(config))
-            self._news.taken_over(taken)
-            self._news.merge(told)
+            self._changes.taken_over(taken)
+            self._changes.merge(told)
 
     def list_again(self) -> None:
         """Ask every server that is up for its tools, because what may be shown of them changed (pins)."""
@@ -126,19 +133,19 @@ class Proxy:
 
     def stop(self) -> None:
         """Begin to end every upstream: calls that are running get an error result, and nothing is started again."""
-        self._fleet.stop()
+        self._registry.stop()
 
     def sample_with(self, sampler: Sampler) -> None:
         """Let this generate for the servers that the operator lets sample. To be called before the start."""
-        self._fleet.sample_with(sampler)
+        self._registry.sample_with(sampler)
 
     def tell_maps(self, known: KnownMaps) -> None:
         """Call bolt-ons with ids of these maps from now on. To be told again whenever they are others."""
-        self._dialler.maps.tell(known)
+        self._connector.maps.tell(known)
 
     def adopt(self, session: ClientSession) -> None:
         """Let the main sessions stand for this client, the only one there will be. To be called before the start."""
-        self._fleet.adopt(session)
+        self._registry.adopt(session)
 
     async def handle(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """The raw answer to a client's request, in the client's era.
@@ -158,7 +165,7 @@ class Proxy:
     async def tell(self, method: str, params: dict[str, Any], session: ClientSession) -> None:
         """Pass on a notification of a handshake-era client to the servers that hold a session for it."""
         for upstream in list(self._upstreams.values()):
-            member = upstream.choice.own(session)
+            member = upstream.selector.own(session)
             if member is not None and session.principal.sees(upstream.config.name):
                 await member.session.notify(method, params)
 
@@ -190,16 +197,16 @@ class Proxy:
     def tools(self, principal: Principal = ANYBODY) -> tuple[ToolEntry, ...]:
         """The tools of the upstreams that are up or asleep: in the configuration's order, then in each server's own."""
         if principal.servers is None and principal.tools is None:
-            return self._news.offered
-        return tuple(entry for entry in self._news.offered if principal.may_call(entry.server, entry.name))
+            return self._changes.offered
+        return tuple(entry for entry in self._changes.offered if principal.may_call(entry.server, entry.name))
 
     def on_tools_changed(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever `tools()` gives something new; it must be quick and must not raise."""
-        self._news.on_tools_changed(callback)
+        self._changes.on_tools_changed(callback)
 
     def on_change(self, callback: Callable[[ListChange], None]) -> Callable[[], None]:
         """Call `callback` whenever a list that clients see changed. Gives what ends that."""
-        return self._news.on_change(callback)
+        return self._changes.on_change(callback)
 
     async def watch(
         self, uris: Collection[str], principal: Principal, updated: Callable[[str], None]
@@ -213,7 +220,7 @@ class Proxy:
         """
         owners = [(self._routes.owners.uri_owner(uri, principal), uri) for uri in uris]
         owned = [(server, uri) for server, uri in owners if server is not None]
-        return await self._news.watch(owned, principal, updated)
+        return await self._changes.watch(owned, principal, updated)
 
     def capabilities(self, principal: Principal = ANYBODY, *, modern: bool = False) -> dict[str, Any]:
         """What to advertise to this client: what is passed on, or will be from servers that were not up yet."""
@@ -251,11 +258,11 @@ class Proxy:
         """Free what was opened for a client that is gone."""
         self._routes.resources.forget(session)
         for upstream in self._upstreams.values():
-            upstream.choice.release(session)
+            upstream.selector.release(session)
 
     def statuses(self) -> tuple[UpstreamStatus, ...]:
         """One status for each upstream, in the configuration's order."""
         now = anyio.current_time()
         return tuple(
-            status_of(each, now, self._dialler.maps.statuses(each.config.name)) for each in self._upstreams.values()
+            status_of(each, now, self._connector.maps.statuses(each.config.name)) for each in self._upstreams.values()
         )

@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ClientSession
-from gateway.proxy.connector import Dialler
+from gateway.proxy.connector import Connector
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.sampling import Sampler
 from gateway.proxy.upstream.upstream import Listener, Upstream
@@ -24,14 +24,14 @@ from gateway.proxy.upstream.upstream import Listener, Upstream
 _STOP_GRACE: Final = 10.0
 
 
-class Fleet:
+class ServerRegistry:
     """All upstreams of one gateway."""
 
     def __init__(
         self,
         config: GatewayConfig,
         metrics: Metrics,
-        dialler: Dialler,
+        connector: Connector,
         upstreams: dict[str, Upstream],
         listener: Listener,
         share_rule: ShareRule,
@@ -46,7 +46,7 @@ class Fleet:
         self._limits = config.limits
         self._share_rule = share_rule
         self._metrics = metrics
-        self._dialler = dialler
+        self._connector = connector
         self._upstreams = upstreams
         self._listener = listener
         self._sampler: Sampler | None = None
@@ -95,9 +95,9 @@ class Fleet:
             self._tasks.start_soon(self._retire, upstream, config.limits.drain)
         return list(made)
 
-    async def ready(self, patience: float) -> None:
+    async def ready(self, start_wait: float) -> None:
         """Wait until every upstream that starts by itself is up or has failed once, or for so many seconds."""
-        await self._settled(self._upstreams.values(), patience)
+        await self._settled(self._upstreams.values(), start_wait)
 
     def stop(self) -> None:
         """Begin to end every upstream: calls that are running get an error result, and nothing is started again."""
@@ -117,15 +117,15 @@ class Fleet:
             upstream.supervisor.adopt(session)
 
     def _make(self, config: UpstreamConfig) -> Upstream:
-        dial = self._dialler.dial(config)
-        made = Upstream(config, self._limits, self._metrics, dial, self._listener, self._share_rule)
+        connect = self._connector.connect(config)
+        made = Upstream(config, self._limits, self._metrics, connect, self._listener, self._share_rule)
         made.allowance.sampler = self._sampler
         if self._adopted is not None:
             made.supervisor.adopt(self._adopted)
         return made
 
-    async def _settled(self, upstreams: Iterable[Upstream], patience: float = inf) -> None:
-        with anyio.move_on_after(min(self._limits.start_timeout + 1.0, patience)):
+    async def _settled(self, upstreams: Iterable[Upstream], start_wait: float = inf) -> None:
+        with anyio.move_on_after(min(self._limits.start_timeout + 1.0, start_wait)):
             for upstream in list(upstreams):
                 await upstream.supervisor.settled.wait()
 

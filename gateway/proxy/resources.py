@@ -44,7 +44,7 @@ class Resources:
         """On the client's own session, if the server holds one for it; else this gateway watches for it."""
         uri, session = params.get("uri"), caller.session
         owner = self._owners.uri_owner(uri, caller.principal, caller) if isinstance(uri, str) else None
-        if session is None or owner is None or self._upstreams[owner].choice.has_own(caller):
+        if session is None or owner is None or self._upstreams[owner].selector.has_own(caller):
             return await self.read(method, params, caller)
         watched = self._subscribed.setdefault(session, {})
         if uri not in watched:
@@ -69,7 +69,7 @@ class Resources:
             stop()
             return {}
         owner = self._owners.uri_owner(uri, caller.principal, caller) if isinstance(uri, str) else None
-        if owner is None or self._upstreams[owner].choice.has_own(caller):
+        if owner is None or self._upstreams[owner].selector.has_own(caller):
             return await self.read(method, params, caller)
         return {}
 

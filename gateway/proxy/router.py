@@ -199,10 +199,10 @@ class Routes:
         async def tell(upstream: Upstream) -> None:
             try:
                 # Each request says in the modern era which messages it wants, and ours do.
-                if await upstream.choice.is_modern(caller):
+                if await upstream.selector.is_modern(caller):
                     answers.append({})
                     return
-                level = upstream.choice.level_for(caller, str(params.get("level")))
+                level = upstream.selector.level_for(caller, str(params.get("level")))
                 answers.append(await self._ask(upstream, method, {**params, "level": level}, caller, _LEVEL_TIME))
             except (RpcError, UpstreamError) as error:
                 refused.append(error)
@@ -241,20 +241,20 @@ class Routes:
         if method in MULTI_ROUND and caller.modern and self.bridge is not None:
             if self.bridge.resumes(params):
                 return await self.bridge.resume(method, params, caller)
-            if method == "tools/call" and await upstream.choice.bridges(caller):
+            if method == "tools/call" and await upstream.selector.bridges(caller):
                 return await self.bridge.begin(upstream, method, params, caller)
 
         async def put(sent: dict[str, Any]) -> dict[str, Any]:
-            return await upstream.door.request(method, sent, caller, seconds=seconds, headers=headers)
+            return await upstream.dispatcher.request(method, sent, caller, seconds=seconds, headers=headers)
 
         with upstream.used:
             result = await put(params)
             if not is_input_required(result):
                 return result
-            helped = upstream.helped(caller)
-            if caller.modern and (helped is caller or not asks_only(result, SAMPLING)):
+            sampling_caller = upstream.sampling_caller(caller)
+            if caller.modern and (sampling_caller is caller or not asks_only(result, SAMPLING)):
                 return result
-            return await answer_rounds(result, put, params, helped)
+            return await answer_rounds(result, put, params, sampling_caller)
 
     def _headers(self, name: str, params: Mapping[str, Any]) -> Mapping[str, str] | None:
         """The `Mcp-Param-*` headers that the tool's schema asks for (2026-07-28, "Custom headers")."""

@@ -228,7 +228,7 @@ def _shim(ids: list[int]) -> IdPiece:
 
 
 def _encode(token_map: TokenMap, text: str) -> list[int]:
-    """Ordinary text into ids. A lone surrogate, which no wire of ours lets through, becomes U+003F like in UTF-8."""
+    """Ordinary text into ids. A lone surrogate, which no transport lets through, becomes U+003F like in UTF-8."""
     try:
         return token_map.encode(text)
     except TextNotUnicode:

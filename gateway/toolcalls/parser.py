@@ -1,8 +1,8 @@
 """The parser of one generation: token ids in, events out.
 
-Joins what the rooms below know one thing of each: ids to guarded text (`tokens`), text to marks (the format's nodes),
-marks to events (`calls`). Never raises on what a model writes, never holds more than a marker's beginning, half a
-character, or a word; a region beyond its bound becomes content. `message` for text without ids.
+Joins what the packages below know one thing of each: ids to guarded text (`tokens`), text to marks (the format's
+nodes), marks to events (`calls`). Never raises on what a model writes, never holds more than a marker's beginning, half
+a character, or a word; a region beyond its bound becomes content. `message` for text without ids.
 """
 
 from collections.abc import Callable, Sequence

@@ -26,19 +26,19 @@ class Log:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.lines: list[str] = []
         self._ended = False
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, args=(process,), daemon=True)
         self._reader.start()
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stderr is not None
         for line in process.stderr:
-            with self._news:
+            with self._changed:
                 self.lines.append(line.rstrip("\n"))
-                self._news.notify_all()
-        with self._news:
+                self._changed.notify_all()
+        with self._changed:
             self._ended = True
-            self._news.notify_all()
+            self._changed.notify_all()
 
     @property
     def text(self) -> str:
@@ -51,8 +51,8 @@ class Log:
 
     def wait_for(self, words: str, *, count: int = 1, seconds: float = 60.0) -> dict[str, Any]:
         """Wait for the `count`th entry whose event holds `words`."""
-        with self._news:
-            self._news.wait_for(lambda: self._ended or len(self.events(words)) >= count, seconds)
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or len(self.events(words)) >= count, seconds)
             found = self.events(words)
         assert len(found) >= count, f"no {words!r} number {count} in the log:\n{self.text[-4000:]}"
         return found[count - 1]

@@ -17,7 +17,7 @@ from mcp import Client
 
 from gateway.agent import AnswerOptions, Conversation
 from gateway.agent.events import AgentEvent, ToolFinished
-from gateway.app.services import Rooms, open_rooms
+from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
 from gateway.engine.protocol import Sampling
 from gateway.engine.scaffold import TurnEnd, TurnShape
@@ -31,18 +31,18 @@ GREEDY = {"model": "any", "temperature": 0, "seed": 1, "max_tokens": 40}
 
 
 @asynccontextmanager
-async def rooms_of(engine_url: str, map_file: Path, server: Mapping[str, Any]) -> AsyncGenerator[Rooms]:
+async def rooms_of(engine_url: str, map_file: Path, server: Mapping[str, Any]) -> AsyncGenerator[Services]:
     """The gateway's rooms in this process, around the shared engine and one server; a call, and then an answer."""
     upstream = UpstreamConfig(name="up", command=server["command"], args=tuple(server["args"]))
     engine = EngineConfig(kind="url", url=engine_url)
     tokens, limits = TokensConfig(map=str(map_file)), LimitsConfig(turns=2)
     config = GatewayConfig(upstreams=(upstream,), engine=engine, tokens=tokens, limits=limits)
     with anyio.fail_after(60):
-        async with open_rooms(config) as rooms:
+        async with open_services(config) as rooms:
             yield rooms
 
 
-async def answered(rooms: Rooms) -> tuple[Conversation, ToolFinished]:
+async def answered(rooms: Services) -> tuple[Conversation, ToolFinished]:
     """The conversation after one question that the tool answered, and what was told of the call."""
     told: list[ToolFinished] = []
 

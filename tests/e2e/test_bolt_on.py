@@ -16,7 +16,7 @@ import pytest
 
 from gateway.agent import AnswerOptions
 from gateway.agent.events import AgentEvent, GenerationFinished, ToolFinished
-from gateway.app.services import open_rooms
+from gateway.app.services import open_services
 from gateway.config.model import EngineConfig, GatewayConfig, UpstreamConfig
 from gateway.engine.packaged_model import packaged_model
 from gateway.engine.protocol import Sampling
@@ -98,7 +98,7 @@ async def test_nothing_is_encoded_or_decoded_between_a_call_and_the_splice_of_it
     tool = "get_current_time" if prefix == "never" else "time__get_current_time"
     options = AnswerOptions(("named", tool), 64, Sampling(temperature=0, seed=1))
     config = config_of(engine_url, time_tools(endpoint))
-    async with open_rooms(GatewayConfig(upstreams=config.upstreams, engine=config.engine, prefix=prefix)) as rooms:
+    async with open_services(GatewayConfig(upstreams=config.upstreams, engine=config.engine, prefix=prefix)) as rooms:
         # The template's own pieces around a result are tokenized once in an engine's life.
         await rooms.agent.answer(await rooms.agent.open(OTHER_QUESTION), options, counted.listen)
         counted.log.clear()
@@ -144,7 +144,7 @@ async def test_nothing_is_encoded_or_decoded_between_a_call_and_the_splice_of_it
 
 
 async def test_the_same_tools_answer_a_client_of_mcp_in_text(engine_url, endpoint):
-    async with open_rooms(config_of(engine_url, time_tools(endpoint))) as rooms:
+    async with open_services(config_of(engine_url, time_tools(endpoint))) as rooms:
         result = await rooms.proxy.call("get_current_time", {"timezone": "Asia/Tokyo"})
         token_map = rooms.route.ready().token_map
     (block,) = result["content"]

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.agent import AnswerOptions
 from gateway.agent.events import AgentEvent, IdsGenerated, IdsSpliced, ToolFinished
-from gateway.app.services import open_rooms
+from gateway.app.services import open_services
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
 from gateway.engine.protocol import Sampling
 from leaf_sdk.vocab import TokenMap
@@ -63,7 +63,7 @@ async def test_model_reads_a_result_as_its_template_writes_it(
     choice = ("named", "say")
     options = AnswerOptions(choice, 200, Sampling(temperature=0, seed=1), ids=True)
     with anyio.fail_after(60):
-        async with open_rooms(config) as rooms:
+        async with open_services(config) as rooms:
             conversation = await rooms.agent.open(QUESTION, choice=choice)
             await rooms.agent.answer(conversation, options, listen)
 

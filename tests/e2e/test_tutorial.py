@@ -46,7 +46,7 @@ class Terminal:
 
     def __init__(self, script: str, folder: Path, environment: dict[str, str]) -> None:
         self._text = ""
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._master, slave = pty.openpty()
         command = ["bash", "-e", "-o", "pipefail", "-c", script]
         # A session of its own: what serves is ended with everything that it started.
@@ -65,18 +65,18 @@ class Terminal:
             except OSError:  # what a terminal says when the last writer is gone
                 break
             data += more
-            with self._news:
+            with self._changed:
                 self._text = ESCAPE.sub("", data.decode("utf-8", "replace"))
-                self._news.notify_all()
+                self._changed.notify_all()
 
     @property
     def text(self) -> str:
-        with self._news:
+        with self._changed:
             return self._text
 
     def wait_for(self, words: str) -> str:
-        with self._news:
-            assert self._news.wait_for(lambda: words in self._text, SECONDS), f"no {words!r} in:\n{self._text}"
+        with self._changed:
+            assert self._changed.wait_for(lambda: words in self._text, SECONDS), f"no {words!r} in:\n{self._text}"
             return self._text
 
     def finished(self) -> tuple[str, int]:

@@ -40,7 +40,7 @@ class Client:
         self._last = 0
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._heard: list[Message] = []
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._answers: deque[dict[str, Any]] = deque()
         self._replies: set[asyncio.Task[None]] = set()
         self._streams: dict[str, int] = {}
@@ -152,7 +152,7 @@ class Client:
             task.add_done_callback(self._replies.discard)
         else:
             self._note({"method": message["method"], "params": message.get("params", {})})
-        self._news.set()
+        self._changed.set()
 
     def _answer(self, asked: Message) -> dict[str, Any]:
         """Answer a question, and write both down."""
@@ -173,8 +173,8 @@ class Client:
         """Wait until that many pushes of this step were heard; they are compared afterwards, come or not."""
         with anyio.move_on_after(_PUSH_TIME):
             while len(self._heard) < count:
-                self._news.clear()
-                await self._news.wait()
+                self._changed.clear()
+                await self._changed.wait()
 
 
 def _is_aside(pushed: Message) -> bool:

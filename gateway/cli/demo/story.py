@@ -15,7 +15,7 @@ from typing import Any
 
 from gateway.agent import AnswerOptions, Conversation
 from gateway.agent.events import AgentEvent, GenerationFinished, ToolFinished
-from gateway.app.services import Rooms, open_rooms
+from gateway.app.services import Services, open_services
 from gateway.cli.demo.text_path import TextPath
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
 from gateway.engine.packaged_model import packaged_model
@@ -75,10 +75,10 @@ async def tell(progress: Callable[[str], None]) -> Story:
 
     Raises the gateway's own errors when a part can't be started.
     """
-    async with _running(progress) as rooms:
-        ready = rooms.route.ready()
-        conversation = await rooms.agent.open([{"role": "user", "content": QUESTIONS[0].text}])
-        text = TextPath(ready, rooms.proxy, conversation.format, conversation.tools, slot=ready.slots.reserve())
+    async with _running(progress) as services:
+        ready = services.route.ready()
+        conversation = await services.agent.open([{"role": "user", "content": QUESTIONS[0].text}])
+        text = TextPath(ready, services.proxy, conversation.format, conversation.tools, slot=ready.slots.reserve())
         answered = [Answered(question) for question in QUESTIONS]
         for n, one in enumerate(answered):
             question = one.question
@@ -88,14 +88,16 @@ async def tell(progress: Callable[[str], None]) -> Story:
             grammar = call_grammar(conversation.format, conversation.tools, choice=question.tool)
             if n % 2:
                 one.text_answer = await text.ask(question.text, grammar, _MAX_TOKENS)
-                await _answer(rooms, conversation, one)
+                await _answer(services, conversation, one)
             else:
-                await _answer(rooms, conversation, one)
+                await _answer(services, conversation, one)
                 one.text_answer = await text.ask(question.text, grammar, _MAX_TOKENS)
-        return Story(ready.facts.model, ready.token_map.map_id, answered, text, dict(rooms.metrics.get_shim_metrics()))
+        return Story(
+            ready.facts.model, ready.token_map.map_id, answered, text, dict(services.metrics.get_shim_metrics())
+        )
 
 
-async def _answer(rooms: Rooms, conversation: Conversation, one: Answered) -> None:
+async def _answer(services: Services, conversation: Conversation, one: Answered) -> None:
     """The token path: the gateway's own agent, as `POST /v1/chat/completions` uses it."""
     words: list[str] = []
 
@@ -112,25 +114,25 @@ async def _answer(rooms: Rooms, conversation: Conversation, one: Answered) -> No
                 pass
 
     choice = ("named", one.question.tool)
-    await rooms.agent.answer(conversation, AnswerOptions(choice, _MAX_TOKENS, _GREEDY), listen)
+    await services.agent.answer(conversation, AnswerOptions(choice, _MAX_TOKENS, _GREEDY), listen)
     one.answer = "".join(words).strip()
 
 
 @asynccontextmanager
-async def _running(progress: Callable[[str], None]) -> AsyncGenerator[Rooms]:
+async def _running(progress: Callable[[str], None]) -> AsyncGenerator[Services]:
     with TemporaryDirectory(prefix="codec-demo-") as folder:
         progress("reading the model's tokenizer into a token map")
         data = map_bytes(packaged_model())
         path = Path(folder) / "map.json"
         path.write_bytes(data)
         progress("starting llama.cpp with SmolLM2-135M and two MCP servers")
-        async with open_rooms(_config(path, map_digest(data))) as rooms:
-            for server in rooms.proxy.statuses():
+        async with open_services(_config(path, map_digest(data))) as services:
+            for server in services.proxy.statuses():
                 if server.state != "up":
                     why = server.last_error or "it is still starting"
                     message = f"the demo's server {server.name!r} did not start: {why}; try again"
                     raise UpstreamUnavailable(message, server=server.name)
-            yield rooms
+            yield services
 
 
 def _config(map_path: Path, map_id: str) -> GatewayConfig:

@@ -168,7 +168,7 @@ async def _check_server(
 ) -> tuple[ServerCheck, Mapping[str, Listed | None]]:
     alone = replace(config, upstreams=(replace(upstream, start="eager", idle_stop=0.0),), prefix="always")
     began = perf_counter()
-    proxy = Proxy(alone, Metrics(), patience=inf)
+    proxy = Proxy(alone, Metrics(), start_wait=inf)
     proxy.tell_maps(maps)
     async with proxy:
         seconds = perf_counter() - began
@@ -212,8 +212,8 @@ async def _check_tools(
 
 
 def _misses(found: ServerCheck, mode: str) -> tuple[str, ...]:
-    fate = {"text": "is called with text", "refused": "is refused (require_match)"}[mode]
-    return tuple(f"tool {each.tool!r} {fate}: {each.reason}" for each in found.bolt_ons if each.mode == mode)
+    outcome = {"text": "is called with text", "refused": "is refused (require_match)"}[mode]
+    return tuple(f"tool {each.tool!r} {outcome}: {each.reason}" for each in found.bolt_ons if each.mode == mode)
 
 
 def _judge_bolt_on(bolt_on: BoltOnStatus) -> Judgement:

@@ -59,7 +59,7 @@ async def call_once(config: GatewayConfig, name: str, arguments: Arguments, time
         ConfigError: the token map that a bolt-on would be called with can't be loaded.
     """
     narrowed = _narrowed(config, name)
-    proxy = Proxy(narrowed, Metrics(), patience=inf)
+    proxy = Proxy(narrowed, Metrics(), start_wait=inf)
     if any(upstream.manifest is not None for upstream in narrowed.upstreams):
         proxy.tell_maps(_maps(config))
     async with proxy:

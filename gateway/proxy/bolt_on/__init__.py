@@ -1,7 +1,7 @@
 """Bolt-on tools as a server like any other: found by their manifests, called with token ids where both sides agree.
 
 `offers` reads the manifests and decides where each tool may answer, `matching` whether it has ids for an accepted map,
-`calling` writes a call and reads its answer, `wire` joins them as a `Wire`.
+`calling` writes a call and reads its answer, `transport` joins them as a `Transport`.
 """
 
 from gateway.proxy.bolt_on.calling import ARGUMENT_IDS_KEY, without_argument_ids

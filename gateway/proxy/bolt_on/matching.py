@@ -97,7 +97,7 @@ class HeldMaps:
         finally:
             del self._up[key]
 
-    def is_news(self, server: str, tool: str, words: str) -> bool:
+    def is_new(self, server: str, tool: str, words: str) -> bool:
         """Whether these are other words than the last ones of a tool: a server comes and goes, and it is said once."""
         before, self._said[server, tool] = self._said.get((server, tool)), words
         return words != before

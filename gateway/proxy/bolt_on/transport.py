@@ -1,4 +1,4 @@
-"""Bolt-on tools as a `Wire`: a server of the modern era that offers nothing but tools.
+"""Bolt-on tools as a `Transport`: a server of the modern era that offers nothing but tools.
 
 What MCP asks of a server is answered here, from the manifests; only calls go out, each as a POST of its own. Whether a
 tool is called with ids or with text follows the accepted maps, and is judged anew whenever these change; a person is
@@ -24,13 +24,13 @@ from gateway.proxy.bolt_on.posting import call_lines, look, post
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import error_result
 from gateway.proxy.transport.http.client import HttpClient
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Pending, Wire
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Pending, Transport
 from leaf_sdk.leaf.bolt_on.messages import MAX_CALL_BYTES
 
 _WORDS = 300
 
 
-class BoltOnWire:
+class BoltOnTransport:
     """The tools of one upstream."""
 
     correlates = True
@@ -65,14 +65,14 @@ class BoltOnWire:
 
     @property
     def closed(self) -> asyncio.Event:
-        """As `Wire.closed`: we left. A bolt-on that is away may come back."""
+        """As `Transport.closed`: we left. A bolt-on that is away may come back."""
         return self._closed
 
     def speak(self, version: str) -> None:
-        """As `Wire.speak`: there is one version."""
+        """As `Transport.speak`: there is one version."""
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """As `Wire.notify`: a bolt-on hears nothing but calls."""
+        """As `Transport.notify`: a bolt-on hears nothing but calls."""
 
     async def request(
         self,
@@ -82,7 +82,7 @@ class BoltOnWire:
         *,
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """As `Wire.request`."""
+        """As `Transport.request`."""
         match method:
             case "tools/call":
                 return {"resultType": "complete", **await self._call(params)}
@@ -146,7 +146,7 @@ class BoltOnWire:
         for name, offer in self._offers.items():
             verdict = self._verdicts[name] = match(offer.manifest, self._maps.known)
             words = verdict.reason if isinstance(verdict, Miss) else verdict.token_map.map_id
-            if self._maps.is_news(self._config.name, name, words):
+            if self._maps.is_new(self._config.name, name, words):
                 self._tell(offer, verdict)
 
     def _tell(self, offer: Offer, verdict: Match | Miss) -> None:
@@ -155,8 +155,8 @@ class BoltOnWire:
             model = escape_text(verdict.binding.model_id, _WORDS)
             self._log.info("bolt-on speaks our ids", tool=tool, model=model, map=verdict.token_map.map_id)
             return
-        fate = "it is refused (require_match)" if self._config.require_match else "it is called with text"
-        self._log.warning(f"bolt-on speaks other ids: {fate}", tool=tool, cause=escape_text(verdict.reason, _WORDS))
+        outcome = "it is refused (require_match)" if self._config.require_match else "it is called with text"
+        self._log.warning(f"bolt-on speaks other ids: {outcome}", tool=tool, cause=escape_text(verdict.reason, _WORDS))
 
     def _listed(self) -> list[dict[str, Any]]:
         return [
@@ -191,7 +191,7 @@ async def open_bolt_on(
     client: HttpClient,
     maps: HeldMaps,
     metrics: Metrics,
-) -> AsyncGenerator[Wire]:
+) -> AsyncGenerator[Transport]:
     """Read the manifests and speak to what they describe; no tool is called before the first request.
 
     Args:
@@ -209,12 +209,12 @@ async def open_bolt_on(
     offers = await read_offers(config, client)
     for fault in offers.faults:
         log.warning("a bolt-on is left out", cause=escape_text(fault, _WORDS))
-    wire = BoltOnWire(config, offers, maps, pushes, client, metrics, log, bound)
-    with maps.guiding(config.name, wire):
+    transport = BoltOnTransport(config, offers, maps, pushes, client, metrics, log, bound)
+    with maps.guiding(config.name, transport):
         try:
-            yield wire
+            yield transport
         finally:
-            wire.close()
+            transport.close()
 
 
 def _definition(offer: Offer) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.proxy.caller import Exchange
 
-__all__ = ["LinkLost", "NoAnswer", "PeerError", "SessionForgotten", "Unfit", "Wire"]
+__all__ = ["LinkLost", "NoAnswer", "PeerError", "SessionForgotten", "Transport", "Unfit"]
 
 
 class PeerError(Exception):
@@ -45,7 +45,7 @@ class Pending(Exchange, Protocol):
         ...
 
 
-class Wire(Protocol):
+class Transport(Protocol):
     """One connection. Made by an async context manager; leaving that ends the process or the HTTP session."""
 
     @property

@@ -20,7 +20,7 @@ _SECOND: Final = 1.0
 _LENGTH: Final = 4096
 
 
-class Complaints:
+class ServerLog:
     """The bounded log of one server."""
 
     def __init__(self, log: FilteringBoundLogger, clock: Callable[[], float] = monotonic) -> None:

@@ -12,7 +12,7 @@ from gateway.errors import RpcError
 from gateway.observe.escape import escape_text
 from gateway.protocol.messages import INTERNAL_ERROR, Request, RequestId, encode_failure, encode_response
 from gateway.proxy.caller import Exchange
-from gateway.proxy.transport.server_log import Complaints
+from gateway.proxy.transport.server_log import ServerLog
 
 MOST: Final = 64
 """Questions of one server that wait for their answers at a time; more are refused."""
@@ -23,10 +23,10 @@ _MOST_AT_ONCE: Final = 64
 class Questions:
     """The open questions of one server."""
 
-    def __init__(self, send: Callable[[bytes], Coroutine[Any, Any, None]], complaints: Complaints) -> None:
+    def __init__(self, send: Callable[[bytes], Coroutine[Any, Any, None]], server_log: ServerLog) -> None:
         """`send` brings an answer to the server and raises nothing."""
         self._send = send
-        self._complaints = complaints
+        self._server_log = server_log
         self._open: dict[RequestId, asyncio.Task[None]] = {}
         self._at_once: set[asyncio.Task[None]] = set()
 
@@ -62,7 +62,7 @@ class Questions:
 
     def _answer_at_once(self, request: Request, answer: bytes) -> None:
         if len(self._at_once) >= _MOST_AT_ONCE:
-            self._complaints.warning("request of upstream dropped: it asks too much", method=_shown(request))
+            self._server_log.warning("request of upstream dropped: it asks too much", method=_shown(request))
             return
         task = asyncio.get_running_loop().create_task(self._send(answer))
         self._at_once.add(task)
@@ -74,7 +74,7 @@ class Questions:
         except RpcError as refusal:
             answer = encode_failure(request.id, refusal.error)
         except Exception:  # noqa: BLE001 - the one boundary: a server always gets an answer, and learns nothing of ours
-            self._complaints.warning("request of upstream not answered", method=_shown(request), exc_info=True)
+            self._server_log.warning("request of upstream not answered", method=_shown(request), exc_info=True)
             answer = _refusal(request.id, "the gateway failed to answer")
         await self._send(answer)
 

@@ -21,9 +21,9 @@ from gateway.proxy.upstream.clock import Clock
 from gateway.proxy.upstream.concurrency import Full, Gate
 from gateway.proxy.upstream.failures import describe_failure
 from gateway.proxy.upstream.members import Member
-from gateway.proxy.upstream.pausing_caller import Patience
+from gateway.proxy.upstream.pausing_caller import PausingCaller
 from gateway.proxy.upstream.sampling import Allowance
-from gateway.proxy.upstream.selector import Choice
+from gateway.proxy.upstream.selector import Selector
 from gateway.proxy.upstream.supervisor import Supervisor
 
 
@@ -55,7 +55,7 @@ class _Attempt:
         return f"{self.method} of {name!r}" if isinstance(name, str) else self.method
 
 
-class Door:
+class Dispatcher:
     """Where requests to one server go in."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Door:
         limits: LimitsConfig,
         metrics: Metrics,
         supervisor: Supervisor,
-        choice: Choice,
+        selector: Selector,
         allowance: Allowance,
         gate: Gate,
         rule: ShareRule,
@@ -80,7 +80,7 @@ class Door:
         self._limits = limits
         self._metrics = metrics
         self._supervisor = supervisor
-        self._choice = choice
+        self._selector = selector
         self._allowance = allowance
         self._deadlines = Deadlines()
 
@@ -115,7 +115,7 @@ class Door:
                 try:
                     attempt.had_turn = True
                     if caller.capabilities:
-                        attempt.hearer = Patience(caller, clock)
+                        attempt.hearer = PausingCaller(caller, clock)
                     return await self._ask(attempt)
                 finally:
                     self._leave()
@@ -165,12 +165,12 @@ class Door:
 
     def _leave(self) -> None:
         self.gate.leave()
-        self._supervisor.tender.used()
+        self._supervisor.maintenance.used()
         # One that ended without a verdict must not leave all others waiting for it.
         self.breaker.left()
 
     async def _ask(self, attempt: _Attempt) -> dict[str, Any]:
-        chosen = attempt.chosen = attempt.given or await self._choice.for_call(attempt.caller, attempt.method)
+        chosen = attempt.chosen = attempt.given or await self._selector.for_call(attempt.caller, attempt.method)
         try:
             return await self._put(attempt, chosen)
         except LinkLost as error:
@@ -181,7 +181,7 @@ class Door:
         self.give_up(chosen, cause)
         if attempt.given is not None:
             raise SessionGone(self._broke_off(cause, attempt).message, server=self._config.name)
-        fresh = attempt.chosen = await self._choice.for_call(attempt.caller, attempt.method)
+        fresh = attempt.chosen = await self._selector.for_call(attempt.caller, attempt.method)
         try:
             return await self._put(attempt, fresh)
         except LinkLost as error:
@@ -222,7 +222,7 @@ class Door:
 
     def _failed(self, attempt: _Attempt) -> None:
         self.breaker.failed(monotonic())
-        self._choice.suspect(attempt.chosen)
+        self._selector.suspect(attempt.chosen)
 
     def _broke_off(self, error: NoAnswer | LinkLost, attempt: _Attempt) -> UpstreamUnavailable:
         if attempt.chosen is None or attempt.chosen.mourn():

@@ -1,8 +1,8 @@
 """Whatever broke an upstream, as one short sentence for a person.
 
-Turns exceptions of the operating system, the wires and the HTTP client into words that can follow "server 'x' is not
-available:". Words of a server are untrusted: the secrets of its configuration are masked in them, and they are escaped
-and cut. Pure.
+Turns exceptions of the operating system, the transports and the HTTP client into words that can follow "server 'x' is
+not available:". Words of a server are untrusted: the secrets of its configuration are masked in them, and they are
+escaped and cut. Pure.
 """
 
 from typing import Final, cast

@@ -95,7 +95,7 @@ class Listing:
 
         Raises:
             UpstreamUnavailable: it does not end within the bounds.
-            PeerError, NoAnswer, LinkLost: as `Wire.request`.
+            PeerError, NoAnswer, LinkLost: as `Transport.request`.
         """
         offered: object = self._session.capabilities.get("resources" if kind == "templates" else kind)
         if not isinstance(offered, dict):

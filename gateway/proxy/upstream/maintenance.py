@@ -32,19 +32,19 @@ _LONG_CALL: Final = 1.0
 """Seconds between two looks whether a server is still busy that was to be stopped."""
 
 
-class Fate(Protocol):
+class SessionKeeper(Protocol):
     """Who decides what becomes of a session."""
 
     def lose(self, member: Member, cause: str, *, at_once: bool = False) -> None:
         """It is of no use any more. `at_once`: the server is there and only forgot it."""
         ...
 
-    def doze(self, member: Member) -> None:
+    def stop_idle(self, member: Member) -> None:
         """Nobody needed it for a while."""
         ...
 
 
-class Tender:
+class Maintenance:
     """Tends the sessions of one server, one after the other."""
 
     def __init__(
@@ -81,15 +81,15 @@ class Tender:
             self._changed_lists.add(kind)
         self._changed.set()
 
-    async def tend(self, member: Member, fate: Fate) -> None:
+    async def tend(self, member: Member, keeper: SessionKeeper) -> None:
         """Do all this until the session is over."""
         self.used()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._refresh, member)
-            tasks.start_soon(self._watch, member, fate)
+            tasks.start_soon(self._watch, member, keeper)
             tasks.start_soon(self._follower.follow, member)
             if self._config.idle_stop:
-                tasks.start_soon(self._doze, member, fate)
+                tasks.start_soon(self._stop_idle, member, keeper)
             await until_over(member)
             tasks.cancel_scope.cancel()
 
@@ -114,7 +114,7 @@ class Tender:
                 took = monotonic() - began
             await anyio.sleep(max(LISTING_PAUSE, _REST * took))
 
-    async def _watch(self, member: Member, fate: Fate) -> None:
+    async def _watch(self, member: Member, keeper: SessionKeeper) -> None:
         """Ask whether it is there, after a call broke off or got no answer: a server can hang with its pipes open.
 
         Over HTTP also now and then while idle, because there nothing tells of a death. A busy one is left in peace: it
@@ -129,17 +129,17 @@ class Tender:
             self._suspected = anyio.Event()
             silence = await why_silent(member, PING_TIME)
             if isinstance(silence, TimeoutError):
-                fate.lose(member, "it does not answer a ping")
+                keeper.lose(member, "it does not answer a ping")
             elif silence is not None:
                 cause = describe_failure(silence, self._config)
-                fate.lose(member, cause, at_once=isinstance(silence, SessionForgotten))
+                keeper.lose(member, cause, at_once=isinstance(silence, SessionForgotten))
 
-    async def _doze(self, member: Member, fate: Fate) -> None:
+    async def _stop_idle(self, member: Member, keeper: SessionKeeper) -> None:
         """End a server that nobody needed for a while: neither for a call nor to hear of a resource."""
         while True:
             left = self._used + self._config.idle_stop - anyio.current_time()
             if left <= 0 and not self._is_busy() and not self._follower.watches:
-                fate.doze(member)
+                keeper.stop_idle(member)
                 return
             await anyio.sleep(left if left > 0 else min(self._config.idle_stop, _LONG_CALL))
 

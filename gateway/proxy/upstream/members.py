@@ -16,14 +16,14 @@ import anyio
 from gateway.config.model import UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ClientSession, Principal
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Wire
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Transport
 from gateway.proxy.upstream.listing import Listing, Screen
 from gateway.proxy.upstream.negotiation import Terms, negotiate
 from gateway.proxy.upstream.session import ListKind, Session, least_severe
 from gateway.proxy.upstream.task_owners import TaskOwners
 
-Dial = Callable[[Session], AbstractAsyncContextManager[Wire]]
-"""Opens a wire to the server with the session as its listener."""
+Connect = Callable[[Session], AbstractAsyncContextManager[Transport]]
+"""Opens a transport to the server with the session as its listener."""
 PING_TIME: Final = 20.0
 """How long a server gets for the answer to a ping, seconds: it may have one thread, and a call may keep that busy."""
 
@@ -49,13 +49,13 @@ class Member:
     @property
     def alive(self) -> bool:
         """Whether a request would go out."""
-        wire = self.session.wire
-        return wire is not None and not wire.closed.is_set() and not self.leave.is_set()
+        transport = self.session.transport
+        return transport is not None and not transport.closed.is_set() and not self.leave.is_set()
 
     def mourn(self) -> bool:
         """Whether a call that broke off is a failure by itself: not if the connection is over, and another said so."""
-        wire = self.session.wire
-        if wire is None or not wire.closed.is_set():
+        transport = self.session.transport
+        if transport is None or not transport.closed.is_set():
             return True
         first, self.mourned = not self.mourned, True
         return first
@@ -83,7 +83,7 @@ class Opener:
     def __init__(
         self,
         config: UpstreamConfig,
-        dial: Dial,
+        connect: Connect,
         metrics: Metrics,
         changes: Changes,
         screen: Screen,
@@ -91,10 +91,10 @@ class Opener:
         result_bytes: int,
         time: float,
     ) -> None:
-        """`screen`: as `Listing` has it. `time`: seconds for dialling and negotiating."""
+        """`screen`: as `Listing` has it. `time`: seconds for connecting and negotiating."""
         self._screen = screen
         self._config = config
-        self._dial = dial
+        self._connect = connect
         self._metrics = metrics
         self._changes = changes
         self._bytes = result_bytes
@@ -122,9 +122,9 @@ class Opener:
             tasks=self._tasks,
         )
         member = Member(session, Listing(session, self._bytes, self._screen))
-        async with self._dial(session) as wire:
+        async with self._connect(session) as transport:
             with anyio.move_on_after(self._time) as negotiating:
-                await negotiate(session, wire, terms)
+                await negotiate(session, transport, terms)
             if negotiating.cancelled_caught:
                 raise TimeoutError(f"it did not answer the handshake within {self._time:g} s (limits.start_timeout)")
             yield member
@@ -150,10 +150,10 @@ async def tell_level(member: Member, level: str | None) -> None:
 
 async def until_over(member: Member) -> None:
     """Wait until the session's connection is over or it is told to leave."""
-    wire = member.session.wire
-    if wire is None:
+    transport = member.session.transport
+    if transport is None:
         return
-    waiting = [asyncio.ensure_future(event.wait()) for event in (wire.closed, member.leave)]
+    waiting = [asyncio.ensure_future(event.wait()) for event in (transport.closed, member.leave)]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:

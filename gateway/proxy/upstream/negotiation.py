@@ -1,4 +1,4 @@
-"""From an open wire to a session that both sides agree on.
+"""From an open transport to a session that both sides agree on.
 
 Asks a server for the modern era first (`server/discover`) and falls back to the handshake, because a server that speaks
 both gives more in the modern one; a server for whom a handshake-era client stands is asked the other way round, so that
@@ -24,7 +24,7 @@ from gateway.protocol.eras import (
     params_to_modern,
 )
 from gateway.protocol.messages import UNSUPPORTED_VERSION
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Wire
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Transport
 from gateway.proxy.upstream.session import CLIENT_INFO, Session
 
 Era = Literal["modern", "handshake"]
@@ -62,20 +62,20 @@ class _Refused:
 _Outcome = _Agreed | _Refused | LinkLost
 
 
-async def negotiate(session: Session, wire: Wire, terms: Terms) -> None:
+async def negotiate(session: Session, transport: Transport, terms: Terms) -> None:
     """Agree on a version; the session can be asked afterwards. It waits for an answer as long as its caller does.
 
     Raises:
         NoCommonEra: no version that both know, or no usable answer.
         LinkLost: the server left.
     """
-    outcome = await _first_agreed(wire, terms)
+    outcome = await _first_agreed(transport, terms)
     if isinstance(outcome, LinkLost):
         raise outcome
     if isinstance(outcome, _Refused):
         raise NoCommonEra(outcome.reason, server=session.server)
-    wire.speak(outcome.version)
-    session.negotiated(wire, outcome.version, modern=outcome.modern, answer=outcome.answer)
+    transport.speak(outcome.version)
+    session.negotiated(transport, outcome.version, modern=outcome.modern, answer=outcome.answer)
     if not outcome.modern:
         await session.notify("notifications/initialized")
 
@@ -84,7 +84,7 @@ class NoCommonEra(UpstreamUnavailable):
     """The server can be reached, and refuses every era that we may speak with it."""
 
 
-async def _first_agreed(wire: Wire, terms: Terms) -> _Outcome:
+async def _first_agreed(transport: Transport, terms: Terms) -> _Outcome:
     """Ask for one era after the other, and no later than the first is over or silent; the last refusal if all are."""
     send, receive = anyio.create_memory_object_stream[_Outcome](len(terms.eras))
     left, waiting = list(terms.eras), 0
@@ -92,32 +92,32 @@ async def _first_agreed(wire: Wire, terms: Terms) -> _Outcome:
     with send, receive:
         async with anyio.create_task_group() as tasks:
             while left or waiting:
-                patience = None
+                wait = None
                 if left:
                     era = left.pop(0)
-                    tasks.start_soon(_ask, era, wire, terms, send)
+                    tasks.start_soon(_ask, era, transport, terms, send)
                     waiting += 1
-                    patience = _PROBE_TIME if left and era == "modern" else None
-                with anyio.move_on_after(patience):
+                    wait = _PROBE_TIME if left and era == "modern" else None
+                with anyio.move_on_after(wait):
                     outcome = await receive.receive()
                     waiting -= 1
-                    if _settles(outcome, wire):
+                    if _settles(outcome, transport):
                         break
             tasks.cancel_scope.cancel()
     return outcome
 
 
-def _settles(outcome: _Outcome, wire: Wire) -> bool:
+def _settles(outcome: _Outcome, transport: Transport) -> bool:
     """Whether nothing is to be learned from another question."""
     if isinstance(outcome, LinkLost):
         # Over HTTP a connection that broke took one question with it, and the next one has a connection of its own.
-        return wire.closed.is_set() or not outcome.sent
+        return transport.closed.is_set() or not outcome.sent
     return isinstance(outcome, _Agreed)
 
 
-async def _ask(era: Era, wire: Wire, terms: Terms, told: MemoryObjectSendStream[_Outcome]) -> None:
+async def _ask(era: Era, transport: Transport, terms: Terms, told: MemoryObjectSendStream[_Outcome]) -> None:
     try:
-        outcome = await (_discover(wire) if era == "modern" else _initialize(wire, terms.capabilities or {}))
+        outcome = await (_discover(transport) if era == "modern" else _initialize(transport, terms.capabilities or {}))
     except PeerError as error:
         question = "server/discover" if era == "modern" else "initialize"
         outcome = _Refused(f"it refused {question}: {escape_text(str(error), 200)}")
@@ -128,25 +128,25 @@ async def _ask(era: Era, wire: Wire, terms: Terms, told: MemoryObjectSendStream[
     told.send_nowait(outcome)
 
 
-async def _discover(wire: Wire) -> _Outcome:
+async def _discover(transport: Transport) -> _Outcome:
     try:
-        answer = await _ask_modern(wire, NEWEST_MODERN)
+        answer = await _ask_modern(transport, NEWEST_MODERN)
     except PeerError as error:
         # Versions are refused with those that would do ("Protocol Version Negotiation"): the newest of ours is tried.
         common = _common(_supported(error))
         if not common:
             raise
-        answer = await _ask_modern(wire, common[-1])
+        answer = await _ask_modern(transport, common[-1])
     common = _common(offered := answer.get("supportedVersions"))
     if not common:
         return _Refused(f"it speaks MCP {_shown(offered)}; expected {NEWEST_MODERN} among them")
     return _Agreed(common[-1], modern=True, answer=answer)
 
 
-async def _ask_modern(wire: Wire, version: str) -> dict[str, Any]:
-    wire.speak(version)
+async def _ask_modern(transport: Transport, version: str) -> dict[str, Any]:
+    transport.speak(version)
     params = params_to_modern({}, version=version, client_info=CLIENT_INFO, capabilities={})
-    return await wire.request("server/discover", params)
+    return await transport.request("server/discover", params)
 
 
 def _common(offered: object) -> list[str]:
@@ -162,10 +162,10 @@ def _supported(error: PeerError) -> object:
     return cast(dict[str, object], data).get("supported")
 
 
-async def _initialize(wire: Wire, capabilities: Mapping[str, Any]) -> _Outcome:
+async def _initialize(transport: Transport, capabilities: Mapping[str, Any]) -> _Outcome:
     """The handshake (MCP lifecycle, "Initialization")."""
-    wire.speak(NEWEST_HANDSHAKE)
-    answer = await wire.request(
+    transport.speak(NEWEST_HANDSHAKE)
+    answer = await transport.request(
         "initialize",
         {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": capabilities, "clientInfo": CLIENT_INFO},
     )

@@ -12,7 +12,7 @@ from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.upstream.clock import Clock
 
 
-class Patience:
+class PausingCaller:
     """A caller (`Caller`) whose questions do not cost the call's time."""
 
     __slots__ = ("_asking", "_caller", "_clock")
@@ -75,6 +75,6 @@ def all_still(callers: Iterable[Caller]) -> Generator[None, None, None]:
     """The clocks of all these calls stand still meanwhile: one of them asks, and nothing says which."""
     with ExitStack() as clocks:
         for caller in callers:
-            if isinstance(caller, Patience):
+            if isinstance(caller, PausingCaller):
                 clocks.enter_context(caller.still())
         yield

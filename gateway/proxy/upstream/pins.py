@@ -141,12 +141,12 @@ class Pins:
         self._tell([(name, digests[name]) for name in sorted(changed) if (name, digests[name]) not in self._told])
         return changed
 
-    def _tell(self, news: list[tuple[str, str]]) -> None:
+    def _tell(self, changes: list[tuple[str, str]]) -> None:
         """Say of each changed tool once that it is another."""
-        if len(self._told) + len(news) > 2 * _TOOLS:
+        if len(self._told) + len(changes) > 2 * _TOOLS:
             self._told.clear()
-        self._told.update(news)
-        for number, (name, _) in enumerate(news):
+        self._told.update(changes)
+        for number, (name, _) in enumerate(changes):
             self._metrics.pin_broken(self._config.name)
             if number < _LINES:
                 self._log.warning(
@@ -155,8 +155,8 @@ class Pins:
                     blocked=self._config.pin == "block",
                     way_out=f"codec-gateway pins show; codec-gateway pins accept {self._config.name}",
                 )
-        if len(news) > _LINES:
-            self._log.warning("more tools are not the pinned ones", tools=len(news) - _LINES)
+        if len(changes) > _LINES:
+            self._log.warning("more tools are not the pinned ones", tools=len(changes) - _LINES)
 
 
 def _are_pins(value: object) -> bool:

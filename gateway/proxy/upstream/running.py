@@ -2,7 +2,7 @@
 
 Such a push belongs to the only caller there is, and to nobody where it may be of more. A request that its caller gave
 up counts until the server answers it: a server need not heed a cancellation, and what it still says of that call is not
-for whoever calls next. It knows no wire.
+for whoever calls next. It knows no transport.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Deliver = Callable[[str, dict[str, Any], "Running"], None]
 
 
 class Running:
-    """One request in flight: the `Pending` that the wire is given for it."""
+    """One request in flight: the `Pending` that the transport is given for it."""
 
     __slots__ = ("_deliver", "_requests", "caller", "client", "number", "token")
 

@@ -1,7 +1,7 @@
 """Generations for servers that ask for one where the client offers none: by our own engine, if the operator lets it.
 
-A `Sampler` is given from above (the engine is no business of this room); `Helped` is a caller whose sampling requests
-go to it, and `Allowance` counts what a server may still spend. Every other question goes to the caller itself.
+A `Sampler` is given from above (the engine is no business of this package); `SamplingCaller` is a caller whose sampling
+requests go to it, and `Allowance` counts what a server may still spend. Every other question goes to the caller itself.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ class Allowance:
 
     def help(self, caller: Caller) -> Caller:
         """The caller, with our engine to sample in its stead where it can't and the operator lets it."""
-        return caller if CAPABILITY in caller.capabilities or not self.open else Helped(caller, self)
+        return caller if CAPABILITY in caller.capabilities or not self.open else SamplingCaller(caller, self)
 
     async def spend(self, params: Mapping[str, Any], payer: Principal) -> dict[str, Any]:
         """Generate at the server's expense, and of the share of who called it. What runs is paid for before it runs.
@@ -80,7 +80,7 @@ class Allowance:
         return result
 
 
-class Helped:
+class SamplingCaller:
     """A caller (`Caller`) that can be asked to sample, because our engine does it in its stead."""
 
     __slots__ = ("_allowance", "_caller")

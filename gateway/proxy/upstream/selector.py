@@ -27,7 +27,7 @@ ASKABLE: Final = frozenset({"elicitation", "roots", "sampling"})
 _SET_LEVEL: Final = "logging/setLevel"
 
 
-class Choice:
+class Selector:
     """The sessions of one server."""
 
     def __init__(
@@ -144,7 +144,7 @@ class Choice:
     def suspect(self, member: Member | None) -> None:
         """A call got no answer on this session (None: it was given none): find out whether anyone is there."""
         if member is None or member is self._supervisor.main or self._pool is None:
-            self._supervisor.tender.suspect()
+            self._supervisor.maintenance.suspect()
         else:
             self._pool.suspect(member)
 

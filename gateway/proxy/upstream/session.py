@@ -28,7 +28,7 @@ from gateway.protocol.eras import (
 )
 from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Nobody, Principal
-from gateway.proxy.transport.protocol import Wire
+from gateway.proxy.transport.protocol import Transport
 from gateway.proxy.upstream.pausing_caller import all_still
 from gateway.proxy.upstream.running import Requests, Running
 from gateway.proxy.upstream.task_owners import RELATED, TaskOwners, without_extension
@@ -48,7 +48,7 @@ _CHANGED: Final[Mapping[str, ListKind]] = {
 
 
 class Session:
-    """A conversation. It is the wire's listener from the start; `negotiated` says that requests may be sent."""
+    """A conversation. It is the transport's listener from the start; `negotiated` says that requests may be sent."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Session:
         self._ids: WantedIds = ids
         self.server = server
         self.owner = owner
-        self.wire: Wire | None = None
+        self.transport: Transport | None = None
         self.version = ""
         self.modern = False
         self.capabilities: dict[str, Any] = {}
@@ -83,9 +83,9 @@ class Session:
         self._progress: dict[int, Running] = {}
         self._tokens = 0
 
-    def negotiated(self, wire: Wire, chosen: str, *, modern: bool, answer: Mapping[str, Any]) -> None:
+    def negotiated(self, transport: Transport, chosen: str, *, modern: bool, answer: Mapping[str, Any]) -> None:
         """Remember what `initialize` or `server/discover` answered."""
-        self.wire, self.version, self.modern = wire, chosen, modern
+        self.transport, self.version, self.modern = transport, chosen, modern
         self.capabilities = _object(answer.get("capabilities"))
         self.info = _object(answer.get("serverInfo")) or _object(
             meta_of(answer).get("io.modelcontextprotocol/serverInfo")
@@ -104,10 +104,10 @@ class Session:
         """The answer to a request of `caller`, in the caller's era; `params` as the client sent them.
 
         Raises:
-            PeerError, NoAnswer, LinkLost: as `Wire.request`.
+            PeerError, NoAnswer, LinkLost: as `Transport.request`.
             RpcError: it is about a task that is not the caller's, or began one under another caller's id.
         """
-        if self.wire is None:
+        if self.transport is None:
             raise RuntimeError("a session answers only after its negotiation")
         self.tasks.check(method, params, caller.principal)
         running = Running(caller, self._requests, self.deliver)
@@ -116,7 +116,7 @@ class Session:
             # An agent's call counts, though nobody hears what is pushed for it: it is not for the one other caller.
             self._requests.begin(running)
         try:
-            result = await self.wire.request(method, sent, running, headers=headers)
+            result = await self.transport.request(method, sent, running, headers=headers)
         finally:
             self._requests.running.discard(running)
             if running.number is not None:
@@ -129,8 +129,8 @@ class Session:
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Tell the server something."""
-        if self.wire is not None:
-            await self.wire.notify(method, params)
+        if self.transport is not None:
+            await self.transport.notify(method, params)
 
     def _translate(self, params: Mapping[str, Any], caller: Caller, running: Running) -> dict[str, Any]:
         sent = strip_hop(params)

@@ -19,7 +19,7 @@ from gateway.proxy.caller import ClientSession
 from gateway.proxy.transport.protocol import LinkLost
 from gateway.proxy.upstream.failures import describe_ending, describe_failure
 from gateway.proxy.upstream.lifecycle import Backoff, Lifecycle
-from gateway.proxy.upstream.maintenance import Tender, list_all
+from gateway.proxy.upstream.maintenance import Maintenance, list_all
 from gateway.proxy.upstream.members import Member, Opener, tell_level
 from gateway.proxy.upstream.negotiation import Era, Terms
 from gateway.proxy.upstream.session import ListKind
@@ -41,13 +41,13 @@ class Supervisor:
         follower: Follower,
         on_change: Callable[[Collection[ListKind]], None],
         is_busy: Callable[[], bool],
-        on_doze: Callable[[], None],
+        on_stop_idle: Callable[[], None],
     ) -> None:
         """Nothing starts before `run`.
 
         Args:
             on_change: it says that these lists changed; none: it came up or went down.
-            on_doze: it is stopped because nobody needs it.
+            on_stop_idle: it is stopped because nobody needs it.
         """
         self.lifecycle = Lifecycle()
         self.main: Member | None = None
@@ -64,8 +64,8 @@ class Supervisor:
         self._metrics = metrics
         self._opener = opener
         self._on_change = on_change
-        self._on_doze = on_doze
-        self.tender = Tender(config, limits, follower, on_change, is_busy)
+        self._on_doze = on_stop_idle
+        self.maintenance = Maintenance(config, limits, follower, on_change, is_busy)
         self._log = get_logger("gateway.proxy").bind(server=config.name)
         self._backoff = Backoff(limits.restart_backoff, limits.restart_backoff_max)
         self._eras = _eras(config)
@@ -125,7 +125,7 @@ class Supervisor:
                 self.lifecycle = self.lifecycle.woke()
             member.leave.set()
 
-    def doze(self, member: Member) -> None:
+    def stop_idle(self, member: Member) -> None:
         """Nobody needed it for a while: end it, until somebody `want`s it."""
         self.lifecycle = self.lifecycle.fell_asleep()
         self.main = None
@@ -143,7 +143,7 @@ class Supervisor:
         Raises:
             UpstreamUnavailable: it is not there, and why.
         """
-        self.tender.used()
+        self.maintenance.used()
         with anyio.move_on_after(self._limits.start_timeout + 1.0):
             while self.main is None and self.lifecycle.state in ("idle", "starting") and not self._stopping.is_set():
                 # Each time anew: it may have been on its way to sleep when it was first woken.
@@ -187,12 +187,12 @@ class Supervisor:
         """What may be shown of the server's tools changed, whatever it lists."""
         if self.main is not None:
             self.main.listing.forget("tools")
-            self.tender.changed()
+            self.maintenance.changed()
 
     def changed(self, kind: ListKind) -> None:
         """The server says that a list changed: list anew, soon."""
         self._metrics.list_changed(self._config.name, kind)
-        self.tender.changed(kind)
+        self.maintenance.changed(kind)
 
     def _turn(self) -> None:
         event, self._turned = self._turned, anyio.Event()
@@ -247,7 +247,7 @@ class Supervisor:
                 await tell_level(member, self.adopted.log_level)
             self._came_up(member)
             try:
-                await self.tender.tend(member, self)
+                await self.maintenance.tend(member, self)
             finally:
                 # At once, before the seconds that ending a process may take: from here on calls fail without waiting.
                 self.main = None

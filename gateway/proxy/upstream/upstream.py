@@ -1,7 +1,7 @@
 """One MCP server behind us, as the rest of the proxy sees it.
 
-Joins what one server needs: its life, its sessions, its lists, the door for requests; and takes in what its sessions
-tell. It does not know other servers or public names.
+Joins what one server needs: its life, its sessions, its lists, the dispatcher for requests; and takes in what its
+sessions tell. It does not know other servers or public names.
 """
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
@@ -16,13 +16,13 @@ from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError
 from gateway.proxy.upstream.concurrency import Gate, Users
-from gateway.proxy.upstream.dispatcher import Door
+from gateway.proxy.upstream.dispatcher import Dispatcher
 from gateway.proxy.upstream.failures import describe_failure
 from gateway.proxy.upstream.listing import Kind, Listed
-from gateway.proxy.upstream.members import Dial, Member, Opener
+from gateway.proxy.upstream.members import Connect, Member, Opener
 from gateway.proxy.upstream.pins import Pins
 from gateway.proxy.upstream.sampling import Allowance
-from gateway.proxy.upstream.selector import Choice
+from gateway.proxy.upstream.selector import Selector
 from gateway.proxy.upstream.session import ListKind
 from gateway.proxy.upstream.subscription import Follower
 from gateway.proxy.upstream.supervisor import Supervisor
@@ -55,7 +55,7 @@ class Upstream:
         config: UpstreamConfig,
         limits: LimitsConfig,
         metrics: Metrics,
-        dial: Dial,
+        connect: Connect,
         listener: Listener,
         share_rule: ShareRule,
     ) -> None:
@@ -68,7 +68,7 @@ class Upstream:
         self.pins = Pins(config, metrics)
         self.tool_headers = ToolHeaders(config)
         opener = Opener(
-            config, dial, metrics, self, self._screen, result_bytes=limits.result_bytes, time=limits.start_timeout
+            config, connect, metrics, self, self._screen, result_bytes=limits.result_bytes, time=limits.start_timeout
         )
         self.allowance = Allowance(config.name, config.sampling_tokens, share_rule)
         self.follower = Follower(config.name)
@@ -80,12 +80,14 @@ class Upstream:
             self.follower,
             on_change=self._changed,
             is_busy=lambda: gate.inside > 0,
-            on_doze=self._dozed,
+            on_stop_idle=self._stopped_idle,
         )
         self.used = Users()
         """While this is entered somebody is not through with the server, though no request of theirs need run."""
-        self.choice = Choice(config, self.supervisor, opener, self.allowance, share_rule)
-        self.door = Door(config, limits, metrics, self.supervisor, self.choice, self.allowance, gate, share_rule)
+        self.selector = Selector(config, self.supervisor, opener, self.allowance, share_rule)
+        self.dispatcher = Dispatcher(
+            config, limits, metrics, self.supervisor, self.selector, self.allowance, gate, share_rule
+        )
 
     @property
     def up(self) -> bool:
@@ -111,15 +113,15 @@ class Upstream:
     async def run(self) -> None:
         """Keep the server started until `stop`."""
         async with anyio.create_task_group() as tasks:
-            self.choice.begin(tasks)
+            self.selector.begin(tasks)
             await self.supervisor.run()
-            self.choice.close()
+            self.selector.close()
             tasks.cancel_scope.cancel()
 
     def stop(self) -> None:
         """Ask `run` to end everything of the server and return."""
         self.supervisor.stop()
-        self.choice.close()
+        self.selector.close()
 
     async def unused(self) -> None:
         """Wait until nobody uses it. For one that is to be stopped: new users are its owner's to keep out."""
@@ -149,29 +151,29 @@ class Upstream:
             with anyio.move_on_after(_STARTING) as waiting:
                 await self.supervisor.want()
             if waiting.cancelled_caught:
-                raise self.door.unavailable(self.supervisor.why_away())
-        member = await self.choice.for_lists(caller)
+                raise self.dispatcher.unavailable(self.supervisor.why_away())
+        member = await self.selector.for_lists(caller)
         try:
             return await self._list(kind, member)
         except LinkLost as error:
-            self.door.give_up(member, error)
+            self.dispatcher.give_up(member, error)
             if error.sent:
-                raise self.door.unavailable(describe_failure(error, self.config)) from None
-        member = await self.choice.for_lists(caller)
+                raise self.dispatcher.unavailable(describe_failure(error, self.config)) from None
+        member = await self.selector.for_lists(caller)
         try:
             return await self._list(kind, member)
         except LinkLost as error:
-            raise self.door.unavailable(describe_failure(error, self.config)) from None
+            raise self.dispatcher.unavailable(describe_failure(error, self.config)) from None
 
     @asynccontextmanager
     async def lease(self, caller: Caller) -> AsyncGenerator[Member, None]:
-        """A session of the handshake era for this caller alone, to `request` on (see `Choice.bridges`).
+        """A session of the handshake era for this caller alone, to `request` on (see `Selector.bridges`).
 
         Raises:
             UpstreamUnavailable: it can't be opened.
         """
         with self.used:
-            async with self.choice.lease(caller) as member:
+            async with self.selector.lease(caller) as member:
                 yield member
 
     def may_have_tool(self, name: str, caller: Caller) -> bool:
@@ -179,12 +181,12 @@ class Upstream:
         last = self.supervisor.last
         if last is None or last.listing.may_hold_tool(name):
             return True
-        aside = self.choice.aside(caller)
+        aside = self.selector.aside(caller)
         return aside is not None and aside.listing.known("tools") is not None and aside.listing.may_hold_tool(name)
 
     def lists_uri(self, uri: str, caller: Caller) -> bool:
         """Whether the session besides the main one listed this resource, or a template that it fits, to this caller."""
-        aside = self.choice.aside(caller)
+        aside = self.selector.aside(caller)
         if aside is None:
             return False
         resources, templates = aside.listing.known("resources"), aside.listing.known("templates")
@@ -194,21 +196,21 @@ class Upstream:
 
     def has_task(self, task_id: object, caller: Caller) -> bool:
         """Whether this caller made the task here."""
-        own = None if caller.session is None else self.choice.own(caller.session)
+        own = None if caller.session is None else self.selector.own(caller.session)
         member = own or self.supervisor.last
         return member is not None and member.session.tasks.owns(task_id, caller.principal)
 
-    def helped(self, caller: Caller) -> Caller:
+    def sampling_caller(self, caller: Caller) -> Caller:
         """The caller, with our engine to sample in its stead where it can't and the operator lets it."""
         return self.allowance.help(caller)
 
     def sessions(self) -> int:
         """How many sessions are open."""
-        return len(self.choice)
+        return len(self.selector)
 
-    def _dozed(self) -> None:
+    def _stopped_idle(self) -> None:
         # Their processes are as idle as the main one's: while a call runs nothing dozes.
-        self.choice.close()
+        self.selector.close()
 
     def _changed(self, kinds: Collection[ListKind]) -> None:
         for kind in kinds or (None,):
@@ -246,10 +248,10 @@ class Upstream:
                 self._changed(())
             return listed, member
         except TimeoutError:
-            self.choice.suspect(member)
+            self.selector.suspect(member)
             if known is not None:
                 # One that hangs must not hold up the lists of all others.
                 return known, member
-            raise self.door.unavailable(f"it did not list its {kind} in time") from None
+            raise self.dispatcher.unavailable(f"it did not list its {kind} in time") from None
         except (PeerError, NoAnswer) as error:
-            raise self.door.unavailable(describe_failure(error, self.config)) from None
+            raise self.dispatcher.unavailable(describe_failure(error, self.config)) from None

@@ -1,9 +1,9 @@
 """The admin port: numbers for Prometheus, whether the process lives and is ready, and how all of it stands.
 
-Turns what the rooms said last (`Readiness.set`) into HTTP answers. Nothing is asked at the time of the request: a probe
-that reached for the engine would make a busy engine look dead, and load it further. No key is asked here, which is why
-the port listens on loopback unless told otherwise; the page that says most (`/status`) is for this machine in any case.
-The app factory in `serve` runs it beside the faces.
+Turns what the packages said last (`Readiness.set`) into HTTP answers. Nothing is asked at the time of the request: a
+probe that reached for the engine would make a busy engine look dead, and load it further. No key is asked here, which
+is why the port listens on loopback unless told otherwise; the page that says most (`/status`) is for this machine in
+any case. The app factory in `serve` runs it beside the faces.
 """
 
 from collections.abc import Awaitable, Callable

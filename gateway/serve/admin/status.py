@@ -1,7 +1,7 @@
 """How everything stands, in one report: what `/status` shows, and `codec-gateway status` prints.
 
-Turns what the rooms know of themselves into JSON values. Nothing is asked of a server or of the engine for it, and it
-holds no secret: causes are masked as in the log, keys are there by name. It knows no layout. `health.py` serves it;
+Turns what the packages know of themselves into JSON values. Nothing is asked of a server or of the engine for it, and
+it holds no secret: causes are masked as in the log, keys are there by name. It knows no layout. `health.py` serves it;
 `app/services.py` makes it.
 """
 

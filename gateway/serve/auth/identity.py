@@ -1,7 +1,7 @@
 """Who a request comes from, as a checked credential says, and how much they may ask.
 
-What `keys.py` and `oauth.py` make of a credential, and what `bearer.py` hands on: the principal to the rooms below, the
-allowance to `rate_limiter.py`.
+What `keys.py` and `oauth.py` make of a credential, and what `bearer.py` hands on: the principal to the packages below,
+the allowance to `rate_limiter.py`.
 """
 
 from dataclasses import dataclass, field

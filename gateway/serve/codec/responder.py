@@ -23,7 +23,7 @@ VERSION_HEADER = "codec-client-version"
 
 
 @dataclass(frozen=True, slots=True)
-class FrameDesk:
+class FrameResponder:
     """Makes responses of frames."""
 
     offer: WireOffer

@@ -91,7 +91,7 @@ class Answering:
                 tasks.start_soon(beside)
             try:
                 await self._make(emit)
-            except Exception as error:  # noqa: BLE001 - the boundary to the wire's error shapes
+            except Exception as error:  # noqa: BLE001 - every failure becomes an error in the API's shape
                 return "engine_error", error
             return "ok", None
         return "cancelled", None

@@ -3,7 +3,7 @@
 Turns a request into a frame with its answer: `initialize`, `ping`, `server/discover`, `subscriptions/listen` and the
 refusals of what an era does not have are ours, all else the servers answer, and their answers pass as they are. For a
 client that named a token map, texts of a tool's result leave with ids of that map. Here is the one boundary of this
-protocol where exceptions become errors on the wire. It knows no transport.
+protocol where exceptions become errors for the client. It knows no transport.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,7 +30,7 @@ from gateway.protocol.messages import (
 from gateway.proxy.caller import Principal
 from gateway.serve.mcp.ids import ClientIds
 from gateway.serve.mcp.listen import Subscriptions
-from gateway.serve.mcp.recorder import Witness
+from gateway.serve.mcp.recorder import Recorder
 from gateway.serve.mcp.servers import Servers
 from gateway.serve.mcp.session_map import MAP_META_KEY, SessionMaps
 from gateway.serve.mcp.sessions import Call, Session
@@ -66,7 +66,7 @@ class Core:
         *,
         ids: ClientIds,
         session_map: TokenMap | None,
-        witness: Witness | None,
+        recorder: Recorder | None,
         subscriptions: Subscriptions,
         failed: Callable[[object], None],
     ) -> None:
@@ -74,7 +74,7 @@ class Core:
 
         Args:
             session_map: the map of clients that name none.
-            witness: None: nothing is written down.
+            recorder: None: nothing is written down.
             failed: told the code of every error that a request is answered with.
         """
         self.servers = servers
@@ -82,7 +82,7 @@ class Core:
         self.session_map = session_map
         self.subscriptions = subscriptions
         self._ids = ids
-        self._witness = witness
+        self._recorder = recorder
         self._failed = failed
         self._rules: dict[str, tuple[Mapping[str, Any], tuple[Annotation, ...]]] = {}
         self._log = get_logger("gateway.serve.mcp")
@@ -90,15 +90,15 @@ class Core:
     async def answer(self, request_id: RequestId, method: str, params: dict[str, Any], call: Call) -> Answer:
         """The answer to one request; nothing is raised but a cancellation."""
         result = self._result(request_id, method, params, call)
-        if self._witness is None:
+        if self._recorder is None:
             return await self._guard(request_id, method, result)
-        seen = call.seen = self._witness.see(request_id, method, params, call)
+        record = call.record = self._recorder.see(request_id, method, params, call)
         try:
-            answer = await self._guard(request_id, method, seen.around(result))
+            answer = await self._guard(request_id, method, record.around(result))
         finally:
             # It knows the call: two that hold each other are left to the garbage collector.
-            call.seen = None
-        seen.end(len(answer[0]))
+            call.record = None
+        record.end(len(answer[0]))
         return answer
 
     async def greet(self, request_id: RequestId, session: Session, *, alone: bool) -> Answer:
@@ -110,7 +110,7 @@ class Core:
         return await self._guard(request_id, "initialize", self._greeting(session, alone=alone))
 
     async def _guard(self, request_id: RequestId, method: str, result: Awaitable[dict[str, Any]]) -> Answer:
-        """The boundary of this protocol: what is raised becomes an error on the wire, and a fault of ours says nothing
+        """The boundary of this protocol: what is raised becomes an error for the client, and a fault of ours says nothing
         of itself there."""
         try:
             return encode_response(request_id, await result), 0
@@ -178,8 +178,8 @@ class Core:
         result = given = await self.servers.handle(method, params, call)
         if reader is not None:
             result = await self._ids.add(cast(str, params.get("name")), given, reader)
-        if call.seen is not None:
-            call.seen.made(given, result, token_map)
+        if call.record is not None:
+            call.record.made(given, result, token_map)
         return result
 
     async def _wait(self) -> None:

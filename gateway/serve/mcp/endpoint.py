@@ -32,7 +32,7 @@ from gateway.serve.mcp.ids import ClientIds
 from gateway.serve.mcp.listen import Subscriptions
 from gateway.serve.mcp.losses import Losses
 from gateway.serve.mcp.pipe import claim_stdio
-from gateway.serve.mcp.recorder import Witness
+from gateway.serve.mcp.recorder import Recorder
 from gateway.serve.mcp.servers import Change, Servers
 from gateway.serve.mcp.session_map import MAP_HEADER, SessionMaps
 from gateway.serve.mcp.sessions import Session
@@ -81,7 +81,7 @@ class McpFace:
             held,
             ids=ClientIds(tokens, config.tokens.min_text_length),
             session_map=None if session_map is None else held.from_meta(session_map),
-            witness=None if audit is None and tracing is None else Witness(proxy, audit, tracing),
+            recorder=None if audit is None and tracing is None else Recorder(proxy, audit, tracing),
             subscriptions=Subscriptions(proxy, rule),
             failed=metrics.servers.answered,
         )

@@ -83,7 +83,7 @@ class EventStream:
         if data is not None:
             self._outbox.put(data)
         self._wake()
-        self._outbox.hush()
+        self._outbox.mute()
 
     def attach(self, after: int | None = None) -> "Reader":
         """A reader for a new response; the reader before it is over.

@@ -89,7 +89,7 @@ class Outbox:
         """Add a frame, whatever waits."""
         self._add(_Item(data, minor=False))
 
-    def hush(self) -> None:
+    def mute(self) -> None:
         """Wake nobody any more; who does not hold on to its owner does not keep it for the garbage collector."""
         self._wake = ignore
 
@@ -137,7 +137,7 @@ class HeldStream:
         """A frame that must arrive."""
         (self._stream if self._held is None else self._held).put(data)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """From now on nothing is kept; what was goes out."""
         held, self._held = self._held, None
         for frame in held.take() if held is not None else ():

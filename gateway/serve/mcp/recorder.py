@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _FAULT: Final = "refused"
 
 
-class Witness:
+class Recorder:
     """Watches requests for one face."""
 
     def __init__(self, servers: Servers, audit: Audit | None, tracing: "Tracing | None") -> None:
@@ -37,17 +37,17 @@ class Witness:
         self._audit = audit
         self._tracing = tracing
 
-    def see(self, request_id: RequestId, method: str, params: Mapping[str, Any], call: Call) -> "Seen":
+    def see(self, request_id: RequestId, method: str, params: Mapping[str, Any], call: Call) -> "CallRecord":
         """Begin with a request."""
         audit = self._audit if method in NAMED_BY else None
-        return Seen(request_id, method, params, call, self._server_of(method, params), audit, self._tracing)
+        return CallRecord(request_id, method, params, call, self._server_of(method, params), audit, self._tracing)
 
     def _server_of(self, method: str, params: Mapping[str, Any]) -> str | None:
         name = params.get("name")
         return self._servers.server_of(name) if method == "tools/call" and isinstance(name, str) else None
 
 
-class Seen:
+class CallRecord:
     """One request while it runs."""
 
     def __init__(

@@ -17,7 +17,7 @@ from gateway.serve.mcp.outbox import Stream
 from leaf_sdk.vocab import TokenMap
 
 if TYPE_CHECKING:
-    from gateway.serve.mcp.recorder import Seen
+    from gateway.serve.mcp.recorder import CallRecord
 
 
 class Session:
@@ -81,7 +81,7 @@ class Call:
     """Bytes that it came in."""
     headers: Mapping[str, str] | None
     """Those of HTTP; None: it came over none."""
-    seen: "Seen | None" = None
+    record: "CallRecord | None" = None
     """What is written down of it, if anything is."""
 
     def notified(self, method: str, params: dict[str, Any]) -> None:

@@ -178,7 +178,7 @@ class StdioClient:
             self._start(message, enveloped_call(message.params, ANYBODY, self._core.session_map, self, size))
         elif self._session is not None:
             if self._opened.is_set() and message.method != "ping":
-                self._standing.let_go()
+                self._standing.release()
             self._start(message, session_call(self._session, self, size))
         elif message.method == "ping":
             self.put(encode_response(message.id, {}))
@@ -192,7 +192,7 @@ class StdioClient:
             if isinstance(request_id, int | str) and not isinstance(request_id, bool) and request_id in self._running:
                 self._running[request_id].cancel()
         elif message.method == "notifications/initialized":
-            self._standing.let_go()
+            self._standing.release()
         elif message.method not in OWN_NEWS and self._session is not None and len(self._notes) < _NOTES:
             task = self._loop.create_task(self._core.pass_on(message, self._session))
             self._notes.add(task)

@@ -17,7 +17,7 @@ from gateway.engine.readiness import EngineRoute
 from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of
-from gateway.serve.codec.responder import FrameDesk
+from gateway.serve.codec.responder import FrameResponder
 from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer, event_bytes, refused
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.openai.chat_reply import ChatReply
@@ -28,7 +28,7 @@ class OpenAiFace:
     """Routes under /v1 over one agent."""
 
     def __init__(
-        self, agent: Agent, route: EngineRoute, limits: LimitsConfig, metrics: Metrics, frames: FrameDesk
+        self, agent: Agent, route: EngineRoute, limits: LimitsConfig, metrics: Metrics, frames: FrameResponder
     ) -> None:
         self._agent = agent
         self._route = route

@@ -18,7 +18,7 @@ from gateway.engine.readiness import EngineRoute
 from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of
-from gateway.serve.codec.responder import FrameDesk
+from gateway.serve.codec.responder import FrameResponder
 from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer, event_bytes, refused
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.openai.codec_request import read_codec_request
@@ -29,7 +29,7 @@ from gateway.serve.openai.completion_request import CompletionRequest
 class CompletionsFace:
     """The route of plain completions."""
 
-    def __init__(self, route: EngineRoute, limits: LimitsConfig, metrics: Metrics, frames: FrameDesk) -> None:
+    def __init__(self, route: EngineRoute, limits: LimitsConfig, metrics: Metrics, frames: FrameResponder) -> None:
         self._completer = Completer(route, limits, metrics)
         self._limits = limits
         self._metrics = metrics

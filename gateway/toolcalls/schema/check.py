@@ -46,14 +46,14 @@ Keyword = Callable[[Any, Any, Any, Mapping[str, Any]], Iterable[ValidationError]
 """How jsonschema checks one keyword: validator, the keyword's value, the instance, the schema around it."""
 
 
-def complaints(schema: object, arguments: object) -> list[str]:
+def problems(schema: object, arguments: object) -> list[str]:
     """Say what of a call's arguments does not fit the schema, both of them JSON that was read; an empty list: all does.
 
     At most `MAX_COMPLAINTS`, each with its place, as in `arguments.days: 'x' is not of type 'integer'`. Never raises: a
-    schema that is none, that refers to something outside itself, or that takes too much work, has no complaints.
+    schema that is none, that refers to something outside itself, or that takes too much work, has no problems.
     """
     try:
-        return _checker(json.dumps(schema, default=dict)).complaints(arguments)
+        return _checker(json.dumps(schema, default=dict)).problems(arguments)
     except _UNREADABLE:
         return []
 
@@ -87,7 +87,7 @@ class _Checker:
         # An empty registry: what the schema names outside of itself is not there, and is not looked for.
         self._validator: Any = _library.extend(kind, keywords)(schema, registry=cast(Any, Registry)())
 
-    def complaints(self, arguments: object) -> list[str]:
+    def problems(self, arguments: object) -> list[str]:
         """Say what is wrong."""
         self._left = MAX_REFERENCES
         self._inside = 0

@@ -1,7 +1,8 @@
 """What a request says about its tools: name, description, and the JSON Schema of the arguments.
 
-The one shape in which tools enter this room, and the reader of the shapes in which others keep them (OpenAI's request,
-MCP's `tools/list`). Schemas are not checked here: they come from outside, and every reader of one must bear any JSON.
+The one shape in which tools enter this package, and the reader of the shapes in which others keep them (OpenAI's
+request, MCP's `tools/list`). Schemas are not checked here: they come from outside, and every reader of one must bear
+any JSON.
 """
 
 from collections.abc import Iterable, Mapping

@@ -11,9 +11,9 @@ def validate_call(tool: ToolSpec, arguments: object) -> list[str]:
     """Say what of a call's arguments (JSON, read) does not fit the tool's schema; an empty list: all does.
 
     At most five, each with its place, as in `arguments.days: 'x' is not of type 'integer'`. Never raises: a schema that
-    can't be read has no complaints.
+    can't be read has no problems.
     """
     # A tenth of what a gateway loads, which one without a model never needs.
-    from gateway.toolcalls.schema.check import complaints
+    from gateway.toolcalls.schema.check import problems
 
-    return complaints(tool.parameters, arguments)
+    return problems(tool.parameters, arguments)

@@ -170,8 +170,8 @@ class Cursor:
             self.calls.abandon("truncated", f"the stream ended inside a tool call, at character {self.offset}")
         else:
             wrong = f"a tool call breaks its format at character {self.offset}"
-            fate = "dropped" if dropped else "passed on as content"
-            self.calls.abandon("malformed", f"{reason or wrong}; what can't be read is {fate}")
+            outcome = "dropped" if dropped else "passed on as content"
+            self.calls.abandon("malformed", f"{reason or wrong}; what can't be read is {outcome}")
         if self._kept is not None and not dropped:
             self._give_back()
         elif self.ended:

@@ -1,4 +1,4 @@
-"""What a generation turns out to say, piece by piece: the only thing that leaves this room.
+"""What a generation turns out to say, piece by piece: the only thing that leaves this package.
 
 Events of one stream, joined by kind, are the same for every way to split its ids. A call comes as one `CallStarted`,
 then `CallArguments` that are read as one text, then one `CallClosed`; a call without `CallClosed` broke off, and a

@@ -53,7 +53,7 @@ class Spelling:
         return text
 
     def plain(self, text: str) -> str:
-        """Give a text of the stream as an event shows it: no stand-in leaves this room."""
+        """Give a text of the stream as an event shows it: no stand-in leaves this package."""
         return text.translate(self._plain) if self._plain and not text.isascii() else text
 
     def finder(self, texts: tuple[str, ...]) -> Delimiters:

@@ -15,7 +15,7 @@ _FIRST_STAND_IN = 0xDC00
 
 
 class Vocabulary(Protocol):
-    """What this room asks of a tokenizer; `leaf_sdk.vocab.TokenMap` is one."""
+    """What this package asks of a tokenizer; `leaf_sdk.vocab.TokenMap` is one."""
 
     @property
     def special_tokens(self) -> Mapping[str, int]:

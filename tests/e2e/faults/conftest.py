@@ -25,7 +25,7 @@ class Heard:
     def __init__(self, process: Process) -> None:
         self.lines: list[str] = []
         self._process = process
-        self._news = anyio.Event()
+        self._changed = anyio.Event()
 
     async def read(self) -> None:
         assert self._process.stderr is not None
@@ -34,8 +34,8 @@ class Heard:
             async for part in self._process.stderr:
                 *lines, rest = (rest + part).split(b"\n")
                 self.lines += [line.decode() for line in lines]
-                self._news.set()
-                self._news = anyio.Event()
+                self._changed.set()
+                self._changed = anyio.Event()
 
     async def until(self, words: str) -> str:
         """The first line with these words."""
@@ -43,7 +43,7 @@ class Heard:
             found = [line for line in self.lines if words in line]
             if found:
                 return found[0]
-            await self._news.wait()
+            await self._changed.wait()
 
 
 @asynccontextmanager

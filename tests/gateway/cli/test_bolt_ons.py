@@ -14,7 +14,7 @@ import uvicorn
 from rich.console import Console
 
 from gateway.app.reload import Reloader
-from gateway.app.services import open_rooms
+from gateway.app.services import open_services
 from gateway.cli import exit_codes
 from gateway.cli.bolt_ons import print_bolt_ons
 from gateway.config.load import load_config
@@ -133,7 +133,7 @@ def test_client_of_standard_input_gets_ids_of_the_map_that_it_named(configured, 
 
 @pytest.mark.anyio
 async def test_report_of_a_running_gateway_holds_them_without_what_a_terminal_would_obey(configured, listening) -> None:
-    async with open_rooms(load_config(configured())) as rooms:
+    async with open_services(load_config(configured())) as rooms:
         (server,) = (await rooms.status.make())["servers"]
     ours, theirs = server["bolt_ons"]
     assert server["transport"] == "bolt-on"
@@ -156,7 +156,7 @@ def test_table_is_only_printed_where_there_is_something_in_it(capsys) -> None:
 async def test_manifest_that_is_put_into_the_folder_is_noticed_and_taken_over(configured, tmp_path) -> None:
     file = configured()
     config = load_config(file)
-    async with open_rooms(config) as rooms:
+    async with open_services(config) as rooms:
         taken = anyio.Event()
 
         async def take(fresh: GatewayConfig) -> None:

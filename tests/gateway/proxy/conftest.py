@@ -136,17 +136,17 @@ class Client:
         self.heard: list[tuple[str, dict[str, Any]]] = []
         self.was_asked: list[str] = []
         self.answers: dict[str, dict[str, Any]] = {}
-        self.news = anyio.Event()
+        self.changed = anyio.Event()
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
         self.heard.append((method, params))
-        self.news.set()
-        self.news = anyio.Event()
+        self.changed.set()
+        self.changed = anyio.Event()
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         self.was_asked.append(method)
-        self.news.set()
-        self.news = anyio.Event()
+        self.changed.set()
+        self.changed = anyio.Event()
         if method not in self.answers:
             raise RpcError({"code": -1, "message": "no"})
         return self.answers[method]
@@ -154,7 +154,7 @@ class Client:
     async def until(self, condition: Callable[[], object]) -> None:
         with anyio.fail_after(20):
             while not condition():
-                await self.news.wait()
+                await self.changed.wait()
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ class AsksAside:
     config = SimpleNamespace(name="up")
 
     def __init__(self):
-        self.door = self
+        self.dispatcher = self
         self.go_on = anyio.Event()
         self.answers = []
 

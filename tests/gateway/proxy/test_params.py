@@ -1,4 +1,4 @@
-"""What no wire can carry fails in the caller's own path, and with it nothing else."""
+"""What no transport can carry fails in the caller's own path, and with it nothing else."""
 
 import json
 

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.app.services import open_rooms
+from gateway.app.services import open_services
 from gateway.cli.diagnose.checkup import check_up
 from gateway.config.model import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
 from gateway.errors import UnknownTool
@@ -57,7 +57,7 @@ async def test_report_and_checkup_name_the_tool_and_the_reason():
     async with serving() as server:
         upstreams = (UpstreamConfig("web", url=server.url),)
         config = GatewayConfig(upstreams=upstreams, engine=EngineConfig(kind="none"), tokens=TokensConfig(map=None))
-        async with open_rooms(config) as rooms:
+        async with open_services(config) as rooms:
             (reported,) = (await rooms.status.make())["servers"]
         (checked,) = (await check_up(config)).servers
 

@@ -53,17 +53,17 @@ class Servers:
     callers: list[Caller] = field(default_factory=list)
     adopted: list[ClientSession] = field(default_factory=list)
     ended: list[ClientSession] = field(default_factory=list)
-    news: anyio.Event = field(default_factory=anyio.Event)
+    changed: anyio.Event = field(default_factory=anyio.Event)
     started: anyio.Event | None = None
 
     def _note(self) -> None:
-        self.news.set()
-        self.news = anyio.Event()
+        self.changed.set()
+        self.changed = anyio.Event()
 
     async def until(self, condition: Callable[[], object]) -> None:
         with anyio.fail_after(20):
             while not condition():
-                await self.news.wait()
+                await self.changed.wait()
 
     async def handle(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         self.asked.append((method, params))

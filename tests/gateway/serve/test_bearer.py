@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Face:
-    """The application behind the door: it notes who came, and can be held."""
+    """The application behind the sign_in: it notes who came, and can be held."""
 
     def __init__(self) -> None:
         self.seen: list[Principal] = []
@@ -43,7 +43,7 @@ class Face:
         await send({"type": "http.response.body", "body": b"inside"})
 
 
-class Door:
+class SignIn:
     """A face behind `BearerAuth`, and a client before it."""
 
     def __init__(self, token: str | None = None, keys: Path | None = None, **more: Any) -> None:
@@ -84,12 +84,12 @@ def keys(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
 @pytest.mark.parametrize("token", [TOKEN, STRONG])
 async def test_operator_s_token_opens_everything(scheme: str, token: str) -> None:
-    door = Door(token)
+    sign_in = SignIn(token)
 
-    response = await door.ask(f"{scheme} {token}")
+    response = await sign_in.ask(f"{scheme} {token}")
 
     assert response.text == "inside"
-    assert door.face.seen == [Principal("operator")]
+    assert sign_in.face.seen == [Principal("operator")]
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ async def test_operator_s_token_opens_everything(scheme: str, token: str) -> Non
     [None, "", "Bearer", "Bearer ", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer \xff"],
 )
 async def test_request_without_a_good_credential_gets_401_in_the_shape_of_openai(value: str | None) -> None:
-    door = Door(TOKEN)
+    sign_in = SignIn(TOKEN)
 
-    response = await door.ask(value)
+    response = await sign_in.ask(value)
 
     assert response.status_code == 401
     assert response.headers["www-authenticate"].startswith('Bearer realm="codec-gateway"')
@@ -108,141 +108,141 @@ async def test_request_without_a_good_credential_gets_401_in_the_shape_of_openai
     assert error["code"] == "invalid_api_key"
     assert "codec-gateway token" in error["message"]
     assert TOKEN not in response.text
-    assert door.face.seen == []
+    assert sign_in.face.seen == []
 
 
 async def test_two_credentials_are_none() -> None:
-    door = Door(TOKEN)
+    sign_in = SignIn(TOKEN)
     good = (b"authorization", f"Bearer {TOKEN}".encode())
 
-    assert (await door.send([good, (b"authorization", b"Bearer x")])).status_code == 401
-    assert (await door.send([good, good])).status_code == 401
-    assert (await door.send([good])).status_code == 200
+    assert (await sign_in.send([good, (b"authorization", b"Bearer x")])).status_code == 401
+    assert (await sign_in.send([good, good])).status_code == 401
+    assert (await sign_in.send([good])).status_code == 200
 
 
 async def test_nobody_is_asked_where_nothing_is_configured(tmp_path: Path) -> None:
-    door = Door(None, tmp_path / "keys.toml")
+    sign_in = SignIn(None, tmp_path / "keys.toml")
 
-    assert (await door.ask()).status_code == 200
-    assert (await door.ask("Bearer whatever")).status_code == 200
-    assert {principal.name for principal in door.face.seen} == {"anonymous"}
+    assert (await sign_in.ask()).status_code == 200
+    assert (await sign_in.ask("Bearer whatever")).status_code == 200
+    assert {principal.name for principal in sign_in.face.seen} == {"anonymous"}
 
 
 async def test_key_brings_its_holder_s_name_and_view(keys: Path) -> None:
-    door = Door(STRONG, keys)
+    sign_in = SignIn(STRONG, keys)
 
-    assert (await door.ask("Bearer laptop's key")).status_code == 200
+    assert (await sign_in.ask("Bearer laptop's key")).status_code == 200
 
-    assert door.face.seen == [Principal("laptop", frozenset({"time"}))]
+    assert sign_in.face.seen == [Principal("laptop", frozenset({"time"}))]
 
 
 async def test_key_file_alone_closes_the_door_on_loopback_too(keys: Path) -> None:
-    assert (await Door(None, keys).ask()).status_code == 401
+    assert (await SignIn(None, keys).ask()).status_code == 401
 
 
 async def test_revoked_key_is_refused_at_the_next_request(keys: Path) -> None:
-    door = Door(None, keys)
-    assert (await door.ask("Bearer laptop's key")).status_code == 200
+    sign_in = SignIn(None, keys)
+    assert (await sign_in.ask("Bearer laptop's key")).status_code == 200
 
     KeyFile(keys).revoke("laptop")
 
-    assert (await door.ask("Bearer laptop's key")).status_code == 401
+    assert (await sign_in.ask("Bearer laptop's key")).status_code == 401
 
 
 async def test_expired_key_is_told_so(tmp_path: Path) -> None:
     path = tmp_path / "keys.toml"
     KeyFile(path).add(KeyRecord("old", digest_of("old key"), NOW, expires=datetime(2020, 1, 1, tzinfo=UTC)))
-    door = Door(None, path)
+    sign_in = SignIn(None, path)
 
-    response = await door.ask("Bearer old key")
+    response = await sign_in.ask("Bearer old key")
 
     assert response.status_code == 401
     assert "expired" in response.json()["error"]["message"]
     assert 'error="invalid_token"' in response.headers["www-authenticate"]
-    assert door.counted('codec_auth_failures_total{reason="expired"}') == 1
+    assert sign_in.counted('codec_auth_failures_total{reason="expired"}') == 1
 
 
 async def test_challenge_without_a_credential_names_no_error() -> None:
-    response = await Door(TOKEN).ask()
+    response = await SignIn(TOKEN).ask()
 
     assert "error" not in response.headers["www-authenticate"]
 
 
 async def test_failures_are_counted_by_kind() -> None:
-    door = Door(TOKEN)
-    await door.ask()
-    await door.ask("Bearer wrong")
-    await door.ask("Basic wrong")
-    await door.ask("Bearer wrong too")
+    sign_in = SignIn(TOKEN)
+    await sign_in.ask()
+    await sign_in.ask("Bearer wrong")
+    await sign_in.ask("Basic wrong")
+    await sign_in.ask("Bearer wrong too")
 
-    assert door.counted('codec_auth_failures_total{reason="missing"}') == 1
-    assert door.counted('codec_auth_failures_total{reason="unknown"}') == 2
-    assert door.counted('codec_auth_failures_total{reason="malformed"}') == 1
+    assert sign_in.counted('codec_auth_failures_total{reason="missing"}') == 1
+    assert sign_in.counted('codec_auth_failures_total{reason="unknown"}') == 2
+    assert sign_in.counted('codec_auth_failures_total{reason="malformed"}') == 1
 
 
 async def test_guessing_is_slowed_down_for_its_address_only(keys: Path) -> None:
-    door = Door(TOKEN, keys)
+    sign_in = SignIn(TOKEN, keys)
     for n in range(FAILURES_AT_ONCE):
-        assert (await door.ask(f"Bearer guess {n}")).status_code == 401
+        assert (await sign_in.ask(f"Bearer guess {n}")).status_code == 401
 
-    refused = await door.ask("Bearer guess")
+    refused = await sign_in.ask("Bearer guess")
 
     assert refused.status_code == 429
     assert int(refused.headers["retry-after"]) >= 1
     # A short token could be found by trying: from there even the right one is not looked at.
-    assert (await door.ask(f"Bearer {TOKEN}")).status_code == 429
-    assert (await door.ask(f"Bearer {TOKEN}", peer="10.0.0.2")).status_code == 200
-    assert door.counted('codec_requests_limited_total{limit="tries"}') == 2
+    assert (await sign_in.ask(f"Bearer {TOKEN}")).status_code == 429
+    assert (await sign_in.ask(f"Bearer {TOKEN}", peer="10.0.0.2")).status_code == 200
+    assert sign_in.counted('codec_requests_limited_total{limit="tries"}') == 2
 
 
 async def test_who_holds_what_can_not_be_guessed_is_not_locked_out_by_a_neighbour(keys: Path) -> None:
-    door = Door(STRONG, keys)
+    sign_in = SignIn(STRONG, keys)
     for n in range(FAILURES_AT_ONCE + 1):
-        await door.ask(f"Bearer guess {n}")
+        await sign_in.ask(f"Bearer guess {n}")
 
-    assert (await door.ask("Bearer laptop's key")).status_code == 200
-    assert (await door.ask(f"Bearer {STRONG}")).status_code == 200
+    assert (await sign_in.ask("Bearer laptop's key")).status_code == 200
+    assert (await sign_in.ask(f"Bearer {STRONG}")).status_code == 200
 
 
 async def test_request_without_a_credential_is_no_try() -> None:
-    door = Door(TOKEN)
+    sign_in = SignIn(TOKEN)
     for _ in range(FAILURES_AT_ONCE + 1):
-        assert (await door.ask()).status_code == 401
+        assert (await sign_in.ask()).status_code == 401
 
-    assert (await door.ask(f"Bearer {TOKEN}")).status_code == 200
+    assert (await sign_in.ask(f"Bearer {TOKEN}")).status_code == 200
 
 
 async def test_rate_of_a_key_is_held_with_429_and_a_time(tmp_path: Path) -> None:
     path = tmp_path / "keys.toml"
     KeyFile(path).add(KeyRecord("a", digest_of("key"), NOW, rate=2))
     now = 0.0
-    door = Door(None, path, limiter=Limiter(lambda: now))
-    assert [(await door.ask("Bearer key")).status_code for _ in range(3)] == [200, 200, 429]
+    sign_in = SignIn(None, path, limiter=Limiter(lambda: now))
+    assert [(await sign_in.ask("Bearer key")).status_code for _ in range(3)] == [200, 200, 429]
 
-    refused = await door.ask("Bearer key")
+    refused = await sign_in.ask("Bearer key")
 
     assert refused.headers["retry-after"] == "30"
     assert refused.json()["error"]["code"] == "rate_limit_exceeded"
-    assert door.counted('codec_requests_limited_total{limit="rate"}') == 2
+    assert sign_in.counted('codec_requests_limited_total{limit="rate"}') == 2
     now += 30.0
-    assert (await door.ask("Bearer key")).status_code == 200
+    assert (await sign_in.ask("Bearer key")).status_code == 200
 
 
 async def test_concurrency_of_a_key_is_held_while_requests_run(tmp_path: Path) -> None:
     path = tmp_path / "keys.toml"
     KeyFile(path).add(KeyRecord("a", digest_of("key"), NOW, concurrency=1))
-    door = Door(None, path)
-    door.face.hold = anyio.Event()
+    sign_in = SignIn(None, path)
+    sign_in.face.hold = anyio.Event()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(door.ask, "Bearer key")
+        tasks.start_soon(sign_in.ask, "Bearer key")
         with anyio.fail_after(20):
-            await door.face.entered.wait()
-        second = await door.ask("Bearer key")
-        door.face.hold.set()
+            await sign_in.face.entered.wait()
+        second = await sign_in.ask("Bearer key")
+        sign_in.face.hold.set()
 
     assert second.status_code == 429
-    assert (await door.ask("Bearer key")).status_code == 200
+    assert (await sign_in.ask("Bearer key")).status_code == 200
 
 
 async def test_request_that_ends_by_an_error_gives_its_place_back(tmp_path: Path) -> None:
@@ -255,11 +255,11 @@ async def test_request_that_ends_by_an_error_gives_its_place_back(tmp_path: Path
         calls += 1
         raise OSError("gone")
 
-    door = Door(None, path)
-    door.app = BearerAuth(broken, Credentials(keys=KeyRing(path)), door.metrics.access)
+    sign_in = SignIn(None, path)
+    sign_in.app = BearerAuth(broken, Credentials(keys=KeyRing(path)), sign_in.metrics.access)
     for _ in range(3):
         with pytest.raises(OSError, match="gone"):
-            await door.ask("Bearer key")
+            await sign_in.ask("Bearer key")
 
     assert calls == 3
 
@@ -280,23 +280,23 @@ async def test_only_what_listens_leaves_the_place_of_a_call_free(
 ) -> None:
     path = tmp_path / "keys.toml"
     KeyFile(path).add(KeyRecord("a", digest_of("key"), NOW, concurrency=1))
-    door = Door(None, path)
-    door.face.hold = anyio.Event()
+    sign_in = SignIn(None, path)
+    sign_in.face.hold = anyio.Event()
     statuses: list[int] = []
     answered = anyio.Event()
 
     async def call() -> None:
-        statuses.append((await door.ask("Bearer key")).status_code)
+        statuses.append((await sign_in.ask("Bearer key")).status_code)
         answered.set()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(lambda: door.ask("Bearer key", method=method, **headers))
+        tasks.start_soon(lambda: sign_in.ask("Bearer key", method=method, **headers))
         with anyio.fail_after(20):
-            await door.face.entered.wait()
-            door.face.entered = anyio.Event()
+            await sign_in.face.entered.wait()
+            sign_in.face.entered = anyio.Event()
             tasks.start_soon(call)
-            await (door.face.entered if kind == "stream" else answered).wait()
-        door.face.hold.set()
+            await (sign_in.face.entered if kind == "stream" else answered).wait()
+        sign_in.face.hold.set()
 
     assert statuses == [200 if kind == "stream" else 429]
 
@@ -325,9 +325,9 @@ async def test_state_of_the_server_is_kept_and_not_shared_between_requests() -> 
         states.append(scope["state"])
 
     shared = {"pool": 1}
-    door = BearerAuth(app, Credentials(), Metrics().access)
-    await door({"type": "http", "method": "POST", "path": "/", "headers": [], "state": shared}, _never, _never)
-    await door({"type": "http", "method": "POST", "path": "/", "headers": []}, _never, _never)
+    sign_in = BearerAuth(app, Credentials(), Metrics().access)
+    await sign_in({"type": "http", "method": "POST", "path": "/", "headers": [], "state": shared}, _never, _never)
+    await sign_in({"type": "http", "method": "POST", "path": "/", "headers": []}, _never, _never)
 
     assert states == [{"pool": 1, PRINCIPAL: Principal("anonymous")}, {PRINCIPAL: Principal("anonymous")}]
     assert shared == {"pool": 1}

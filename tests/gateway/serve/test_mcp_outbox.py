@@ -167,9 +167,9 @@ def test_held_stream_gives_all_at_once_and_then_as_it_comes(reader):
     held.tell(CHANGED, {})
     held.put(b"{}")
     before = reader.outbox.take()
-    held.let_go()
+    held.release()
     after = reader.outbox.take()
-    held.let_go()
+    held.release()
     held.put(b"[]")
 
     assert (before, len(after), reader.outbox.take()) == ([], 2, [b"[]"])

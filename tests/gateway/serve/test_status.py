@@ -13,7 +13,7 @@ import anyio.lowlevel
 import httpx2
 import pytest
 
-from gateway.app.services import open_rooms
+from gateway.app.services import open_services
 from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.costs import written
@@ -44,7 +44,7 @@ def config_of(*upstreams: UpstreamConfig, **more: object) -> GatewayConfig:
 
 @asynccontextmanager
 async def reported(config: GatewayConfig):
-    async with open_rooms(config) as rooms:
+    async with open_services(config) as rooms:
         yield rooms, await rooms.status.make()
 
 
@@ -80,7 +80,7 @@ async def test_tools_are_counted_under_the_session_map_and_named_by_who_made_the
     path = tmp_path / "map.json"
     path.write_bytes(model_map_bytes)
     token_map = load_map(model_map_bytes)
-    async with open_rooms(config_of(clock(), tokens=TokensConfig(map=str(path)))) as rooms:
+    async with open_services(config_of(clock(), tokens=TokensConfig(map=str(path)))) as rooms:
         result = await rooms.proxy.call("time__get_time", {"city": "Tokyo"})
         rooms.tokens.for_client("time__get_time", result, token_map)
         rooms.costs.count(rooms.proxy.tools())
@@ -125,7 +125,7 @@ async def test_keys_are_there_by_name_only(tmp_path: Path) -> None:
 
 async def test_key_file_that_broke_since_the_start_is_a_problem_of_the_report(tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
-    async with open_rooms(config_of(serve=ServeConfig(keys=file))) as rooms:
+    async with open_services(config_of(serve=ServeConfig(keys=file))) as rooms:
         file.write_text("keys = 1")
         file.chmod(stat.S_IRUSR | stat.S_IWUSR)
         report = await rooms.status.make()
@@ -163,7 +163,7 @@ async def test_pins_that_nobody_asked_for_are_not_read(tmp_path: Path, monkeypat
 
 
 async def test_report_follows_a_configuration_that_was_taken_over() -> None:
-    async with open_rooms(config_of(clock())) as rooms:
+    async with open_services(config_of(clock())) as rooms:
         await rooms.take_over(config_of(clock(), clock("clock"), tool_search=True))
         report = await rooms.status.make()
 
@@ -199,7 +199,7 @@ async def test_other_machines_and_pages_of_other_names_are_not(host: str, client
 
 
 async def test_metric_of_where_servers_stand_is_on_the_page() -> None:
-    async with open_rooms(config_of(clock())) as rooms:
+    async with open_services(config_of(clock())) as rooms:
         page = rooms.metrics.render().decode()
 
     assert 'codec_upstream_sessions{server="time"} 1.0' in page
@@ -207,7 +207,7 @@ async def test_metric_of_where_servers_stand_is_on_the_page() -> None:
 
 
 async def test_cost_of_definitions_is_told_while_the_gateway_runs() -> None:
-    async with open_rooms(config_of(clock())) as rooms, anyio.create_task_group() as tasks:
+    async with open_services(config_of(clock())) as rooms, anyio.create_task_group() as tasks:
         tasks.start_soon(rooms.costs.follow, rooms.proxy, rooms.metrics)
         with anyio.fail_after(20):
             while "codec_tool_definition_tokens{" not in rooms.metrics.render().decode():

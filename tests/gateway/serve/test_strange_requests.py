@@ -22,7 +22,7 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.protocol.eras import CAPABILITIES_KEY, VERSION_KEY
 from gateway.proxy import Proxy, ResultTokens
-from gateway.serve.codec.responder import FrameDesk
+from gateway.serve.codec.responder import FrameResponder
 from gateway.serve.codec.wire import WireOffer
 from gateway.serve.mcp import McpFace
 from gateway.serve.mcp.frames import FramedMcp
@@ -194,7 +194,7 @@ async def client(request: pytest.FixtureRequest) -> AsyncGenerator[httpx2.AsyncC
     tokens = ResultTokens({}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens")))
     async with Proxy(config, metrics) as proxy:
         agent = Agent(route, CallRunner(proxy, tokens, config.limits), config.limits, metrics)
-        frames = FrameDesk(WireOffer.of(config.wire), metrics, None)
+        frames = FrameResponder(WireOffer.of(config.wire), metrics, None)
         openai = OpenAiFace(agent, route, config.limits, metrics, frames)
         completions = CompletionsFace(route, config.limits, metrics, frames)
         mcp = McpFace(proxy, config, tokens=tokens, maps={}, metrics=metrics)

@@ -36,7 +36,7 @@ async def read_json(connection: Connection, number: int, bound: int, version: st
     """The result in a JSON body; `version`: of the protocol, as it was agreed.
 
     Raises:
-        PeerError, NoAnswer, LinkLost: as `Wire.request`.
+        PeerError, NoAnswer, LinkLost: as `Transport.request`.
     """
     body = await connection.read(bound)
     if body is None:

@@ -90,7 +90,7 @@ class Channel:
             opening: it asks for a session, and is in none.
 
         Raises:
-            LinkLost, NoAnswer: as `Wire.request`.
+            LinkLost, NoAnswer: as `Transport.request`.
         """
         # Not whether there is one when the answer comes: what was asked before it began says nothing of it.
         in_session = self.in_session and not opening

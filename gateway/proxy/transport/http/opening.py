@@ -21,7 +21,7 @@ async def open_session(
     """The result of `asking`, which begins a session on the channel. Raises what it raises.
 
     Args:
-        keep: takes what goes on beside, for no longer than the wire lives.
+        keep: takes what goes on beside, for no longer than the transport lives.
     """
     asked = asyncio.ensure_future(asking)
     try:

@@ -1,4 +1,4 @@
-"""One MCP server behind a URL, as a `Wire`: Streamable HTTP in both eras.
+"""One MCP server behind a URL, as a `Transport`: Streamable HTTP in both eras.
 
 Turns each request into a POST of its own and what comes back (JSON, or an event stream that may be resumed) into its
 answer; a push on a request's stream goes to that request. In the handshake era a stream is kept open for what belongs
@@ -31,9 +31,9 @@ from gateway.proxy.transport.http.client import HttpClient, open_http_client
 from gateway.proxy.transport.http.headers import media_type
 from gateway.proxy.transport.http.opening import open_session
 from gateway.proxy.transport.http.streams import follow, listen
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Pending, Wire
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Pending, Transport
 from gateway.proxy.transport.requests import CANCELLED, NEVER_CANCELLED, encode_or_refuse
-from gateway.proxy.transport.server_log import Complaints
+from gateway.proxy.transport.server_log import ServerLog
 from gateway.proxy.transport.server_requests import Questions
 
 __all__ = ["HttpClient", "open_http", "open_http_client"]
@@ -44,7 +44,7 @@ _COURTESIES: Final = 16
 """Cancellations on their way at a time; more tell a deaf server nothing new."""
 
 
-class HttpWire:
+class HttpTransport:
     """The conversation with one server."""
 
     correlates = True
@@ -53,18 +53,18 @@ class HttpWire:
         self._channel = channel
         self._pushes = pushes
         self._bound = bound
-        self._complaints = Complaints(log)
-        self._questions = Questions(self._answer, self._complaints)
+        self._server_log = ServerLog(log)
+        self._questions = Questions(self._answer, self._server_log)
         self._tasks: set[asyncio.Future[Any]] = set()
         self._sent = 0
 
     @property
     def closed(self) -> asyncio.Event:
-        """As `Wire.closed`: the session was forgotten, or we left. A server that is away may come back."""
+        """As `Transport.closed`: the session was forgotten, or we left. A server that is away may come back."""
         return self._channel.closed
 
     def speak(self, version: str) -> None:
-        """As `Wire.speak`."""
+        """As `Transport.speak`."""
         self._channel.speak(version)
 
     async def request(
@@ -75,7 +75,7 @@ class HttpWire:
         *,
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """As `Wire.request`. A connection that breaks fails its own request; the session may well live on."""
+        """As `Transport.request`. A connection that breaks fails its own request; the session may well live on."""
         self._sent += 1
         number = self._sent
         body = encode_or_refuse(number, method, params)
@@ -93,7 +93,7 @@ class HttpWire:
             raise
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """As `Wire.notify`. `notifications/initialized` opens the stream of what belongs to no request."""
+        """As `Transport.notify`. `notifications/initialized` opens the stream of what belongs to no request."""
         modern = self._channel.modern
         lines = header_lines(routing_headers(method, params or {})) if modern else b""
         await self._deliver(encode_notification(method, params), lines)
@@ -108,7 +108,7 @@ class HttpWire:
         await self._channel.lose(LinkLost("the gateway closed the connection"))
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._channel.end_session()
-        self._complaints.close()
+        self._server_log.close()
 
     async def _ask(
         self, number: int, body: bytes, lines: bytes, exchange: Exchange, *, opening: bool
@@ -175,11 +175,11 @@ class HttpWire:
 
     def _take_push(self, message: Request | Notification | Malformed, exchange: Exchange) -> None:
         if isinstance(message, Malformed):
-            self._complaints.warning("upstream sent an event that is no JSON-RPC message", detail=message.detail)
+            self._server_log.warning("upstream sent an event that is no JSON-RPC message", detail=message.detail)
         elif isinstance(message, Request):
             if self._channel.modern:
                 method = escape_text(message.method, 100)
-                self._complaints.warning("upstream asked something, which 2026-07-28 does not know", method=method)
+                self._server_log.warning("upstream asked something, which 2026-07-28 does not know", method=method)
             else:
                 self._questions.take(message, exchange)
         elif message.method == CANCELLED:
@@ -191,7 +191,7 @@ class HttpWire:
         error = why_given_up(event, self._bound, waiting=number is not None)
         if event.ended or error is not None:
             length = event.data.length
-            self._complaints.warning("upstream sent a message over the limit", bytes=length, limit=self._bound)
+            self._server_log.warning("upstream sent a message over the limit", bytes=length, limit=self._bound)
         if error is not None:
             raise error
 
@@ -210,13 +210,13 @@ class HttpWire:
                 connection = await self._channel.post(message, lines)
             except (LinkLost, NoAnswer) as error:
                 if not self.closed.is_set():
-                    self._complaints.warning("message to upstream not delivered", cause=escape_text(str(error), 300))
+                    self._server_log.warning("message to upstream not delivered", cause=escape_text(str(error), 300))
                 return
             self._channel.release(connection, drain=True)
             if connection.status >= 400:
-                self._complaints.warning("upstream refused a message", status=connection.status)
+                self._server_log.warning("upstream refused a message", status=connection.status)
         if time.cancelled_caught:
-            self._complaints.warning("message to upstream not delivered: it does not answer")
+            self._server_log.warning("message to upstream not delivered: it does not answer")
 
     async def _listen(self) -> None:
         await listen(
@@ -225,7 +225,7 @@ class HttpWire:
 
     def _cannot_listen(self, error: Exception) -> None:
         if not self.closed.is_set():
-            self._complaints.warning("upstream's own stream is away; trying again", cause=escape_text(str(error), 300))
+            self._server_log.warning("upstream's own stream is away; trying again", cause=escape_text(str(error), 300))
 
     def _spawn(self, work: Coroutine[Any, Any, None] | asyncio.Future[Any]) -> None:
         task = asyncio.ensure_future(work)
@@ -242,7 +242,7 @@ async def open_http(
     log: FilteringBoundLogger,
     client: HttpClient,
     authorizer: Authorizer | None = None,
-) -> AsyncGenerator[Wire]:
+) -> AsyncGenerator[Transport]:
     """Speak to a URL; nothing is sent before the first request. Leaving the context ends the session.
 
     Args:
@@ -261,9 +261,9 @@ async def open_http(
     except ValueError as error:
         raise LinkLost(str(error), sent=False) from None
     channel = Channel(address, config.headers, client, authorizer)
-    wire = HttpWire(channel, pushes, bound=bound, log=log)
+    transport = HttpTransport(channel, pushes, bound=bound, log=log)
     try:
-        yield wire
+        yield transport
     finally:
         with anyio.CancelScope(shield=True):
-            await wire.close()
+            await transport.close()

@@ -17,7 +17,7 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
 from gateway.config.nesting import DEPTH_VARIABLE, nesting_depth
-from gateway.proxy.transport.server_log import Complaints
+from gateway.proxy.transport.server_log import ServerLog
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
@@ -45,7 +45,7 @@ class Child(asyncio.SubprocessProtocol):
         on_output: Callable[[bytes], None],
         on_end: Callable[[str], None],
         log: FilteringBoundLogger,
-        complaints: Complaints,
+        server_log: ServerLog,
     ) -> None:
         """`on_end` is called once, with a sentence, when the process is gone or no longer listens or speaks."""
         self.room = asyncio.Event()
@@ -55,7 +55,7 @@ class Child(asyncio.SubprocessProtocol):
         self._on_output = on_output
         self._on_end = on_end
         self._log = log
-        self._complaints = complaints
+        self._server_log = server_log
         self._ended = False
         self._gone = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -84,11 +84,11 @@ class Child(asyncio.SubprocessProtocol):
             self._flush()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Output or complaints."""
+        """Output or server_log."""
         if fd == _STDOUT:
             self._on_output(data)
         else:
-            self._complaints.stderr(data)
+            self._server_log.stderr(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Without either of the two pipes there is no conversation, whether the process lives or not."""
@@ -144,7 +144,7 @@ class Child(asyncio.SubprocessProtocol):
         self._transport.close()
         with anyio.move_on_after(_EXIT_GRACE):
             await self._gone.wait()
-        self._complaints.close()
+        self._server_log.close()
 
     def _stdout_is_over(self) -> bool:
         stdout = self._transport.get_pipe_transport(_STDOUT)

@@ -1,4 +1,4 @@
-"""One MCP server behind a pipe, as a `Wire`.
+"""One MCP server behind a pipe, as a `Transport`.
 
 Turns requests into lines for a child process and its lines into answers, pushes and questions, each in the order of the
 pipe and without a task of its own: the bytes that the loop reads settle the futures that callers wait on. A line that
@@ -31,9 +31,9 @@ from gateway.protocol.messages import (
     parse_message,
 )
 from gateway.proxy.caller import Exchange
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Pending, Unfit, Wire
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Pending, Transport, Unfit
 from gateway.proxy.transport.requests import CANCELLED, NEVER_CANCELLED, encode_or_refuse, too_long
-from gateway.proxy.transport.server_log import Complaints
+from gateway.proxy.transport.server_log import ServerLog
 from gateway.proxy.transport.server_requests import Questions
 from gateway.proxy.transport.stdio.process import Child, run_child
 from gateway.proxy.transport.stdio.watchdog import Watchdog
@@ -46,7 +46,7 @@ _LATE: Final = 1024
 """Requests that were given up whose answer is still looked for."""
 
 
-class StdioWire:
+class StdioTransport:
     """The conversation with one process."""
 
     correlates = False
@@ -55,16 +55,16 @@ class StdioWire:
         self.closed = asyncio.Event()
         self._pushes = pushes
         self._bound = line_bound
-        self._complaints = Complaints(log)
+        self._server_log = ServerLog(log)
         self._splitter = LineSplitter(line_bound)
-        self._questions = Questions(self._send, self._complaints)
+        self._questions = Questions(self._send, self._server_log)
         self._waiting: dict[RequestId, asyncio.Future[dict[str, Any]]] = {}
         self._given_up: dict[RequestId, Pending] = {}
         self._sent = 0
         self._cause = ""
         self._version = ""
         self._courtesies = 0
-        self.child = Child(self._read, self._lose, log, self._complaints)
+        self.child = Child(self._read, self._lose, log, self._server_log)
         """The process, which does not run yet."""
 
     def speak(self, version: str) -> None:
@@ -79,7 +79,7 @@ class StdioWire:
         *,
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """As `Wire.request`; nothing on a pipe says to which request a push belongs."""
+        """As `Transport.request`; nothing on a pipe says to which request a push belongs."""
         self._sent += 1
         number = self._sent
         line = encode_or_refuse(number, method, params) + b"\n"
@@ -101,11 +101,11 @@ class StdioWire:
             del self._waiting[number]
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """As `Wire.notify`."""
+        """As `Transport.notify`."""
         with anyio.move_on_after(_NOTIFY_TIME) as waiting:
             await self._send(encode_notification(method, params))
         if waiting.cancelled_caught:
-            self._complaints.warning("notification dropped: upstream does not read", method=method)
+            self._server_log.warning("notification dropped: upstream does not read", method=method)
 
     def _read(self, data: bytes) -> None:
         for line in self._splitter.feed(data):
@@ -119,7 +119,7 @@ class StdioWire:
 
     def _lose(self, cause: str) -> None:
         if self._splitter.close():
-            self._complaints.warning("upstream's output ended in the middle of a line")
+            self._server_log.warning("upstream's output ended in the middle of a line")
         self._cause = cause
         self._questions.close()
         for future in self._waiting.values():
@@ -183,7 +183,7 @@ class StdioWire:
     def _take_failure(self, failure: Failure) -> None:
         if failure.id is None:
             words = escape_text(str(failure.error.get("message", "")), 200)
-            self._complaints.warning("upstream could not read a message of ours", error=words)
+            self._server_log.warning("upstream could not read a message of ours", error=words)
         else:
             self._settle(failure.id, PeerError(failure.error))
 
@@ -194,19 +194,19 @@ class StdioWire:
         batch = read_batch(data, self._version)
         for message in batch or (mend_message(data, refused),):
             if isinstance(message, BrokenAnswer):
-                self._complaints.warning("upstream sent an answer that nobody can use", line=shown)
+                self._server_log.warning("upstream sent an answer that nobody can use", line=shown)
                 self._settle(message.id, NoAnswer(message.detail))
             elif isinstance(message, Malformed):
-                self._complaints.warning("upstream printed a line that is no JSON-RPC message", line=shown)
+                self._server_log.warning("upstream printed a line that is no JSON-RPC message", line=shown)
                 if message.id is not None:
                     self._questions.refuse(message.id, message.code, message.detail)
             else:
                 if not batch:
-                    self._complaints.warning("upstream sent a message that strict JSON refuses", line=shown)
+                    self._server_log.warning("upstream sent a message that strict JSON refuses", line=shown)
                 self._take_other(message)
 
     def _take_long(self, line: LongLine) -> None:
-        self._complaints.warning("upstream sent a message over the limit", bytes=line.length, limit=self._bound)
+        self._server_log.warning("upstream sent a message over the limit", bytes=line.length, limit=self._bound)
         if (number := line.answered_id()) is not None:
             self._settle(number, Unfit(too_long(self._bound)))
 
@@ -231,7 +231,7 @@ async def open_stdio(
     line_bound: int,
     log: FilteringBoundLogger,
     watchdog: Watchdog | None = None,
-) -> AsyncGenerator[Wire]:
+) -> AsyncGenerator[Transport]:
     """Run the command and speak to it; leaving the context ends the process, whatever it does.
 
     Args:
@@ -244,6 +244,6 @@ async def open_stdio(
     Raises:
         OSError: the program can't be started.
     """
-    wire = StdioWire(pushes, line_bound=line_bound, log=log)
-    async with run_child(config, wire.child, watchdog):
-        yield wire
+    transport = StdioTransport(pushes, line_bound=line_bound, log=log)
+    async with run_child(config, transport.child, watchdog):
+        yield transport

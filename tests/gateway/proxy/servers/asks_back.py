@@ -4,7 +4,7 @@ import json
 import sys
 from typing import Any
 
-from wire import answer, send, serve
+from transport import answer, send, serve
 
 
 def on_call(request: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from wire import TOOL, answer, send, serve
+from transport import TOOL, answer, send, serve
 
 TOOLS = [TOOL]
 

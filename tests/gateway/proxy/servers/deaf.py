@@ -4,7 +4,7 @@ import json
 import signal
 import sys
 
-from wire import TOOL, answer
+from transport import TOOL, answer
 
 for _ in range(3):
     message = json.loads(sys.stdin.readline())

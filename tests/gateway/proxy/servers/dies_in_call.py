@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from wire import serve
+from transport import serve
 
 
 def on_call(_: dict[str, Any]) -> None:

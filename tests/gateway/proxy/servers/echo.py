@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from wire import TOOL, answer, note, serve
+from transport import TOOL, answer, note, serve
 
 STRANGE = {**TOOL, "title": None, "x-vendor": {"deep": None}, "execution": {"taskSupport": "forbidden"}}
 

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from wire import answer, serve
+from transport import answer, serve
 
 sys.stdout.write("Welcome to my server!\n\n")
 

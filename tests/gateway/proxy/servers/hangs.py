@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from wire import note, serve
+from transport import note, serve
 
 
 def on_call(_: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from wire import answer, note, serve
+from transport import answer, note, serve
 
 
 def on_call(request: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 import uvicorn
-from wire import TOOL, note
+from transport import TOOL, note
 
 sessions: set[str] = set()
 opened: list[str] = []

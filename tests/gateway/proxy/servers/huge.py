@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from wire import answer, serve
+from transport import answer, serve
 
 unended: list[str] = []
 

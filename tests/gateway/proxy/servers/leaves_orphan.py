@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from wire import answer, note, serve
+from transport import answer, note, serve
 
 ignoring = "signal.signal(signal.SIGTERM, signal.SIG_IGN);" if "ignores-term" in sys.argv else ""
 child = subprocess.Popen(

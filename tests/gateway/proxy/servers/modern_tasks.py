@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from wire import TOOL, answer, note, requests, send
+from transport import TOOL, answer, note, requests, send
 
 EXTENSIONS = {"io.modelcontextprotocol/tasks": {}}
 

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from wire import answer, note, requests, send
+from transport import answer, note, requests, send
 
 OFFER: dict[str, Any] = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
 TOOLS: list[str] = OFFER.get("tools", ["do"])

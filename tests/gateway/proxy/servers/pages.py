@@ -6,7 +6,7 @@ Some of what it lists is no tool.
 import sys
 from typing import Any
 
-from wire import TOOL, answer, requests
+from transport import TOOL, answer, requests
 
 ENDLESS = "endless" in sys.argv
 DESCRIPTION = "x" * (40_000 if "verbose" in sys.argv else 1)

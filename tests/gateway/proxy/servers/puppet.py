@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from wire import answer, note, requests
+from transport import answer, note, requests
 
 
 def play(request: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from wire import send, serve
+from transport import send, serve
 
 
 def on_call(request: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Says after every listing that its tools changed."""
 
-from wire import TOOL, answer, note, requests, send
+from transport import TOOL, answer, note, requests, send
 
 for request in requests():
     match request.get("method"):

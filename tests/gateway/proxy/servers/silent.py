@@ -3,7 +3,7 @@
 import os
 import sys
 
-from wire import note
+from transport import note
 
 note(f"pid {os.getpid()}")
 for _ in sys.stdin:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from wire import TOOL, answer, note, requests
+from transport import TOOL, answer, note, requests
 
 Path(os.environ["GATE"]).read_text()
 for request in requests():

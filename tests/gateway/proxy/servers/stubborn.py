@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from wire import answer, note, serve
+from transport import answer, note, serve
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from wire import answer, note, serve
+from transport import answer, note, serve
 
 WAITING: list[dict[str, Any]] = []
 

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from wire import serve
+from transport import serve
 
 
 def on_call(request: dict[str, Any]) -> None:

@@ -110,12 +110,17 @@ async def test_helped_caller_offers_sampling_and_every_other_question_is_its_own
 
     person = Person(modern=True, principal=Principal("ann"))
     person.capabilities = {"elicitation": {}}
-    helped = allowance(100, Sampler()).help(person)
+    sampling_caller = allowance(100, Sampler()).help(person)
 
-    assert helped.capabilities == {"elicitation": {}, "sampling": {}}
-    assert await helped.asked(SAMPLING, {}) == {"role": "assistant"}
-    assert await helped.asked("elicitation/create", {}) == {"asked": "elicitation/create"}
-    assert (helped.modern, helped.principal.name, helped.session, helped.log_level) == (True, "ann", None, None)
+    assert sampling_caller.capabilities == {"elicitation": {}, "sampling": {}}
+    assert await sampling_caller.asked(SAMPLING, {}) == {"role": "assistant"}
+    assert await sampling_caller.asked("elicitation/create", {}) == {"asked": "elicitation/create"}
+    assert (
+        sampling_caller.modern,
+        sampling_caller.principal.name,
+        sampling_caller.session,
+        sampling_caller.log_level,
+    ) == (True, "ann", None, None)
 
 
 async def test_one_key_can_cause_a_quarter_of_what_is_sampled_and_the_others_still_can():

@@ -9,7 +9,7 @@ import pytest
 from gateway.deadlines import Deadlines
 from gateway.proxy.caller import Nobody, Principal
 from gateway.proxy.upstream.clock import Clock
-from gateway.proxy.upstream.pausing_caller import Patience
+from gateway.proxy.upstream.pausing_caller import PausingCaller
 
 pytestmark = pytest.mark.anyio
 
@@ -32,8 +32,8 @@ class Person(Nobody):
         return {"asked": method}
 
 
-async def asking(patient: Patience) -> asyncio.Task[dict[str, object]]:
-    task = asyncio.create_task(patient.asked("elicitation/create", {}))
+async def asking(pausing: PausingCaller) -> asyncio.Task[dict[str, object]]:
+    task = asyncio.create_task(pausing.asked("elicitation/create", {}))
     await anyio.lowlevel.checkpoint()
     return task
 
@@ -41,8 +41,8 @@ async def asking(patient: Patience) -> asyncio.Task[dict[str, object]]:
 async def test_clock_stands_still_until_the_last_of_several_answers_and_goes_on_with_the_time_that_was_left():
     person = Person()
     with Clock(Deadlines(), 3600) as clock:
-        patient = Patience(person, clock)
-        first, second = await asking(patient), await asking(patient)
+        pausing = PausingCaller(person, clock)
+        first, second = await asking(pausing), await asking(pausing)
         left = clock.left
         first.cancel()
         await asyncio.wait([first])
@@ -58,7 +58,7 @@ async def test_call_that_runs_out_of_time_after_the_answer_is_still_ended():
 
     async def call() -> None:
         with Clock(Deadlines(), 0.05) as clock:
-            await Patience(person, clock).asked("elicitation/create", {})
+            await PausingCaller(person, clock).asked("elicitation/create", {})
             await anyio.sleep_forever()
 
     with pytest.raises(TimeoutError):
@@ -68,7 +68,7 @@ async def test_call_that_runs_out_of_time_after_the_answer_is_still_ended():
 async def test_answer_that_comes_after_the_call_is_over_is_still_given():
     person = Person()
     with Clock(Deadlines(), 3600) as clock:
-        question = await asking(Patience(person, clock))
+        question = await asking(PausingCaller(person, clock))
     person.thought.set()
 
     assert await question == {"asked": "elicitation/create"}
@@ -78,21 +78,21 @@ async def test_question_that_comes_after_the_call_is_over_is_still_put():
     person = Person()
     person.thought.set()
     with Clock(Deadlines(), 3600) as clock:
-        patient = Patience(person, clock)
+        pausing = PausingCaller(person, clock)
         await anyio.lowlevel.checkpoint()
 
-    assert await patient.asked("elicitation/create", {}) == {"asked": "elicitation/create"}
+    assert await pausing.asked("elicitation/create", {}) == {"asked": "elicitation/create"}
 
 
 async def test_everything_else_is_as_the_callers():
     person = Person()
     with Clock(Deadlines(), 3600) as clock:
-        patient = Patience(person, clock)
-        patient.notified("notifications/progress", {})
+        pausing = PausingCaller(person, clock)
+        pausing.notified("notifications/progress", {})
         await anyio.lowlevel.checkpoint()
 
     assert person.heard == ["notifications/progress"]
-    assert (patient.modern, patient.capabilities, patient.log_level, patient.principal.name, patient.session) == (
+    assert (pausing.modern, pausing.capabilities, pausing.log_level, pausing.principal.name, pausing.session) == (
         False,
         {"elicitation": {}},
         "error",

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.config.model import UpstreamConfig
 from gateway.observe.logs import get_logger
-from gateway.proxy.transport.server_log import Complaints
+from gateway.proxy.transport.server_log import ServerLog
 from gateway.proxy.transport.stdio.process import Child, run_child
 
 pytestmark = pytest.mark.anyio
@@ -42,7 +42,7 @@ class Ear:
 
 
 def child_of(ear: Ear) -> Child:
-    return Child(ear.hear, lambda cause: None, LOG, Complaints(LOG))
+    return Child(ear.hear, lambda cause: None, LOG, ServerLog(LOG))
 
 
 def running(program: str, *args: str) -> UpstreamConfig:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.observe.logs import configure_logging, get_logger
-from gateway.proxy.transport.server_log import LINES, Complaints
+from gateway.proxy.transport.server_log import LINES, ServerLog
 
 
 class Clock:
@@ -40,8 +40,8 @@ def stream() -> io.StringIO:
 
 
 @pytest.fixture
-def complaints(stream: io.StringIO, clock: Clock) -> Complaints:
-    return Complaints(get_logger("test"), clock)
+def server_log(stream: io.StringIO, clock: Clock) -> ServerLog:
+    return ServerLog(get_logger("test"), clock)
 
 
 @pytest.fixture
@@ -49,27 +49,27 @@ def logged(stream: io.StringIO) -> Callable[[], list[dict[str, Any]]]:
     return lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_lines_of_standard_error_are_escaped_and_blank_ones_left_out(complaints, logged):
-    complaints.stderr(b"one\x1b[31m\n\n  \ntwo\xff")
-    complaints.stderr(b" more\n")
+def test_lines_of_standard_error_are_escaped_and_blank_ones_left_out(server_log, logged):
+    server_log.stderr(b"one\x1b[31m\n\n  \ntwo\xff")
+    server_log.stderr(b" more\n")
 
     assert [entry["line"] for entry in logged()] == ["one\\x1b[31m", "two\\xff more"]
 
 
-def test_long_line_is_cut_and_the_line_without_end_comes_at_the_close(complaints, logged):
-    complaints.stderr(b"x" * 100_000 + b"\nlast")
-    complaints.close()
+def test_long_line_is_cut_and_the_line_without_end_comes_at_the_close(server_log, logged):
+    server_log.stderr(b"x" * 100_000 + b"\nlast")
+    server_log.close()
 
     first, last = logged()
     assert len(first["line"]) == 256
     assert last["line"] == "last"
 
 
-def test_flood_is_cut_off_within_a_second_and_counted_in_the_next(complaints, clock, logged):
-    complaints.stderr(b"x\n" * (LINES + 40))
-    complaints.warning("upstream did wrong")
+def test_flood_is_cut_off_within_a_second_and_counted_in_the_next(server_log, clock, logged):
+    server_log.stderr(b"x\n" * (LINES + 40))
+    server_log.warning("upstream did wrong")
     clock.now = 1.0
-    complaints.warning("upstream did wrong again")
+    server_log.warning("upstream did wrong again")
 
     entries = logged()
     assert len(entries) == LINES + 2
@@ -77,8 +77,8 @@ def test_flood_is_cut_off_within_a_second_and_counted_in_the_next(complaints, cl
     assert entries[LINES + 1]["event"] == "upstream did wrong again"
 
 
-def test_what_was_left_out_is_said_at_the_close(complaints, logged):
-    complaints.stderr(b"x\n" * (LINES + 1))
-    complaints.close()
+def test_what_was_left_out_is_said_at_the_close(server_log, logged):
+    server_log.stderr(b"x\n" * (LINES + 1))
+    server_log.close()
 
     assert logged()[-1]["lines_left_out"] == 1

@@ -1,4 +1,4 @@
-"""The wire to a real process, on both event loops."""
+"""The transport to a real process, on both event loops."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ import pytest
 from gateway.config.model import UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Wire
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Transport
 from gateway.proxy.transport.server_requests import MOST
 from gateway.proxy.transport.stdio.transport import open_stdio
 
@@ -64,7 +64,7 @@ def listener() -> Listener:
 
 @pytest.fixture
 def opened(upstream: Callable[..., UpstreamConfig], listener: Listener) -> Callable[..., Any]:
-    """Opens the wire to one script under servers/."""
+    """Opens the transport to one script under servers/."""
 
     def open_one(script: str, *args: str) -> Any:
         return open_stdio(upstream(script, *args), listener, line_bound=BOUND, log=LOG)
@@ -77,36 +77,36 @@ def heard_by_server(notes: Path) -> Callable[[], list[dict[str, Any]]]:
     return lambda: [json.loads(line) for line in notes.read_text().splitlines()]
 
 
-async def call(wire: Wire, **arguments: Any) -> dict[str, Any]:
+async def call(transport: Transport, **arguments: Any) -> dict[str, Any]:
     with anyio.fail_after(20):
-        return await wire.request("tools/call", {"name": "x", "arguments": arguments})
+        return await transport.request("tools/call", {"name": "x", "arguments": arguments})
 
 
 async def test_answer_comes_as_it_was_sent_with_fields_and_numbers_that_nobody_knows(opened):
     result = (
         '{"x": null, "big": 123456789012345678901234567890, "content": [{"type": "hologram"}], "_meta": {"a": null}}'
     )
-    async with opened("puppet") as wire:
+    async with opened("puppet") as transport:
         line = f'{{"jsonrpc":"2.0","id":$ID,"result":{result}}}'
-        assert await call(wire, lines=[line]) == json.loads(result)
+        assert await call(transport, lines=[line]) == json.loads(result)
 
 
 async def test_error_of_the_server_comes_as_it_was_sent(opened):
     error = {"code": 7, "message": "no", "data": {"left": None}, "extra": [1]}
-    async with opened("puppet") as wire:
+    async with opened("puppet") as transport:
         with pytest.raises(PeerError) as refused:
-            await call(wire, lines=[json.dumps({"jsonrpc": "2.0", "id": 1, "error": error})])
+            await call(transport, lines=[json.dumps({"jsonrpc": "2.0", "id": 1, "error": error})])
         assert refused.value.error == error
-        assert await call(wire) == {"done": True}
+        assert await call(transport) == {"done": True}
 
 
 async def test_params_go_out_as_they_came(opened, heard_by_server):
     params = {"name": "x", "arguments": {"n": 2**70, "z": None}, "_meta": {"k": None}, "unknown": [{}]}
-    async with opened("puppet") as wire:
-        await wire.request("tools/call", params)
-        await wire.notify("notifications/x", {"a": None})
-        await wire.notify("notifications/y")
-        await call(wire)
+    async with opened("puppet") as transport:
+        await transport.request("tools/call", params)
+        await transport.notify("notifications/x", {"a": None})
+        await transport.notify("notifications/y")
+        await call(transport)
 
     first, second, third, _ = heard_by_server()
     assert first == {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
@@ -117,8 +117,8 @@ async def test_params_go_out_as_they_came(opened, heard_by_server):
 async def test_notifications_come_in_the_order_of_the_pipe_and_before_the_answer_behind_them(opened, listener):
     numbers = list(range(500))
     lines = [json.dumps({"jsonrpc": "2.0", "method": "n", "params": {"n": n}}) for n in numbers]
-    async with opened("puppet") as wire:
-        await call(wire, lines=lines)
+    async with opened("puppet") as transport:
+        await call(transport, lines=lines)
 
     assert listener.heard == [("n", {"n": n}) for n in numbers]
 
@@ -126,29 +126,29 @@ async def test_notifications_come_in_the_order_of_the_pipe_and_before_the_answer
 async def test_answers_out_of_order_find_their_callers(opened):
     got: dict[str, Any] = {}
 
-    async def ask(wire: Wire, key: str, **arguments: Any) -> None:
-        got[key] = await call(wire, **arguments)
+    async def ask(transport: Transport, key: str, **arguments: Any) -> None:
+        got[key] = await call(transport, **arguments)
 
-    async with opened("puppet") as wire, anyio.create_task_group() as tasks:
-        tasks.start_soon(lambda: ask(wire, "first", answer=False))
+    async with opened("puppet") as transport, anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: ask(transport, "first", answer=False))
         await anyio.wait_all_tasks_blocked()
         late = '{"jsonrpc":"2.0","id":1,"result":{"late":true}}'
-        tasks.start_soon(lambda: ask(wire, "second", lines=['{"jsonrpc":"2.0","id":$ID,"result":{"n":2}}', late]))
+        tasks.start_soon(lambda: ask(transport, "second", lines=['{"jsonrpc":"2.0","id":$ID,"result":{"n":2}}', late]))
 
     assert got == {"first": {"late": True}, "second": {"n": 2}}
 
 
 async def test_two_hundred_calls_at_once_are_all_answered(opened):
-    async with opened("puppet") as wire:
+    async with opened("puppet") as transport:
         lines = ['{"jsonrpc":"2.0","id":$ID,"result":{"n":$ID}}']
-        results = await asyncio.gather(*(call(wire, lines=lines) for _ in range(200)))
+        results = await asyncio.gather(*(call(transport, lines=lines) for _ in range(200)))
 
     assert [result["n"] for result in results] == list(range(1, 201))
 
 
 async def test_questions_of_the_server_are_answered_in_the_midst_of_a_call(opened, listener):
-    async with opened("asks_back") as wire:
-        result = await call(wire)
+    async with opened("asks_back") as transport:
+        result = await call(transport)
 
     sampling, elicitation, roots, ping = result["structuredContent"]["answers"]
     assert sampling == {"jsonrpc": "2.0", "id": "q0", "result": {"method": "sampling/createMessage"}}
@@ -160,10 +160,10 @@ async def test_questions_of_the_server_are_answered_in_the_midst_of_a_call(opene
 
 
 async def test_question_that_breaks_us_is_answered_without_our_secrets(opened, heard_by_server):
-    async with opened("puppet") as wire:
-        await call(wire, lines=['{"jsonrpc":"2.0","id":"q","method":"breaks"}'])
+    async with opened("puppet") as transport:
+        await call(transport, lines=['{"jsonrpc":"2.0","id":"q","method":"breaks"}'])
         await anyio.wait_all_tasks_blocked()
-        await call(wire)
+        await call(transport)
 
     (answer,) = [message for message in heard_by_server() if message.get("id") == "q"]
     assert answer["error"] == {"code": -32603, "message": "the gateway failed to answer"}
@@ -172,13 +172,13 @@ async def test_question_that_breaks_us_is_answered_without_our_secrets(opened, h
 async def test_questions_beyond_the_bound_are_refused_and_a_ping_is_not(opened, listener, heard_by_server):
     listener.release.clear()
     questions = [f'{{"jsonrpc":"2.0","id":"q{n}","method":"sampling/createMessage"}}' for n in range(MOST + 2)]
-    async with opened("puppet") as wire:
-        await call(wire, lines=[*questions, questions[0], '{"jsonrpc":"2.0","id":"p","method":"ping"}'])
+    async with opened("puppet") as transport:
+        await call(transport, lines=[*questions, questions[0], '{"jsonrpc":"2.0","id":"p","method":"ping"}'])
         await anyio.wait_all_tasks_blocked()
         assert listener.running == MOST
         listener.release.set()
         await anyio.wait_all_tasks_blocked()
-        await call(wire)
+        await call(transport)
 
     answers = [message for message in heard_by_server() if "method" not in message]
     refused = [message["id"] for message in answers if "error" in message]
@@ -188,14 +188,14 @@ async def test_questions_beyond_the_bound_are_refused_and_a_ping_is_not(opened, 
 
 async def test_question_that_the_server_takes_back_is_not_answered(opened, listener, heard_by_server):
     listener.release.clear()
-    async with opened("puppet") as wire:
-        await call(wire, lines=['{"jsonrpc":"2.0","id":5,"method":"sampling/createMessage"}'])
+    async with opened("puppet") as transport:
+        await call(transport, lines=['{"jsonrpc":"2.0","id":5,"method":"sampling/createMessage"}'])
         await anyio.wait_all_tasks_blocked()
         back = '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}'
-        await call(wire, lines=[back, back])
+        await call(transport, lines=[back, back])
         with anyio.fail_after(20):
             await listener.taken_back.wait()
-        await call(wire)
+        await call(transport)
 
     assert [message["method"] for message in heard_by_server()] == ["tools/call"] * 3
     assert listener.heard == []
@@ -205,8 +205,8 @@ async def test_lines_that_are_no_messages_harm_nobody(opened, listener):
     nobodys = '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}'
     late = '{"jsonrpc":"2.0","id":99,"result":{}}'
     lines = ["", "  ", "Welcome!", "[1]", "\x00\xff", "{}", late, nobodys, '{"a":' * 300, "7"]
-    async with opened("puppet") as wire:
-        assert await call(wire, lines=lines) == {"done": True}
+    async with opened("puppet") as transport:
+        assert await call(transport, lines=lines) == {"done": True}
 
     assert listener.heard == []
 
@@ -221,10 +221,10 @@ async def test_lines_that_are_no_messages_harm_nobody(opened, listener):
     ],
 )
 async def test_answer_that_nobody_can_use_fails_its_own_call(opened, answer):
-    async with opened("puppet") as wire:
+    async with opened("puppet") as transport:
         with pytest.raises(NoAnswer, match="no JSON-RPC response"):
-            await call(wire, lines=[answer], answer=False)
-        assert await call(wire) == {"done": True}
+            await call(transport, lines=[answer], answer=False)
+        assert await call(transport) == {"done": True}
 
 
 BATCH = (
@@ -269,16 +269,16 @@ async def test_batch_over_the_bound_fails_the_call_that_it_shows(opened):
 
 
 async def test_half_a_surrogate_pair_and_bad_utf8_in_an_answer_become_replacement_characters(opened):
-    async with opened("puppet") as wire:
+    async with opened("puppet") as transport:
         line = r'{"jsonrpc":"2.0","id":$ID,"result":{"a":"\ud800","b":"' + "\xff" + '"}}'
-        assert await call(wire, lines=[line]) == {"a": "\ufffd", "b": "\ufffd"}
+        assert await call(transport, lines=[line]) == {"a": "\ufffd", "b": "\ufffd"}
 
 
 async def test_request_of_the_server_that_is_no_request_is_told_so(opened, heard_by_server):
-    async with opened("puppet") as wire:
-        await call(wire, lines=['{"jsonrpc":"2.0","id":"bad","method":7}'])
+    async with opened("puppet") as transport:
+        await call(transport, lines=['{"jsonrpc":"2.0","id":"bad","method":7}'])
         await anyio.wait_all_tasks_blocked()
-        await call(wire)
+        await call(transport)
 
     (answer,) = [message for message in heard_by_server() if message.get("id") == "bad"]
     assert answer["error"]["code"] == -32600
@@ -286,18 +286,18 @@ async def test_request_of_the_server_that_is_no_request_is_told_so(opened, heard
 
 @pytest.mark.parametrize("order", ["id-first", "id-last"])
 async def test_answer_over_the_bound_fails_its_own_call_and_says_which_limit(opened, order):
-    async with opened("huge") as wire:
-        assert (await call(wire, bytes=BOUND - 500, order=order))["content"]
+    async with opened("huge") as transport:
+        assert (await call(transport, bytes=BOUND - 500, order=order))["content"]
         with pytest.raises(NoAnswer, match=r"100000 bytes is over the limit \(limits.result_bytes\)"):
-            await call(wire, bytes=BOUND + 1, order=order)
-        assert (await call(wire, bytes=5, order=order))["content"][0]["text"] == "xxxxx"
+            await call(transport, bytes=BOUND + 1, order=order)
+        assert (await call(transport, bytes=5, order=order))["content"][0]["text"] == "xxxxx"
 
 
 async def test_answer_over_the_bound_fails_its_call_before_its_line_ends(opened):
-    async with opened("huge") as wire:
+    async with opened("huge") as transport:
         with pytest.raises(NoAnswer, match=r"100000 bytes is over the limit \(limits.result_bytes\)"):
-            await call(wire, bytes=BOUND + 1, order="unended")
-        assert (await call(wire, bytes=5))["content"][0]["text"] == "xxxxx"
+            await call(transport, bytes=BOUND + 1, order="unended")
+        assert (await call(transport, bytes=5))["content"][0]["text"] == "xxxxx"
 
 
 @pytest.mark.parametrize(
@@ -309,64 +309,64 @@ async def test_answer_over_the_bound_fails_its_call_before_its_line_ends(opened)
     ],
 )
 async def test_answer_that_nobody_can_read_fails_its_call_at_once(opened, line, said):
-    async with opened("puppet") as wire:
+    async with opened("puppet") as transport:
         with pytest.raises(NoAnswer, match=said):
-            await call(wire, lines=[line], answer=False)
-        assert await call(wire) == {"done": True}
+            await call(transport, lines=[line], answer=False)
+        assert await call(transport) == {"done": True}
 
 
 async def test_params_that_no_json_can_carry_are_not_sent(opened, heard_by_server):
-    async with opened("puppet") as wire:
+    async with opened("puppet") as transport:
         with pytest.raises(NoAnswer, match="was not asked"):
-            await call(wire, text="\ud800")
-        await call(wire)
+            await call(transport, text="\ud800")
+        await call(transport)
 
     assert len(heard_by_server()) == 1
 
 
 async def test_process_that_leaves_in_a_call_loses_it_and_says_how_it_left(opened):
-    async with opened("puppet") as wire:
+    async with opened("puppet") as transport:
         with pytest.raises(LinkLost, match=r"its process ended \(exit code 3\)") as lost:
-            await call(wire, exit=3)
+            await call(transport, exit=3)
         assert lost.value.sent
-        assert wire.closed.is_set()
+        assert transport.closed.is_set()
         with pytest.raises(LinkLost) as later:
-            await call(wire)
+            await call(transport)
         assert not later.value.sent
-        await wire.notify("notifications/x")
+        await transport.notify("notifications/x")
 
 
 async def test_every_caller_hears_of_the_end(opened):
-    async with opened("puppet") as wire:
-        waiting = [asyncio.ensure_future(call(wire, answer=False)) for _ in range(20)]
+    async with opened("puppet") as transport:
+        waiting = [asyncio.ensure_future(call(transport, answer=False)) for _ in range(20)]
         await anyio.wait_all_tasks_blocked()
-        waiting.append(asyncio.ensure_future(call(wire, exit=1)))
+        waiting.append(asyncio.ensure_future(call(transport, exit=1)))
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
 
     assert {type(outcome) for outcome in outcomes} == {LinkLost}
 
 
 async def test_answer_written_just_before_the_end_still_arrives(opened):
-    async with opened("puppet") as wire:
+    async with opened("puppet") as transport:
         line = '{"jsonrpc":"2.0","id":$ID,"result":{"a":"' + "x" * 90_000 + '"}}'
-        assert len((await call(wire, lines=[line], exit=0))["a"]) == 90_000
+        assert len((await call(transport, lines=[line], exit=0))["a"]) == 90_000
         with anyio.fail_after(20):
-            await wire.closed.wait()
+            await transport.closed.wait()
 
 
 async def test_output_that_a_grandchild_holds_open_does_not_hide_the_end(listener):
     script = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'])"
     config = UpstreamConfig(name="up", command=sys.executable, args=("-c", script))
-    async with open_stdio(config, listener, line_bound=BOUND, log=LOG) as wire:
+    async with open_stdio(config, listener, line_bound=BOUND, log=LOG) as transport:
         with anyio.fail_after(20):
-            await wire.closed.wait()
+            await transport.closed.wait()
 
 
 async def test_caller_that_goes_away_is_told_to_the_server_once(opened, heard_by_server):
-    async with opened("puppet") as wire:
+    async with opened("puppet") as transport:
         with anyio.move_on_after(0.2):
-            await wire.request("tools/call", {"name": "x", "arguments": {"answer": False}})
-        await call(wire)
+            await transport.request("tools/call", {"name": "x", "arguments": {"answer": False}})
+        await call(transport)
 
     _, told, _ = heard_by_server()
     assert told["method"] == "notifications/cancelled"
@@ -375,39 +375,39 @@ async def test_caller_that_goes_away_is_told_to_the_server_once(opened, heard_by
 
 @pytest.mark.parametrize("method", ["initialize", "server/discover"])
 async def test_request_before_the_conversation_is_never_cancelled(opened, heard_by_server, method):
-    async with opened("puppet") as wire:
+    async with opened("puppet") as transport:
         with anyio.move_on_after(0.2):
-            await wire.request(method, {"arguments": {"answer": False}})
-        await call(wire)
+            await transport.request(method, {"arguments": {"answer": False}})
+        await call(transport)
 
     assert [message["method"] for message in heard_by_server()] == [method, "tools/call"]
 
 
 async def test_answer_that_comes_after_its_caller_went_is_nobodys(opened):
-    async with opened("puppet") as wire:
+    async with opened("puppet") as transport:
         with anyio.move_on_after(0.2):
-            await wire.request("tools/call", {"name": "x", "arguments": {"answer": False}})
-        assert await call(wire, lines=['{"jsonrpc":"2.0","id":1,"result":{}}']) == {"done": True}
+            await transport.request("tools/call", {"name": "x", "arguments": {"answer": False}})
+        assert await call(transport, lines=['{"jsonrpc":"2.0","id":1,"result":{}}']) == {"done": True}
 
 
 async def test_deaf_server_holds_up_nobody_who_stops_waiting_and_what_waits_is_not_sent(opened, monkeypatch):
     monkeypatch.setattr("gateway.proxy.transport.stdio.transport._NOTIFY_TIME", 0.1)
-    async with opened("deaf") as wire:
+    async with opened("deaf") as transport:
         for _ in range(2):
-            await wire.request("initialize", {})
-        await wire.notify("notifications/initialized")
+            await transport.request("initialize", {})
+        await transport.notify("notifications/initialized")
         text = "x" * 300_000
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
-                tasks.start_soon(lambda: wire.request("tools/call", {"text": text}))
+                tasks.start_soon(lambda: transport.request("tools/call", {"text": text}))
             await anyio.wait_all_tasks_blocked()
             with anyio.move_on_after(0.1) as gave_up:
-                await wire.request("tools/call", {})
+                await transport.request("tools/call", {})
             with anyio.fail_after(20):
-                await wire.notify("notifications/x")
+                await transport.notify("notifications/x")
             tasks.cancel_scope.cancel()
         assert gave_up.cancelled_caught
-        unread = wire.child._stdin.get_write_buffer_size()
+        unread = transport.child._stdin.get_write_buffer_size()
 
     assert 0 < unread < 400_000
 
@@ -421,31 +421,31 @@ async def test_program_that_does_not_exist_is_an_error_of_the_operating_system(l
 
 @pytest.mark.parametrize("script", ["stubborn", "leaves_orphan", "silent"])
 async def test_leaving_ends_the_process_and_what_it_started(opened, noted_pids, is_running, script):
-    async with opened(script) as wire:
+    async with opened(script) as transport:
         if script != "silent":
-            await wire.request("tools/call", {"arguments": {}})
+            await transport.request("tools/call", {"arguments": {}})
         else:
             with anyio.move_on_after(0.5):
-                await wire.request("tools/call", {"arguments": {}})
+                await transport.request("tools/call", {"arguments": {}})
 
     assert [pid for pid in noted_pids() if is_running(pid)] == []
 
 
 async def test_leaving_fails_who_still_waits(opened):
-    async with opened("puppet") as wire:
-        waiting = asyncio.ensure_future(call(wire, answer=False))
+    async with opened("puppet") as transport:
+        waiting = asyncio.ensure_future(call(transport, answer=False))
         await anyio.wait_all_tasks_blocked()
     with pytest.raises(LinkLost, match="the gateway ended it"):
         await waiting
 
 
 async def test_twenty_lives_leave_no_descriptor_task_or_process(opened, descriptors, noted_pids, is_running):
-    async with opened("echo") as wire:
-        await wire.request("tools/list", {})
+    async with opened("echo") as transport:
+        await transport.request("tools/list", {})
     before, tasks = descriptors(), len(asyncio.all_tasks())
     for _ in range(20):
-        async with opened("echo") as wire:
-            await wire.request("tools/list", {})
+        async with opened("echo") as transport:
+            await transport.request("tools/list", {})
 
     assert descriptors() <= before
     assert len(asyncio.all_tasks()) == tasks
@@ -454,8 +454,8 @@ async def test_twenty_lives_leave_no_descriptor_task_or_process(opened, descript
 
 async def test_child_sees_only_what_it_was_given(opened, monkeypatch):
     monkeypatch.setenv("OUR_SECRET", "s3cret")
-    async with opened("echo") as wire:
-        result = await call(wire)
+    async with opened("echo") as transport:
+        result = await call(transport)
 
     assert result["structuredContent"]["secret"] is None
     assert result["structuredContent"]["pid"] != os.getpid()

@@ -39,7 +39,7 @@ class Person:
 
     questions: list[str] = field(default_factory=list)
     logs: list[tuple[str, object]] = field(default_factory=list)
-    news: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
     answer: t.ElicitResult = field(default_factory=lambda: t.ElicitResult(action="accept", content={"name": "Ada"}))
 
     async def fill_in(self, _: object, params: Any) -> t.ElicitResult:
@@ -59,7 +59,7 @@ class Person:
 
     async def hear(self, message: Any) -> None:
         if not isinstance(message, Exception):
-            self.news.append(message.method)
+            self.notices.append(message.method)
 
 
 @dataclass

@@ -90,9 +90,9 @@ async def test_changed_list_is_told_and_then_seen(meeting):
                 await meeting.say("grow")
                 await anext(aiter(changes))
     else:
-        meeting.person.news.clear()
+        meeting.person.notices.clear()
         await meeting.say("grow")
-        await meeting.soon(lambda: "notifications/tools/list_changed" in meeting.person.news)
+        await meeting.soon(lambda: "notifications/tools/list_changed" in meeting.person.notices)
 
     assert len((await meeting.client.list_tools()).tools) == before + 1
 
@@ -106,7 +106,7 @@ async def test_changed_resource_is_told_to_who_subscribed(meeting):
                 change = await anext(aiter(changes))
         assert change.uri == "note:1"
     else:
-        meeting.person.news.clear()
+        meeting.person.notices.clear()
         await meeting.client.subscribe_resource("note:1")
         await meeting.say("touch")
-        await meeting.soon(lambda: "notifications/resources/updated" in meeting.person.news)
+        await meeting.soon(lambda: "notifications/resources/updated" in meeting.person.notices)

@@ -1,4 +1,4 @@
-"""Wires over HTTP, on both event loops."""
+"""Transports over HTTP, on both event loops."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.transport import HttpClient, open_http, open_http_client
 from gateway.proxy.transport.oauth.client_credentials import authorizer_for
-from gateway.proxy.transport.protocol import Wire
+from gateway.proxy.transport.protocol import Transport
 
 BOUND = 100_000
 
@@ -30,11 +30,11 @@ class Listener:
         self.heard: list[tuple[str, dict[str, Any]]] = []
         self.release = asyncio.Event()
         self.release.set()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
         self.heard.append((method, params))
-        self._news.set()
+        self._changed.set()
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if method == "roots/list":
@@ -45,8 +45,8 @@ class Listener:
     async def until(self, condition: Callable[[], bool]) -> None:
         with anyio.fail_after(20):
             while not condition():
-                self._news.clear()
-                await self._news.wait()
+                self._changed.clear()
+                await self._changed.wait()
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def make_listener() -> Callable[[], Listener]:
 
 
 @pytest.fixture
-def opened(listener: Listener) -> Callable[..., AbstractAsyncContextManager[Wire]]:
-    """Opens a wire to a URL, by a client of its own unless one is given."""
+def opened(listener: Listener) -> Callable[..., AbstractAsyncContextManager[Transport]]:
+    """Opens a transport to a URL, by a client of its own unless one is given."""
 
     @asynccontextmanager
     async def open_one(url: str, *, client: HttpClient | None = None, bound: int = BOUND, **settings: Any) -> Any:
@@ -70,7 +70,9 @@ def opened(listener: Listener) -> Callable[..., AbstractAsyncContextManager[Wire
         async with open_http_client() as own:
             shared = client or own
             authorizer = authorizer_for(config, shared, log)
-            async with open_http(config, listener, bound=bound, log=log, client=shared, authorizer=authorizer) as wire:
-                yield wire
+            async with open_http(
+                config, listener, bound=bound, log=log, client=shared, authorizer=authorizer
+            ) as transport:
+                yield transport
 
     return open_one

@@ -90,7 +90,7 @@ class RawServer:
     port: int = 0
     asked: list[Asked] = field(default_factory=list)
     connections: int = 0
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def url(self) -> str:
@@ -107,8 +107,8 @@ class RawServer:
         """Wait for a condition that only a request can change."""
         with anyio.fail_after(20):
             while not condition():
-                self._news.clear()
-                await self._news.wait()
+                self._changed.clear()
+                await self._changed.wait()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answer) -> None:
         self.connections += 1
@@ -116,7 +116,7 @@ class RawServer:
         try:
             while (asked := await _read(reader, number)) is not None:
                 self.asked.append(asked)
-                self._news.set()
+                self._changed.set()
                 await answer(asked, Reply(reader, writer))
         except (ConnectionError, asyncio.IncompleteReadError):
             pass

@@ -15,7 +15,7 @@ from gateway.observe.logs import get_logger
 from gateway.proxy.transport.http.client import HttpClient, open_http_client
 from gateway.proxy.transport.oauth.client_credentials import AGAIN, ClientCredentialsGrant
 from gateway.proxy.transport.oauth.metadata import read_resource
-from gateway.proxy.transport.protocol import NoAnswer, Wire
+from gateway.proxy.transport.protocol import NoAnswer, Transport
 
 from .raw_server import Asked, RawServer, Reply, raw_server
 
@@ -98,9 +98,9 @@ def credentials(**more: Any) -> ClientCredentials:
     return ClientCredentials("me@example", SECRET, **more)
 
 
-async def call(wire: Wire) -> dict[str, Any]:
+async def call(transport: Transport) -> dict[str, Any]:
     with anyio.fail_after(20):
-        return await wire.request("tools/call", {"name": "x"})
+        return await transport.request("tools/call", {"name": "x"})
 
 
 async def test_token_of_the_configured_endpoint_goes_with_every_request_and_is_fetched_once(opened, guarded, client):
@@ -110,7 +110,7 @@ async def test_token_of_the_configured_endpoint_goes_with_every_request_and_is_f
         opened(guarded.url, oauth=oauth, client=client) as one,
         opened(guarded.url, oauth=oauth, client=client) as two,
     ):
-        results = await asyncio.gather(*(call(wire) for wire in (one, two) for _ in range(10)))
+        results = await asyncio.gather(*(call(transport) for transport in (one, two) for _ in range(10)))
 
     assert {result["as"] for result in results} == {"Bearer t1"}
     (form,) = guarded.forms
@@ -124,9 +124,9 @@ async def test_token_of_the_configured_endpoint_goes_with_every_request_and_is_f
 async def test_endpoint_is_found_by_what_the_server_says_when_it_refuses(opened, guarded, caplog):
     guarded.wanted = {"t1"}
     guarded.challenge = f'Bearer resource_metadata="{guarded.origin}{METADATA}", scope="read"'
-    async with opened(guarded.url, oauth=credentials()) as wire:
-        assert await call(wire) == {"as": "Bearer t1"}
-        assert await call(wire) == {"as": "Bearer t1"}
+    async with opened(guarded.url, oauth=credentials()) as transport:
+        assert await call(transport) == {"as": "Bearer t1"}
+        assert await call(transport) == {"as": "Bearer t1"}
 
     assert guarded.targets() == ["/mcp", METADATA, SERVER, "/token", "/mcp", "/mcp"]
     assert guarded.forms[0]["scope"] == ["read"]
@@ -138,8 +138,8 @@ async def test_endpoint_is_found_by_what_the_server_says_when_it_refuses(opened,
 async def test_metadata_is_looked_for_where_it_belongs_when_the_refusal_does_not_say(opened, guarded):
     guarded.wanted = {"t1"}
     guarded.metadata = {"scopes_supported": ["x", "y"]}
-    async with opened(guarded.url, oauth=credentials()) as wire:
-        assert await call(wire) == {"as": "Bearer t1"}
+    async with opened(guarded.url, oauth=credentials()) as transport:
+        assert await call(transport) == {"as": "Bearer t1"}
 
     assert guarded.forms[0]["scope"] == ["x y"]
 
@@ -147,8 +147,8 @@ async def test_metadata_is_looked_for_where_it_belongs_when_the_refusal_does_not
 async def test_issuer_of_the_configuration_is_asked_before_anybody_refuses(opened, guarded):
     guarded.wanted = {"t1"}
     guarded.metadata = {"authorization_servers": ["http://evil.example"]}
-    async with opened(guarded.url, oauth=credentials(issuer=guarded.origin)) as wire:
-        assert await call(wire) == {"as": "Bearer t1"}
+    async with opened(guarded.url, oauth=credentials(issuer=guarded.origin)) as transport:
+        assert await call(transport) == {"as": "Bearer t1"}
 
     assert guarded.targets() == [SERVER, "/token", "/mcp"]
 
@@ -156,8 +156,8 @@ async def test_issuer_of_the_configuration_is_asked_before_anybody_refuses(opene
 async def test_server_that_takes_the_secret_only_in_the_body_gets_it_there(opened, guarded):
     guarded.wanted = {"t1"}
     guarded.issuer = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
-    async with opened(guarded.url, oauth=credentials(issuer=guarded.origin)) as wire:
-        await call(wire)
+    async with opened(guarded.url, oauth=credentials(issuer=guarded.origin)) as transport:
+        await call(transport)
 
     assert guarded.forms[0]["client_id"] == ["me@example"]
     assert guarded.forms[0]["client_secret"] == [SECRET]
@@ -183,9 +183,9 @@ async def test_server_that_takes_the_secret_only_in_the_body_gets_it_there(opene
 )
 async def test_metadata_that_can_not_be_believed_gets_no_secret(opened, guarded, what, document, words):
     setattr(guarded, what, document)
-    async with opened(guarded.url, oauth=credentials()) as wire:
+    async with opened(guarded.url, oauth=credentials()) as transport:
         with pytest.raises(NoAnswer, match=words):
-            await call(wire)
+            await call(transport)
 
     assert "/token" not in guarded.targets()
 
@@ -193,18 +193,18 @@ async def test_metadata_that_can_not_be_believed_gets_no_secret(opened, guarded,
 async def test_server_can_not_lead_us_into_our_own_network(opened, guarded):
     async with raw_server(guarded.answer) as inner:
         guarded.challenge = f'Bearer resource_metadata="http://127.0.0.1:{inner.port}/admin"'
-        async with opened(guarded.url, oauth=credentials()) as wire:
+        async with opened(guarded.url, oauth=credentials()) as transport:
             with pytest.raises(NoAnswer, match="private address"):
-                await call(wire)
+                await call(transport)
 
     assert inner.asked == []
 
 
 async def test_secret_goes_to_no_other_issuer_than_the_configured_one(opened, guarded):
     guarded.issuer = {"issuer": "https://evil.example"}
-    async with opened(guarded.url, oauth=credentials(issuer=guarded.origin)) as wire:
+    async with opened(guarded.url, oauth=credentials(issuer=guarded.origin)) as transport:
         with pytest.raises(NoAnswer, match=r"is that of 'https://evil\.example'"):
-            await call(wire)
+            await call(transport)
 
     assert "/token" not in guarded.targets()
 
@@ -213,23 +213,23 @@ async def test_refused_token_is_replaced_once_and_the_request_repeated(opened, g
     monkeypatch.setattr("gateway.proxy.transport.oauth.client_credentials.AGAIN", 0.0)
     guarded.wanted = {"t1"}
     oauth = credentials(token_url=f"{guarded.origin}/token")
-    async with opened(guarded.url, oauth=oauth, client=client) as wire:
-        await call(wire)
+    async with opened(guarded.url, oauth=oauth, client=client) as transport:
+        await call(transport)
         guarded.wanted = {"t2"}
-        assert await call(wire) == {"as": "Bearer t2"}
+        assert await call(transport) == {"as": "Bearer t2"}
         guarded.wanted = set()
         with pytest.raises(NoAnswer, match="HTTP 401"):
-            await call(wire)
+            await call(transport)
 
     assert guarded.issued == 3
 
 
 async def test_token_that_never_helps_is_not_asked_for_again_and_again(opened, guarded):
     oauth = credentials(token_url=f"{guarded.origin}/token")
-    async with opened(guarded.url, oauth=oauth) as wire:
+    async with opened(guarded.url, oauth=oauth) as transport:
         for _ in range(10):
             with pytest.raises(NoAnswer, match="HTTP 401"):
-                await call(wire)
+                await call(transport)
 
     assert guarded.issued == 1
 
@@ -238,20 +238,20 @@ async def test_scope_that_the_server_misses_is_asked_for_beside_those_we_had(ope
     guarded.refusal = 403
     guarded.wanted = {"t2"}
     guarded.challenge = 'Bearer error="insufficient_scope", scope="write read"'
-    async with opened(guarded.url, oauth=credentials(token_url=f"{guarded.origin}/token", scope="read")) as wire:
-        assert await call(wire) == {"as": "Bearer t2"}
+    async with opened(guarded.url, oauth=credentials(token_url=f"{guarded.origin}/token", scope="read")) as transport:
+        assert await call(transport) == {"as": "Bearer t2"}
         guarded.wanted = set()
         with pytest.raises(NoAnswer, match="HTTP 403"):
-            await call(wire)
+            await call(transport)
 
     assert [form["scope"] for form in guarded.forms] == [["read"], ["read write"]]
 
 
 async def test_refusal_for_another_reason_than_scope_is_final(opened, guarded):
     guarded.refusal = 403
-    async with opened(guarded.url, oauth=credentials(token_url=f"{guarded.origin}/token")) as wire:
+    async with opened(guarded.url, oauth=credentials(token_url=f"{guarded.origin}/token")) as transport:
         with pytest.raises(NoAnswer, match="HTTP 403"):
-            await call(wire)
+            await call(transport)
 
     assert guarded.issued == 1
 
@@ -267,8 +267,8 @@ async def test_authorization_server_that_knows_no_resources_is_asked_without(ope
 
     async with raw_server(answer) as server:
         guarded.server = server
-        async with opened(guarded.url, oauth=credentials(token_url=f"{guarded.origin}/token")) as wire:
-            assert await call(wire) == {"as": "Bearer t2"}
+        async with opened(guarded.url, oauth=credentials(token_url=f"{guarded.origin}/token")) as transport:
+            assert await call(transport) == {"as": "Bearer t2"}
 
     first, second = guarded.forms
     assert "resource" in first
@@ -279,10 +279,10 @@ async def test_credentials_that_are_refused_are_named_and_not_shown(opened, guar
     guarded.token_status = 401
     guarded.token = {"access_token": None, "error": "invalid_client", "error_description": "who\x1b[0m?"}
     oauth = credentials(token_url=f"{guarded.origin}/token")
-    async with opened(guarded.url, oauth=oauth) as wire:
+    async with opened(guarded.url, oauth=oauth) as transport:
         for _ in range(3):
             with pytest.raises(NoAnswer, match=r"HTTP 401 Unauthorized \(invalid_client who\\x1b\[0m\?\)") as refused:
-                await call(wire)
+                await call(transport)
 
     assert SECRET not in str(refused.value) + caplog.text
     assert guarded.issued == 1
@@ -294,9 +294,9 @@ async def test_credentials_that_are_refused_are_named_and_not_shown(opened, guar
 )
 async def test_token_that_is_none_is_refused(opened, guarded, token):
     guarded.token = token
-    async with opened(guarded.url, oauth=credentials(token_url=f"{guarded.origin}/token")) as wire:
+    async with opened(guarded.url, oauth=credentials(token_url=f"{guarded.origin}/token")) as transport:
         with pytest.raises(NoAnswer):
-            await call(wire)
+            await call(transport)
 
     assert "/mcp" not in guarded.targets()
 

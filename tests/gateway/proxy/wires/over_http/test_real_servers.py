@@ -1,4 +1,4 @@
-"""The wire over HTTP against real MCP servers, in both eras and each of their ways to answer."""
+"""The transport over HTTP against real MCP servers, in both eras and each of their ways to answer."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ import pytest
 from anyio.abc import Process
 
 from gateway.protocol.eras import CAPABILITIES_KEY, CLIENT_INFO_KEY, VERSION_KEY
-from gateway.proxy.transport.protocol import LinkLost, PeerError, SessionForgotten, Wire
+from gateway.proxy.transport.protocol import LinkLost, PeerError, SessionForgotten, Transport
 
 pytestmark = pytest.mark.anyio
 SERVERS = Path(__file__).parents[2] / "servers"
@@ -58,35 +58,35 @@ def pushing() -> Iterator[Callable[..., str]]:
             process.kill()
 
 
-async def shake(wire: Wire) -> dict[str, Any]:
-    wire.speak(HANDSHAKE)
+async def shake(transport: Transport) -> dict[str, Any]:
+    transport.speak(HANDSHAKE)
     params = {"protocolVersion": HANDSHAKE, "capabilities": {"elicitation": {}}, "clientInfo": INFO}
     with anyio.fail_after(20):
-        result = await wire.request("initialize", params)
-        await wire.notify("notifications/initialized")
+        result = await transport.request("initialize", params)
+        await transport.notify("notifications/initialized")
     return result
 
 
-async def call(wire: Wire, name: str, *args: Any, **arguments: Any) -> Any:
+async def call(transport: Transport, name: str, *args: Any, **arguments: Any) -> Any:
     params: dict[str, Any] = {"name": name, "arguments": arguments, "_meta": {"progressToken": 7}}
     with anyio.fail_after(20):
-        return (await wire.request("tools/call", params, *args))["content"][0]["text"]
+        return (await transport.request("tools/call", params, *args))["content"][0]["text"]
 
 
-async def call_modern(wire: Wire, name: str, *args: Any, **arguments: Any) -> Any:
+async def call_modern(transport: Transport, name: str, *args: Any, **arguments: Any) -> Any:
     params: dict[str, Any] = {"name": name, "arguments": arguments, "_meta": {**ENVELOPE, "progressToken": 7}}
     with anyio.fail_after(20):
-        return (await wire.request("tools/call", params, *args))["content"][0]["text"]
+        return (await transport.request("tools/call", params, *args))["content"][0]["text"]
 
 
 @pytest.mark.parametrize("mode", ["", "json", "store"], ids=["events", "json", "resumable"])
 async def test_handshake_server_is_listed_and_called(opened, pushing, mode):
-    async with opened(pushing(mode)) as wire:
-        result = await shake(wire)
-        tools = await wire.request("tools/list", {})
-        assert await call(wire, "count", to=0) == "counted"
+    async with opened(pushing(mode)) as transport:
+        result = await shake(transport)
+        tools = await transport.request("tools/list", {})
+        assert await call(transport, "count", to=0) == "counted"
         with pytest.raises(PeerError) as refused:
-            await wire.request("no/such", {})
+            await transport.request("no/such", {})
 
     assert result["protocolVersion"] == HANDSHAKE
     assert {tool["name"] for tool in tools["tools"]} == {"count", "ask", "change", "part"}
@@ -95,13 +95,13 @@ async def test_handshake_server_is_listed_and_called(opened, pushing, mode):
 
 @pytest.mark.parametrize("mode", ["", "json"], ids=["events", "json"])
 async def test_modern_server_is_discovered_and_called(opened, pushing, mode):
-    async with opened(pushing(mode)) as wire:
-        wire.speak(MODERN)
+    async with opened(pushing(mode)) as transport:
+        transport.speak(MODERN)
         with anyio.fail_after(20):
-            found = await wire.request("server/discover", {"_meta": ENVELOPE})
+            found = await transport.request("server/discover", {"_meta": ENVELOPE})
             with pytest.raises(PeerError) as refused:
-                await wire.request("no/such", {"_meta": ENVELOPE})
-        assert await call_modern(wire, "count", to=0) == "counted"
+                await transport.request("no/such", {"_meta": ENVELOPE})
+        assert await call_modern(transport, "count", to=0) == "counted"
 
     assert MODERN in found["supportedVersions"]
     assert refused.value.error["code"] == -32601
@@ -110,13 +110,13 @@ async def test_modern_server_is_discovered_and_called(opened, pushing, mode):
 async def test_modern_listening_hears_on_its_own_request_until_it_is_cancelled(opened, pushing, make_listener):
     mine = make_listener()
     params = {"_meta": ENVELOPE, "notifications": {"toolsListChanged": True}}
-    async with opened(pushing()) as wire:
-        wire.speak(MODERN)
-        listening = asyncio.ensure_future(wire.request("subscriptions/listen", params, mine))
+    async with opened(pushing()) as transport:
+        transport.speak(MODERN)
+        listening = asyncio.ensure_future(transport.request("subscriptions/listen", params, mine))
         await mine.until(lambda: bool(mine.heard))
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
-        assert await call_modern(wire, "count", to=0) == "counted"
+        assert await call_modern(transport, "count", to=0) == "counted"
 
     assert mine.heard[0][0] == "notifications/subscriptions/acknowledged"
 
@@ -125,12 +125,12 @@ async def test_modern_listening_hears_on_its_own_request_until_it_is_cancelled(o
 async def test_progress_of_two_calls_at_once_goes_to_each_in_order(opened, pushing, listener, make_listener, era):
     ours = [make_listener(), make_listener()]
     run = call if era == "handshake" else call_modern
-    async with opened(pushing()) as wire:
+    async with opened(pushing()) as transport:
         if era == "handshake":
-            await shake(wire)
+            await shake(transport)
         else:
-            wire.speak(MODERN)
-        await asyncio.gather(*(run(wire, "count", mine, to=50 + n) for n, mine in enumerate(ours)))
+            transport.speak(MODERN)
+        await asyncio.gather(*(run(transport, "count", mine, to=50 + n) for n, mine in enumerate(ours)))
 
     for n, mine in enumerate(ours):
         assert [params["progress"] for _, params in mine.heard] == list(range(50 + n))
@@ -142,68 +142,68 @@ async def test_person_is_asked_through_the_request_in_whose_course_the_server_as
         async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
             return {"action": "accept", "content": {"name": f"{method}: {params['message']}"}}
 
-    async with opened(pushing()) as wire:
-        await shake(wire)
-        answer = await call(wire, "ask", Person())
+    async with opened(pushing()) as transport:
+        await shake(transport)
+        answer = await call(transport, "ask", Person())
 
     assert "elicitation/create: who?" in answer
 
 
 async def test_change_comes_over_the_sessions_own_stream(opened, pushing, listener):
-    async with opened(pushing("store")) as wire:
-        await shake(wire)
+    async with opened(pushing("store")) as transport:
+        await shake(transport)
         # A server drops what it says before the stream stands.
         with anyio.fail_after(20):
             while not listener.heard:
-                await call(wire, "change")
+                await call(transport, "change")
 
     assert listener.heard[0][0] == "notifications/tools/list_changed"
 
 
 async def test_answer_is_fetched_after_the_server_closed_the_stream_in_mid_call(opened, pushing, make_listener):
     mine = make_listener()
-    async with opened(pushing("store")) as wire:
-        await shake(wire)
+    async with opened(pushing("store")) as transport:
+        await shake(transport)
         for _ in range(3):
-            assert await call(wire, "part", mine) == "fetched"
+            assert await call(transport, "part", mine) == "fetched"
 
     assert [params["progress"] for _, params in mine.heard] == [1, 2] * 3
 
 
 async def test_server_that_is_killed_in_mid_call_loses_it_and_is_not_there_afterwards(opened):
-    async with serving("http_echo", "0") as (process, url), opened(url) as wire:
-        await shake(wire)
+    async with serving("http_echo", "0") as (process, url), opened(url) as transport:
+        await shake(transport)
         with pytest.raises(LinkLost) as lost:
-            await call(wire, "die")
+            await call(transport, "die")
         await process.wait()
         with pytest.raises(LinkLost, match="can't connect") as away:
-            await call(wire, "echo", text="x")
+            await call(transport, "echo", text="x")
 
     assert lost.value.sent
     assert not away.value.sent
 
 
 async def test_server_that_started_anew_forgot_the_session(opened):
-    async with serving("http_echo", "0") as (first, url), opened(url) as wire:
-        await shake(wire)
+    async with serving("http_echo", "0") as (first, url), opened(url) as transport:
+        await shake(transport)
         first.kill()
         await first.wait()
         port = url.rpartition(":")[2].removesuffix("/mcp")
         async with serving("http_echo", port):
             with pytest.raises(SessionForgotten):
-                await call(wire, "echo", text="x")
-            assert wire.closed.is_set()
+                await call(transport, "echo", text="x")
+            assert transport.closed.is_set()
             async with opened(url) as again:
                 await shake(again)
                 assert await call(again, "echo", text="x") == "x"
 
 
 async def test_server_that_hangs_holds_up_nobody_who_stops_waiting(opened):
-    async with serving("http_echo", "0") as (process, url), opened(url) as wire:
-        await shake(wire)
+    async with serving("http_echo", "0") as (process, url), opened(url) as transport:
+        await shake(transport)
         os.kill(process.pid, signal.SIGSTOP)
         with anyio.move_on_after(0.2) as gave_up:
-            await wire.request("tools/call", {"name": "echo", "arguments": {"text": "x"}})
+            await transport.request("tools/call", {"name": "echo", "arguments": {"text": "x"}})
         os.kill(process.pid, signal.SIGCONT)
         assert gave_up.cancelled_caught
-        assert await call(wire, "echo", text="y") == "y"
+        assert await call(transport, "echo", text="y") == "y"

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from gateway.proxy.transport.http.streams import Position
-from gateway.proxy.transport.protocol import LinkLost, SessionForgotten, Wire
+from gateway.proxy.transport.protocol import LinkLost, SessionForgotten, Transport
 
 from .raw_server import Asked, RawServer, Reply, raw_server
 
@@ -23,16 +23,16 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.proxy.transport.http.streams._SHORTEST", 0.001)
 
 
-async def call(wire: Wire, *args: Any) -> dict[str, Any]:
+async def call(transport: Transport, *args: Any) -> dict[str, Any]:
     with anyio.fail_after(20):
-        return await wire.request("tools/call", {"name": "x"}, *args)
+        return await transport.request("tools/call", {"name": "x"}, *args)
 
 
-async def shake(wire: Wire) -> None:
-    wire.speak(HANDSHAKE)
+async def shake(transport: Transport) -> None:
+    transport.speak(HANDSHAKE)
     with anyio.fail_after(20):
-        await wire.request("initialize", {})
-        await wire.notify("notifications/initialized")
+        await transport.request("initialize", {})
+        await transport.notify("notifications/initialized")
 
 
 def serving(
@@ -83,9 +83,9 @@ async def test_answer_is_fetched_from_behind_the_last_event_after_the_server_clo
         await reply.end()
 
     mine = make_listener()
-    async with raw_server(serving(primed, on_get)) as server, opened(server.url) as wire:
-        await shake(wire)
-        assert await call(wire, mine) == {"done": True}
+    async with raw_server(serving(primed, on_get)) as server, opened(server.url) as transport:
+        await shake(transport)
+        assert await call(transport, mine) == {"done": True}
 
     resumed = [asked for asked in gets(server) if "last-event-id" in asked.headers]
     assert [asked.headers["last-event-id"] for asked in resumed] == ["e-1", "e-2"]
@@ -114,9 +114,9 @@ async def test_stream_that_breaks_in_the_middle_of_an_event_goes_on_behind_the_l
         await reply.end()
 
     mine = make_listener()
-    async with raw_server(serving(on_call, on_get)) as server, opened(server.url) as wire:
-        await shake(wire)
-        assert await call(wire, mine) == {"done": True}
+    async with raw_server(serving(on_call, on_get)) as server, opened(server.url) as transport:
+        await shake(transport)
+        assert await call(transport, mine) == {"done": True}
 
     assert mine.heard == [("n", {})]
 
@@ -127,40 +127,40 @@ async def test_stream_without_ids_that_ends_early_is_a_lost_request(opened):
         await reply.event(NOTICE)
         await reply.end()
 
-    async with raw_server(serving(on_call)) as server, opened(server.url) as wire:
-        await shake(wire)
+    async with raw_server(serving(on_call)) as server, opened(server.url) as transport:
+        await shake(transport)
         with pytest.raises(LinkLost, match="ended before the answer") as lost:
-            await call(wire)
+            await call(transport)
 
     assert lost.value.sent
 
 
 async def test_modern_stream_is_never_resumed(opened):
-    async with raw_server(serving(primed)) as server, opened(server.url) as wire:
-        wire.speak("2026-07-28")
+    async with raw_server(serving(primed)) as server, opened(server.url) as transport:
+        transport.speak("2026-07-28")
         with pytest.raises(LinkLost):
-            await call(wire)
-        await wire.notify("notifications/initialized")
+            await call(transport)
+        await transport.notify("notifications/initialized")
         await anyio.wait_all_tasks_blocked()
 
     assert gets(server) == []
 
 
 async def test_server_that_does_not_resume_loses_the_request(opened):
-    async with raw_server(serving(primed)) as server, opened(server.url) as wire:
-        await shake(wire)
+    async with raw_server(serving(primed)) as server, opened(server.url) as transport:
+        await shake(transport)
         with pytest.raises(LinkLost, match="does not resume"):
-            await call(wire)
+            await call(transport)
 
 
 async def test_resumption_that_fails_again_and_again_is_given_up(opened):
     async def on_get(asked: Asked, reply: Reply) -> None:
         await reply.whole(503 if "last-event-id" in asked.headers else 405)
 
-    async with raw_server(serving(primed, on_get)) as server, opened(server.url) as wire:
-        await shake(wire)
+    async with raw_server(serving(primed, on_get)) as server, opened(server.url) as transport:
+        await shake(transport)
         with pytest.raises(LinkLost, match="can't be resumed: HTTP 503"):
-            await call(wire)
+            await call(transport)
 
     assert len([asked for asked in gets(server) if "last-event-id" in asked.headers]) == 6
 
@@ -180,16 +180,16 @@ async def test_failures_between_connections_that_bring_something_are_no_row(open
                 await reply.event(result_of(server))
             await reply.end()
 
-    async with raw_server(serving(primed, on_get)) as server, opened(server.url) as wire:
-        await shake(wire)
-        assert await call(wire) == {"done": True}
+    async with raw_server(serving(primed, on_get)) as server, opened(server.url) as transport:
+        await shake(transport)
+        assert await call(transport) == {"done": True}
 
 
 async def test_caller_that_goes_away_during_the_pause_is_told_and_nothing_more_is_asked(opened, monkeypatch):
     monkeypatch.setattr("gateway.proxy.transport.http.streams._SHORTEST", 3600.0)
-    async with raw_server(serving(primed)) as server, opened(server.url) as wire:
-        await shake(wire)
-        waiting = asyncio.ensure_future(call(wire))
+    async with raw_server(serving(primed)) as server, opened(server.url) as transport:
+        await shake(transport)
+        waiting = asyncio.ensure_future(call(transport))
         await server.until(lambda: "tools/call" in server.methods)
         await anyio.wait_all_tasks_blocked()
         waiting.cancel()
@@ -202,9 +202,9 @@ async def test_caller_that_goes_away_during_the_pause_is_told_and_nothing_more_i
 async def test_leaving_during_the_pause_fails_who_waits(opened, monkeypatch):
     monkeypatch.setattr("gateway.proxy.transport.http.streams._SHORTEST", 3600.0)
     async with raw_server(serving(primed)) as server:
-        async with opened(server.url) as wire:
-            await shake(wire)
-            waiting = asyncio.ensure_future(call(wire))
+        async with opened(server.url) as transport:
+            await shake(transport)
+            waiting = asyncio.ensure_future(call(transport))
             await server.until(lambda: "tools/call" in server.methods)
             await anyio.wait_all_tasks_blocked()
         with pytest.raises(LinkLost):
@@ -212,11 +212,11 @@ async def test_leaving_during_the_pause_fails_who_waits(opened, monkeypatch):
 
 
 async def test_own_stream_is_asked_for_once_where_it_is_not_offered(opened):
-    async with raw_server(serving()) as server, opened(server.url) as wire:
-        await shake(wire)
+    async with raw_server(serving()) as server, opened(server.url) as transport:
+        await shake(transport)
         await server.until(lambda: len(gets(server)) == 1)
         for _ in range(5):
-            await call(wire)
+            await call(transport)
 
     assert len(gets(server)) == 1
 
@@ -236,8 +236,8 @@ async def test_own_stream_brings_pushes_and_questions_and_goes_on_where_it_broke
                 await reply.event({**NOTICE, "params": {"n": 3}})
                 await reply.gone()
 
-    async with raw_server(serving(None, on_get)) as server, opened(server.url) as wire:
-        await shake(wire)
+    async with raw_server(serving(None, on_get)) as server, opened(server.url) as transport:
+        await shake(transport)
         await listener.until(lambda: len(listener.heard) == 3)
         await server.until(lambda: "-" in server.methods)
 
@@ -256,8 +256,8 @@ async def test_own_stream_is_tried_for_ever_and_the_failure_is_told_once(opened,
         await reply.event(NOTICE)
         await reply.gone()
 
-    async with raw_server(serving(None, on_get)) as server, opened(server.url) as wire:
-        await shake(wire)
+    async with raw_server(serving(None, on_get)) as server, opened(server.url) as transport:
+        await shake(transport)
         await listener.until(lambda: len(listener.heard) == 1)
 
     assert caplog.text.count("stream is away") == 1
@@ -267,12 +267,12 @@ async def test_own_stream_that_finds_the_session_forgotten_ends_the_wire(opened)
     async def on_get(_: Asked, reply: Reply) -> None:
         await reply.whole(404)
 
-    async with raw_server(serving(None, on_get)) as server, opened(server.url) as wire:
-        await shake(wire)
+    async with raw_server(serving(None, on_get)) as server, opened(server.url) as transport:
+        await shake(transport)
         with anyio.fail_after(20):
-            await wire.closed.wait()
+            await transport.closed.wait()
         with pytest.raises(SessionForgotten):
-            await call(wire)
+            await call(transport)
 
 
 async def test_leaving_closes_the_own_stream(opened):
@@ -286,8 +286,8 @@ async def test_leaving_closes_the_own_stream(opened):
             gone.set()
 
     async with raw_server(serving(None, on_get)) as server:
-        async with opened(server.url) as wire:
-            await shake(wire)
+        async with opened(server.url) as transport:
+            await shake(transport)
             await server.until(lambda: len(gets(server)) == 1)
         with anyio.fail_after(20):
             await gone.wait()

@@ -1,4 +1,4 @@
-"""The wire over HTTP against a server that answers byte for byte as the test says."""
+"""The transport over HTTP against a server that answers byte for byte as the test says."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import pytest
 
 from gateway.http1.origin import Origin
 from gateway.proxy.transport.http.transport import open_http_client
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, SessionForgotten, Wire
+from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, SessionForgotten, Transport
 
 from .raw_server import Asked, Reply, raw_server
 
@@ -19,15 +19,15 @@ MODERN = "2026-07-28"
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: "
 
 
-async def call(wire: Wire, *args: Any, **arguments: Any) -> dict[str, Any]:
+async def call(transport: Transport, *args: Any, **arguments: Any) -> dict[str, Any]:
     with anyio.fail_after(20):
-        return await wire.request("tools/call", {"name": "x", "arguments": arguments}, *args)
+        return await transport.request("tools/call", {"name": "x", "arguments": arguments}, *args)
 
 
-async def shake(wire: Wire) -> None:
-    wire.speak(HANDSHAKE)
+async def shake(transport: Transport) -> None:
+    transport.speak(HANDSHAKE)
     with anyio.fail_after(20):
-        await wire.request("initialize", {})
+        await transport.request("initialize", {})
 
 
 async def friendly(asked: Asked, reply: Reply) -> None:
@@ -43,9 +43,9 @@ async def friendly(asked: Asked, reply: Reply) -> None:
 
 
 async def test_handshake_request_carries_the_session_and_the_version_once_there_are_any(opened):
-    async with raw_server(friendly) as server, opened(server.url, headers={"X-Key": "k"}) as wire:
-        await shake(wire)
-        await call(wire)
+    async with raw_server(friendly) as server, opened(server.url, headers={"X-Key": "k"}) as transport:
+        await shake(transport)
+        await call(transport)
 
     opening, calling, _ = server.asked
     assert (opening.method, opening.target) == ("POST", "/mcp")
@@ -74,11 +74,11 @@ async def test_modern_request_repeats_its_method_and_name_and_knows_no_session(o
         else:
             await reply.whole(202)
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        wire.speak(MODERN)
-        await wire.request("server/discover", {})
-        await wire.request("tools/call", {"name": "grüß"}, headers={"Mcp-Param-City": "Ulm"})
-        await wire.notify("notifications/x", {})
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        transport.speak(MODERN)
+        await transport.request("server/discover", {})
+        await transport.request("tools/call", {"name": "grüß"}, headers={"Mcp-Param-City": "Ulm"})
+        await transport.notify("notifications/x", {})
 
     discover, calling, notice = (asked.headers for asked in server.asked)
     assert discover["mcp-method"] == "server/discover"
@@ -93,8 +93,8 @@ async def test_modern_request_repeats_its_method_and_name_and_knows_no_session(o
 
 async def test_configuration_sets_headers_but_not_those_of_the_transport(opened):
     mine = {"User-Agent": "me", "Accept": "text/html", "Content-Length": "1", "MCP-Session-Id": "x", "Host": "virtual"}
-    async with raw_server(friendly) as server, opened(server.url, headers=mine) as wire:
-        await shake(wire)
+    async with raw_server(friendly) as server, opened(server.url, headers=mine) as transport:
+        await shake(transport)
 
     (first, *_) = server.asked
     names = [line.split(":")[0].lower() for line in first.lines]
@@ -108,27 +108,27 @@ async def test_configuration_sets_headers_but_not_those_of_the_transport(opened)
 async def test_user_and_password_in_the_url_become_an_authorization(opened):
     async with (
         raw_server(friendly) as server,
-        opened(server.url.replace("http://", "http://al%40ice:p%3Aw@")) as wire,
+        opened(server.url.replace("http://", "http://al%40ice:p%3Aw@")) as transport,
     ):
-        await shake(wire)
+        await shake(transport)
 
     assert server.asked[0].headers["authorization"] == "Basic YWxAaWNlOnA6dw=="
     assert server.asked[0].headers["host"] == f"127.0.0.1:{server.port}"
 
 
 async def test_header_that_would_begin_another_line_is_refused_and_nothing_is_sent(opened):
-    async with raw_server(friendly) as server, opened(server.url) as wire:
-        wire.speak(MODERN)
+    async with raw_server(friendly) as server, opened(server.url) as transport:
+        transport.speak(MODERN)
         with pytest.raises(NoAnswer, match="'mcp-param-a' holds a line end"):
-            await wire.request("tools/call", {"name": "x"}, headers={"mcp-param-a": "1\r\nevil: 2"})
+            await transport.request("tools/call", {"name": "x"}, headers={"mcp-param-a": "1\r\nevil: 2"})
 
     assert server.asked == []
 
 
 async def test_params_that_no_json_can_carry_are_not_sent(opened):
-    async with raw_server(friendly) as server, opened(server.url) as wire:
+    async with raw_server(friendly) as server, opened(server.url) as transport:
         with pytest.raises(NoAnswer, match="was not asked"):
-            await call(wire, text="\ud800")
+            await call(transport, text="\ud800")
 
     assert server.asked == []
 
@@ -139,8 +139,8 @@ async def test_answer_comes_as_it_was_sent(opened):
     async def answer(asked: Asked, reply: Reply) -> None:
         await reply.result(asked, result)
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        assert await call(wire) == result
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        assert await call(transport) == result
 
 
 @pytest.mark.parametrize("status", [200, 400, 404, 500])
@@ -150,10 +150,10 @@ async def test_error_of_the_server_comes_as_it_was_sent_whatever_the_status(open
     async def answer(asked: Asked, reply: Reply) -> None:
         await reply.message({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}, status=status)
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        wire.speak(MODERN)
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        transport.speak(MODERN)
         with pytest.raises(PeerError) as refused:
-            await call(wire)
+            await call(transport)
 
     assert refused.value.error == error
 
@@ -174,9 +174,9 @@ async def test_pushes_on_a_requests_stream_go_to_it_and_questions_are_answered(o
         await reply.end()
 
     mine = make_listener()
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        await shake(wire)
-        assert await call(wire, mine) == {"done": True}
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        await shake(transport)
+        assert await call(transport, mine) == {"done": True}
 
     assert mine.heard == [("n", {"n": 0}), ("n", {"n": 1}), ("n", {"n": 2})]
     assert listener.heard == []
@@ -199,8 +199,8 @@ async def test_events_that_are_no_messages_harm_nobody(opened, listener):
         await reply.event({"jsonrpc": "2.0", "id": number, "result": {"fine": True}})
         await reply.end()
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        assert await call(wire) == {"fine": True}
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        assert await call(transport) == {"fine": True}
 
     assert listener.heard == []
 
@@ -211,9 +211,9 @@ async def test_answer_in_an_event_that_nobody_can_use_fails_its_own_request(open
         await reply.event({"jsonrpc": "2.0", "id": asked.message["id"], "result": 7})
         await reply.end()
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
+    async with raw_server(answer) as server, opened(server.url) as transport:
         with pytest.raises(NoAnswer, match="no JSON-RPC response"):
-            await call(wire)
+            await call(transport)
 
 
 @pytest.mark.parametrize("way", ["event", "body"])
@@ -250,9 +250,9 @@ async def test_question_that_the_server_takes_back_is_not_answered(opened, make_
 
     mine = make_listener()
     mine.release.clear()
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        await shake(wire)
-        await call(wire, mine)
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        await shake(transport)
+        await call(transport, mine)
         mine.release.set()
         await anyio.wait_all_tasks_blocked()
 
@@ -268,8 +268,8 @@ async def test_stream_may_come_byte_by_byte(opened):
             await reply.chunk(bytes([byte]))
         await reply.end()
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        assert await call(wire) == {"a": "ü"}
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        assert await call(transport) == {"a": "ü"}
 
 
 async def test_modern_server_that_asks_instead_of_answering_gets_no_post(opened):
@@ -279,9 +279,9 @@ async def test_modern_server_that_asks_instead_of_answering_gets_no_post(opened)
         await reply.event({"jsonrpc": "2.0", "id": asked.message["id"], "result": {}})
         await reply.end()
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        wire.speak(MODERN)
-        await call(wire)
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        transport.speak(MODERN)
+        await call(transport)
         await anyio.wait_all_tasks_blocked()
 
     assert server.methods == ["tools/call"]
@@ -319,19 +319,19 @@ async def test_answer_that_nobody_can_use_fails_its_own_request_and_says_what_it
         else:
             await reply.result(asked, {"fine": True})
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
+    async with raw_server(answer) as server, opened(server.url) as transport:
         with pytest.raises(NoAnswer, match=words):
-            await call(wire)
-        assert await call(wire) == {"fine": True}
-        assert not wire.closed.is_set()
+            await call(transport)
+        assert await call(transport) == {"fine": True}
+        assert not transport.closed.is_set()
 
 
 async def test_half_a_surrogate_pair_in_an_answer_becomes_a_replacement_character(opened):
     async def answer(asked: Asked, reply: Reply) -> None:
         await reply.whole(200, rb'{"jsonrpc":"2.0","id":1,"result":{"a":"\ud800"}}', "application/json")
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        assert await call(wire) == {"a": "\ufffd"}
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        assert await call(transport) == {"a": "\ufffd"}
 
 
 @pytest.mark.parametrize("way", ["length", "chunks", "event"])
@@ -351,11 +351,11 @@ async def test_answer_over_the_bound_fails_its_own_request_and_says_which_limit(
                 await reply.chunk(body[start : start + 10_000])
             await reply.end()
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        assert len((await call(wire, length=99_000))["a"]) == 99_000
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        assert len((await call(transport, length=99_000))["a"]) == 99_000
         with pytest.raises(NoAnswer, match=r"100000 bytes is over the limit \(limits.result_bytes\)"):
-            await call(wire, length=1_000_000)
-        assert (await call(wire, length=1))["a"] == "x"
+            await call(transport, length=1_000_000)
+        assert (await call(transport, length=1))["a"] == "x"
 
 
 ENDLESS = {
@@ -386,12 +386,12 @@ async def test_stream_that_never_comes_to_the_end_of_something_is_left_at_the_bo
         finally:
             left.set()
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
+    async with raw_server(answer) as server, opened(server.url) as transport:
         with pytest.raises(NoAnswer, match=words):
-            await call(wire)
+            await call(transport)
         with anyio.fail_after(20):
             await left.wait()
-        assert await call(wire, fine=True) == {"fine": True}
+        assert await call(transport, fine=True) == {"fine": True}
 
 
 @pytest.mark.parametrize(
@@ -404,9 +404,9 @@ async def test_framing_of_a_body_that_never_ends_is_left_at_a_bound(opened, fram
         await reply.raw(framing)
         await reply.gone()
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
+    async with raw_server(answer) as server, opened(server.url) as transport:
         with pytest.raises(NoAnswer, match=r"chunks or trailers of its answer have heads of over|no HTTP/1.1"):
-            await call(wire)
+            await call(transport)
 
 
 async def test_event_that_can_not_be_read_and_answers_the_request_fails_it_at_once(opened):
@@ -415,9 +415,9 @@ async def test_event_that_can_not_be_read_and_answers_the_request_fails_it_at_on
         await reply.chunk(b'data: {"jsonrpc":"2.0","id":1,"result":' + b"[" * 40_000 + b"]" * 40_000 + b"}\n\n")
         await reply.gone()
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
+    async with raw_server(answer) as server, opened(server.url) as transport:
         with pytest.raises(NoAnswer, match="nested too deep"):
-            await call(wire)
+            await call(transport)
 
 
 async def test_long_notification_is_dropped_and_the_answer_behind_it_is_not(opened, listener):
@@ -427,8 +427,8 @@ async def test_long_notification_is_dropped_and_the_answer_behind_it_is_not(open
         await reply.event({"jsonrpc": "2.0", "id": asked.message["id"], "result": {}})
         await reply.end()
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        assert await call(wire) == {}
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        assert await call(transport) == {}
 
     assert listener.heard == []
 
@@ -436,11 +436,11 @@ async def test_long_notification_is_dropped_and_the_answer_behind_it_is_not(open
 async def test_address_where_nobody_listens_got_nothing(opened):
     async with raw_server(friendly) as server:
         pass
-    async with opened(server.url) as wire:
+    async with opened(server.url) as transport:
         with pytest.raises(LinkLost, match=f"can't connect to http://127.0.0.1:{server.port}: ") as lost:
-            await call(wire)
+            await call(transport)
         assert not lost.value.sent
-        await wire.notify("notifications/x")
+        await transport.notify("notifications/x")
 
 
 @pytest.mark.parametrize(
@@ -467,11 +467,11 @@ async def test_connection_that_ends_before_the_answer_loses_the_request_and_not_
         await reply.raw(said)
         reply.drop()
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
+    async with raw_server(answer) as server, opened(server.url) as transport:
         with pytest.raises(LinkLost, match=words) as lost:
-            await call(wire)
+            await call(transport)
         assert lost.value.sent
-        assert await call(wire) == {"fine": True}
+        assert await call(transport) == {"fine": True}
 
 
 @pytest.mark.parametrize(
@@ -487,18 +487,18 @@ async def test_what_is_no_http_fails_its_own_request(opened, said):
         await reply.raw(said + b"y" * 70_000 * said.endswith(b"x: "))
         await reply.gone()
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
+    async with raw_server(answer) as server, opened(server.url) as transport:
         with pytest.raises(NoAnswer, match=r"no HTTP/1.1|the head of its answer"):
-            await call(wire)
+            await call(transport)
 
 
 async def test_compressed_answer_is_refused(opened):
     async def answer(asked: Asked, reply: Reply) -> None:
         await reply.result(asked, {}, content_encoding="gzip")
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
+    async with raw_server(answer) as server, opened(server.url) as transport:
         with pytest.raises(NoAnswer, match="compressed"):
-            await call(wire)
+            await call(transport)
 
 
 async def test_announcement_before_the_answer_is_passed_over(opened):
@@ -506,8 +506,8 @@ async def test_announcement_before_the_answer_is_passed_over(opened):
         await reply.raw(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n")
         await reply.result(asked, {"fine": True})
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        assert await call(wire) == {"fine": True}
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        assert await call(transport) == {"fine": True}
 
 
 async def test_body_without_length_ends_with_its_connection(opened):
@@ -516,8 +516,8 @@ async def test_body_without_length_ends_with_its_connection(opened):
         await reply.raw(b'{"jsonrpc":"2.0","id":1,"result":{"fine":true}}')
         reply.drop()
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        assert await call(wire) == {"fine": True}
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        assert await call(transport) == {"fine": True}
 
 
 async def test_server_that_forgot_the_session_ends_the_wire_and_soon_all_that_waits(opened):
@@ -531,17 +531,17 @@ async def test_server_that_forgot_the_session_ends_the_wire_and_soon_all_that_wa
         else:
             await friendly(asked, reply)
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        await shake(wire)
-        waiting = asyncio.ensure_future(call(wire, hang=True))
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        await shake(transport)
+        waiting = asyncio.ensure_future(call(transport, hang=True))
         await server.until(lambda: "tools/call" in server.methods)
         with pytest.raises(SessionForgotten) as forgotten:
-            await call(wire)
+            await call(transport)
         assert not forgotten.value.sent
-        assert wire.closed.is_set()
+        assert transport.closed.is_set()
         assert not waiting.done()
         with pytest.raises(SessionForgotten):
-            await call(wire)
+            await call(transport)
 
     with pytest.raises(LinkLost, match="forgot our session") as lost:
         await waiting
@@ -561,12 +561,12 @@ async def test_requests_on_their_way_when_a_session_is_forgotten_hear_each_for_i
             await friendly(asked, reply)
 
     async with raw_server(answer) as server:
-        async with opened(server.url) as wire:
-            await shake(wire)
-            waiting = asyncio.ensure_future(call(wire, hang=True))
+        async with opened(server.url) as transport:
+            await shake(transport)
+            waiting = asyncio.ensure_future(call(transport, hang=True))
             await server.until(lambda: "tools/call" in server.methods)
             with pytest.raises(SessionForgotten):
-                await call(wire)
+                await call(transport)
             asyncio.get_running_loop().call_soon(late.set)
         with pytest.raises(SessionForgotten) as forgotten:
             await waiting
@@ -583,23 +583,23 @@ async def test_server_that_says_400_and_means_its_session_is_understood(opened, 
         else:
             await friendly(asked, reply)
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
+    async with raw_server(answer) as server, opened(server.url) as transport:
         with pytest.raises(PeerError):
-            await call(wire)
-        await shake(wire)
+            await call(transport)
+        await shake(transport)
         with pytest.raises(SessionForgotten):
-            await call(wire)
+            await call(transport)
 
 
 async def test_not_found_without_a_session_is_about_the_request(opened):
     async def answer(asked: Asked, reply: Reply) -> None:
         await reply.whole(404)
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        wire.speak(HANDSHAKE)
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        transport.speak(HANDSHAKE)
         with pytest.raises(NoAnswer, match="404"):
-            await call(wire)
-        assert not wire.closed.is_set()
+            await call(transport)
+        assert not transport.closed.is_set()
 
 
 @pytest.mark.parametrize("session", ["a b", "ü", "x" * 1025])
@@ -607,9 +607,9 @@ async def test_session_id_that_no_header_could_carry_is_refused(opened, session)
     async def answer(asked: Asked, reply: Reply) -> None:
         await reply.result(asked, {}, mcp_session_id=session)
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
+    async with raw_server(answer) as server, opened(server.url) as transport:
         with pytest.raises(NoAnswer, match="session id"):
-            await shake(wire)
+            await shake(transport)
 
 
 async def test_leaving_ends_the_session_and_fails_who_still_waits(opened):
@@ -620,9 +620,9 @@ async def test_leaving_ends_the_session_and_fails_who_still_waits(opened):
             await friendly(asked, reply)
 
     async with raw_server(answer) as server:
-        async with opened(server.url) as wire:
-            await shake(wire)
-            waiting = asyncio.ensure_future(call(wire))
+        async with opened(server.url) as transport:
+            await shake(transport)
+            waiting = asyncio.ensure_future(call(transport))
             await server.until(lambda: "tools/call" in server.methods)
         with pytest.raises(LinkLost, match="the gateway closed"):
             await waiting
@@ -641,8 +641,8 @@ async def test_goodbye_that_nobody_answers_is_given_up(opened, monkeypatch):
             await friendly(asked, reply)
 
     with anyio.fail_after(20):
-        async with raw_server(answer) as server, opened(server.url) as wire:
-            await shake(wire)
+        async with raw_server(answer) as server, opened(server.url) as transport:
+            await shake(transport)
 
     assert "DELETE" in server.methods
 
@@ -654,9 +654,9 @@ async def test_handshake_server_is_told_of_a_caller_that_went_away(opened):
         else:
             await friendly(asked, reply)
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        await shake(wire)
-        waiting = asyncio.ensure_future(call(wire))
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        await shake(transport)
+        waiting = asyncio.ensure_future(call(transport))
         await server.until(lambda: "tools/call" in server.methods)
         waiting.cancel()
         await server.until(lambda: "notifications/cancelled" in server.methods)
@@ -672,8 +672,8 @@ async def test_initialize_is_never_cancelled(opened):
     async def answer(asked: Asked, reply: Reply) -> None:
         await reply.gone()
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        waiting = asyncio.ensure_future(shake(wire))
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        waiting = asyncio.ensure_future(shake(transport))
         await server.until(lambda: "initialize" in server.methods)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
@@ -691,9 +691,9 @@ async def test_modern_request_is_cancelled_by_closing_its_stream(opened):
         await reply.gone()
         closed.set()
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        wire.speak(MODERN)
-        waiting = asyncio.ensure_future(call(wire))
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        transport.speak(MODERN)
+        waiting = asyncio.ensure_future(call(transport))
         await server.until(lambda: len(server.asked) == 1)
         waiting.cancel()
         with anyio.fail_after(20):
@@ -711,9 +711,9 @@ async def test_redirect_within_the_origin_is_followed_and_remembered(opened, loc
         else:
             await reply.result(asked, {"at": asked.target})
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
-        assert await call(wire) == {"at": "/mcp/"}
-        assert await call(wire) == {"at": "/mcp/"}
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        assert await call(transport) == {"at": "/mcp/"}
+        assert await call(transport) == {"at": "/mcp/"}
 
     assert [asked.target for asked in server.asked] == ["/mcp", "/mcp/", "/mcp/"]
 
@@ -725,9 +725,12 @@ async def test_redirect_elsewhere_is_refused_and_nothing_goes_there(opened, loca
     async def answer(asked: Asked, reply: Reply) -> None:
         await reply.whole(307, location=location.format(port=server.port))
 
-    async with raw_server(answer) as server, opened(server.url, headers={"authorization": "Bearer s3cret"}) as wire:
+    async with (
+        raw_server(answer) as server,
+        opened(server.url, headers={"authorization": "Bearer s3cret"}) as transport,
+    ):
         with pytest.raises(NoAnswer, match="it redirects"):
-            await call(wire)
+            await call(transport)
 
     assert len(server.asked) == 1
 
@@ -736,9 +739,9 @@ async def test_redirects_without_end_are_given_up(opened):
     async def answer(asked: Asked, reply: Reply) -> None:
         await reply.whole(308, location=asked.target + "/")
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
+    async with raw_server(answer) as server, opened(server.url) as transport:
         with pytest.raises(NoAnswer, match="308"):
-            await call(wire)
+            await call(transport)
 
     assert len(server.asked) == 4
 
@@ -756,18 +759,18 @@ async def test_calls_one_after_the_other_share_one_connection_and_at_once_each_h
     async with (
         raw_server(answer) as server,
         open_http_client() as client,
-        opened(server.url, client=client) as wire,
+        opened(server.url, client=client) as transport,
     ):
         for _ in range(5):
-            await call(wire)
+            await call(transport)
         assert server.connections == 1
         for _ in range(5):
-            await call(wire, stream=True)
+            await call(transport, stream=True)
             with anyio.fail_after(20):
                 while client._draining:
                     await anyio.wait_all_tasks_blocked()
         assert server.connections == 1
-        results = await asyncio.gather(*(call(wire) for _ in range(50)))
+        results = await asyncio.gather(*(call(transport) for _ in range(50)))
 
     assert sorted(result["n"] for result in results) == list(range(11, 61))
     assert server.connections == 50
@@ -778,9 +781,9 @@ async def test_connection_that_the_server_closed_while_it_was_idle_is_not_used_a
         await reply.result(asked, {})
         reply.drop()
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
+    async with raw_server(answer) as server, opened(server.url) as transport:
         for _ in range(5):
-            await call(wire)
+            await call(transport)
             await anyio.wait_all_tasks_blocked()
 
     assert server.connections == 5
@@ -793,9 +796,9 @@ async def test_bytes_that_nobody_asked_for_end_the_connection_and_answer_nobody(
         text = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
         await reply.raw(text % (len(body), body) + text % (len(smuggled), smuggled))
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
+    async with raw_server(answer) as server, opened(server.url) as transport:
         for _ in range(3):
-            assert await call(wire) == {"own": True}
+            assert await call(transport) == {"own": True}
 
     assert server.connections == 3
 
@@ -822,14 +825,14 @@ async def test_slow_reader_makes_the_server_wait():
 
 async def test_hundred_sessions_leave_no_descriptor_and_no_task(opened, descriptors):
     async with raw_server(friendly) as server:
-        async with opened(server.url) as wire:
-            await shake(wire)
+        async with opened(server.url) as transport:
+            await shake(transport)
         await anyio.wait_all_tasks_blocked()
         before, tasks = descriptors(), len(asyncio.all_tasks())
         for _ in range(100):
-            async with opened(server.url) as wire:
-                await shake(wire)
-                await wire.notify("notifications/initialized")
+            async with opened(server.url) as transport:
+                await shake(transport)
+                await transport.notify("notifications/initialized")
         await anyio.wait_all_tasks_blocked()
 
         assert descriptors() <= before
