@@ -110,8 +110,7 @@ class Core:
         return await self._guard(request_id, "initialize", self._greeting(session, alone=alone))
 
     async def _guard(self, request_id: RequestId, method: str, result: Awaitable[dict[str, Any]]) -> Answer:
-        """The boundary of this protocol: what is raised becomes an error for the client, and a fault of ours says nothing
-        of itself there."""
+        """The boundary of this protocol: what is raised becomes an error for the client; our own fault says no more."""
         try:
             return encode_response(request_id, await result), 0
         except RpcError as failure:
