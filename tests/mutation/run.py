@@ -20,7 +20,7 @@ from tests.mutation.operators import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
 GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "limits": (("gateway/serve/auth/rate_limiter.py",), ("tests/gateway/serve/test_limits.py",)),
+    "limits": (("gateway/serve/auth/rate_limiter.py",), ("tests/gateway/serve/auth/test_rate_limiter.py",)),
     "deadlines": (("gateway/deadlines.py",), ("tests/gateway/test_deadlines.py",)),
     "agent": (("gateway/agent/*.py",), ("tests/gateway/agent",)),
     "engine": (("gateway/engine/*.py",), ("tests/gateway/engine", "tests/gateway/agent")),

@@ -2,7 +2,7 @@
 
 import json
 
-from wire import answer, serve
+from transport import answer, serve
 
 
 def show(request):

@@ -1,5 +1,5 @@
 """Takes a call of `say` and never answers it."""
 
-from wire import serve
+from transport import serve
 
 serve(lambda _request: None)

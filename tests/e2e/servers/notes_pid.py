@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from wire import answer, serve
+from transport import answer, serve
 
 Path(os.environ["NOTES"]).write_text(str(os.getpid()))
 serve(lambda request: answer(request, {"content": []}))

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from wire import answer, serve
+from transport import answer, serve
 
 
 def ring(request: dict[str, Any]) -> None:

@@ -3,6 +3,6 @@
 import json
 import sys
 
-from wire import answer, serve
+from transport import answer, serve
 
 serve(lambda request: answer(request, {"content": json.loads(sys.argv[1])}))

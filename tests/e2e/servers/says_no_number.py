@@ -3,7 +3,7 @@
 import json
 import sys
 
-from wire import serve
+from transport import serve
 
 
 def told(request):

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from wire import answer, serve
+from transport import answer, serve
 
 
 def answer_later(request: dict[str, Any]) -> None:

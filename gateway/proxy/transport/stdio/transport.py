@@ -68,7 +68,7 @@ class StdioTransport:
         """The process, which does not run yet."""
 
     def speak(self, version: str) -> None:
-        """As `Wire.speak`; on a pipe it decides whether there are batches."""
+        """As `Transport.speak`; on a pipe it decides whether there are batches."""
         self._version = version
 
     async def request(

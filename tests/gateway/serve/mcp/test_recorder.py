@@ -24,7 +24,7 @@ from leaf_sdk.vocab import load_map
 
 pytestmark = pytest.mark.anyio
 
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[3]
 MAP = load_map((TESTS / "leaf_sdk" / "vectors" / "tiny_byte_level_map.json").read_bytes())
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 

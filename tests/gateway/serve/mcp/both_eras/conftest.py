@@ -24,7 +24,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
 from gateway.serve.mcp import McpFace
 
-SCRIPT = Path(__file__).parents[2] / "proxy" / "servers" / "talks.py"
+SCRIPT = Path(__file__).parents[3] / "proxy" / "servers" / "talks.py"
 MODES = {"handshake": "legacy", "modern": "2026-07-28"}
 
 

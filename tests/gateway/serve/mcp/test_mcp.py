@@ -28,7 +28,7 @@ from leaf_sdk.vocab import load_map
 
 pytestmark = pytest.mark.anyio
 
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[3]
 SERVERS = TESTS / "gateway" / "proxy" / "servers"
 MAP = load_map((TESTS / "leaf_sdk" / "vectors" / "tiny_byte_level_map.json").read_bytes())
 ENVELOPE = {

@@ -11,7 +11,7 @@ from gateway.errors import MapUnknown
 from gateway.serve.mcp.session_map import SessionMaps
 from leaf_sdk.vocab import load_map
 
-VECTOR = Path(__file__).parents[2] / "leaf_sdk" / "vectors" / "tiny_byte_level_map.json"
+VECTOR = Path(__file__).parents[3] / "leaf_sdk" / "vectors" / "tiny_byte_level_map.json"
 MAP = load_map(json.dumps(json.loads(VECTOR.read_bytes())).encode())
 HEX = MAP.map_id.removeprefix("sha256:")
 MAPS = SessionMaps({MAP.map_id: MAP})
