@@ -1,4 +1,4 @@
-"""What servers ask and tell reaches their clients and comes back, whichever era and wire each of them speaks."""
+"""What servers ask and tell reaches their clients and comes back, whichever era and transport each of them speaks."""
 
 import asyncio
 
