@@ -31,14 +31,19 @@ class Owners:
     def uri_owner(self, uri: str, principal: Principal, caller: Caller = NOBODY) -> str | None:
         """The server that owns a URI; None: nobody is known to.
 
-        Where nobody listed it to all, it is of who listed it to this client, and else of the only server that has
-        resources: no server is shown what was meant for another.
+        Where nobody listed it to all, it is of who listed it to this client, then of who gave it to this principal in
+        an answer, and else of the only server that has resources: no server is shown what was meant for another.
         """
         owner = self._catalog.uris.owner(uri, principal)
         if owner is not None:
             return owner
-        having = [each for each in self.visible(principal) if isinstance(each.offers.get("resources"), dict)]
-        told = [each for each in having if each.lists_uri(uri, caller)]
+        visible = self.visible(principal)
+        having = [each for each in visible if isinstance(each.offers.get("resources"), dict)]
+        told = [each for each in having if each.lists_uri(uri, caller)] or [
+            each
+            for each in visible
+            if each.given.has(uri, principal) and self._catalog.naming.shows(each.config.name, uri)
+        ]
         found = told[:1] or (having if len(having) == 1 else [])
         return found[0].config.name if found else None
 

@@ -20,6 +20,7 @@ from gateway.proxy.upstream.breaker import Breaker
 from gateway.proxy.upstream.clock import Clock
 from gateway.proxy.upstream.concurrency import Full, Gate
 from gateway.proxy.upstream.failures import describe_failure
+from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.members import Member
 from gateway.proxy.upstream.pausing_caller import PausingCaller
 from gateway.proxy.upstream.sampling import Allowance
@@ -68,8 +69,10 @@ class Dispatcher:
         allowance: Allowance,
         gate: Gate,
         rule: ShareRule,
+        given: GivenUris,
     ) -> None:
-        """`gate`: how many may be inside; the supervisor asks it too. `rule`: how many may wait for one principal."""
+        """`gate`: how many may be inside; the supervisor asks it too. `rule`: how many may wait for one principal.
+        `given` is told of every answer."""
         self.gate = gate
         setting = f"upstreams.{config.name}.queue"
         self._queued = rule.shares(
@@ -82,6 +85,7 @@ class Dispatcher:
         self._supervisor = supervisor
         self._selector = selector
         self._allowance = allowance
+        self._given = given
         self._deadlines = Deadlines()
 
     async def request(
@@ -199,6 +203,7 @@ class Dispatcher:
         except PeerError as error:
             raise self._answered_with(error) from None
         self._answered()
+        self._given.note(answer, attempt.caller.principal)
         return answer
 
     def _answered(self) -> None:

@@ -18,6 +18,7 @@ from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError
 from gateway.proxy.upstream.concurrency import Gate, Users
 from gateway.proxy.upstream.dispatcher import Dispatcher
 from gateway.proxy.upstream.failures import describe_failure
+from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.listing import Kind, Listed
 from gateway.proxy.upstream.members import Connect, Member, Opener
 from gateway.proxy.upstream.pins import Pins
@@ -85,9 +86,9 @@ class Upstream:
         self.used = Users()
         """While this is entered somebody is not through with the server, though no request of theirs need run."""
         self.selector = Selector(config, self.supervisor, opener, self.allowance, share_rule)
-        self.dispatcher = Dispatcher(
-            config, limits, metrics, self.supervisor, self.selector, self.allowance, gate, share_rule
-        )
+        self.given = GivenUris()
+        rest = (self.supervisor, self.selector, self.allowance, gate, share_rule, self.given)
+        self.dispatcher = Dispatcher(config, limits, metrics, *rest)
 
     @property
     def up(self) -> bool:

@@ -80,3 +80,44 @@ async def test_resource_that_only_a_clients_own_process_lists_is_read_there(
         assert await read(proxy, mine, "x:mine") == "here"
         with pytest.raises(RpcError, match="no server has the resource"):
             await read(proxy, other, "x:mine")
+
+
+LINK = {"type": "resource_link", "uri": "x:given", "name": "it"}
+EMBEDDED = {"type": "resource", "resource": {"uri": "x:given", "text": "it"}}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": [{"type": "text", "text": "see"}, LINK]},
+        {"content": [EMBEDDED]},
+        {"messages": [{"role": "user", "content": LINK}]},
+        {"result": {"content": [LINK]}},
+    ],
+    ids=["link", "embedded", "prompt", "task"],
+)
+async def test_uri_that_a_server_gave_is_read_there_by_who_got_it_and_by_nobody_else(
+    obeying, proxy_of, client, call, result
+):
+    one, two = {"resources": [], "reads": "first"}, {"resources": [], "reads": "second"}
+    ann, bob = client(principal=Principal("ann")), client(principal=Principal("bob"))
+    async with proxy_of(obeying("one", one), obeying("two", two)) as proxy:
+        await call(proxy, ann, "two__do", result={"structuredContent": {}, **result})
+        assert await read(proxy, ann, "x:given") == "second"
+        with pytest.raises(RpcError, match="no server has the resource 'x:given'"):
+            await read(proxy, bob, "x:given")
+
+
+async def test_uri_that_was_given_stays_with_who_lists_it(obeying, proxy_of, client, call):
+    one, two = {"resources": ["x:given"], "reads": "first"}, {"resources": [], "reads": "second"}
+    async with proxy_of(obeying("one", one), obeying("two", two)) as proxy:
+        await call(proxy, client(), "two__do", result={"structuredContent": {}, "content": [LINK]})
+        assert await read(proxy, client(), "x:given") == "first"
+
+
+async def test_uri_that_the_operator_hides_is_not_read_though_it_was_given(obeying, proxy_of, client, call):
+    offer = {"resources": [], "reads": "secret"}
+    async with proxy_of(obeying("one", offer), obeying("two", offer, exclude=("x:*",))) as proxy:
+        await call(proxy, client(), "two__do", result={"structuredContent": {}, "content": [LINK]})
+        with pytest.raises(RpcError, match="no server has the resource 'x:given'"):
+            await read(proxy, client(), "x:given")

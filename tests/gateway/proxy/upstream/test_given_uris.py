@@ -1,0 +1,61 @@
+"""URIs that a server gave: the latest of each principal, within bounds, whatever an answer holds."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.proxy.caller import Principal
+from gateway.proxy.upstream import given_uris
+from gateway.proxy.upstream.given_uris import EACH, GivenUris
+
+ANN, BOB = Principal("ann"), Principal("bob")
+
+
+def links(*uris: object) -> dict[str, object]:
+    return {"content": [{"type": "resource_link", "uri": uri} for uri in uris]}
+
+
+def test_latest_of_a_principal_are_remembered_and_one_that_came_again_is_late():
+    uris = GivenUris()
+    for n in range(EACH):
+        uris.note(links(f"x:{n}"), ANN)
+    uris.note(links("x:0"), ANN)
+    uris.note(links("x:new"), ANN)
+
+    assert [uris.has(uri, ANN) for uri in ("x:0", "x:1", "x:2", "x:new")] == [True, False, True, True]
+
+
+def test_principal_with_many_loses_before_one_with_few(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(given_uris, "_MOST", 5)
+    uris = GivenUris()
+    uris.note(links("x:bob"), BOB)
+    uris.note(links(*(f"x:{n}" for n in range(10))), ANN)
+
+    assert uris.has("x:bob", BOB)
+    assert [uris.has(f"x:{n}", ANN) for n in (5, 6, 9)] == [False, True, True]
+
+
+def test_one_answer_gives_as_many_as_are_remembered():
+    uris = GivenUris()
+    uris.note(links(*(f"x:{n}" for n in range(3 * EACH))), ANN)
+
+    assert uris.has(f"x:{EACH - 1}", ANN)
+    assert not uris.has(f"x:{EACH}", ANN)
+
+
+ODD = st.recursive(
+    st.none() | st.integers() | st.sampled_from(["resource_link", "resource", "x:1", "x" * 3000]),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.sampled_from(["content", "messages", "result", "type", "uri", "resource"]), inner)
+    ),
+)
+
+
+@given(st.dictionaries(st.sampled_from(["content", "messages", "result"]), ODD))
+def test_any_answer_is_taken(answer: dict[str, object]):
+    uris = GivenUris()
+    uris.note(answer, ANN)
+
+    assert not uris.has("x" * 3000, ANN)
+    assert not uris.has("x:1", BOB)
