@@ -15,7 +15,6 @@ EndReason = Literal[
     "descriptors",
     "head_size",
     "head_time",
-    "pipelined",
     "malformed",
     "body_time",
     "idle",

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from gateway.deadlines import Deadline
 
 _PIPELINED: Final = 16
-"""Requests that may wait behind the one that runs."""
+"""Requests that may wait behind the one that runs; with so many nothing more is read until they are answered."""
+_HEAD_END: Final = b"\r\n\r\n"
 _LINGER: Final = 5.0
 """Seconds for the rest of a body after its answer: it is read, and thrown away."""
 _FAREWELL: Final = 1.0
@@ -62,6 +63,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._address: str | None = None
         """Under which it is counted; None: it was not admitted."""
         self._closing = False
+        self._held = b""
+        """What came behind more requests than may wait: read when those are answered."""
         self._unread = 0
         """Bytes that came since the parser made a head or a part of a body of them."""
         self._fault: tuple[EndReason, int, str] | None = None
@@ -96,8 +99,16 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of heads and bodies."""
-        if self._closing or self.parser is None:
-            return
+        while data and not self._closing and self.parser is not None:
+            if self._held or len(self.pipeline) >= _PIPELINED:
+                self._held += data
+                self._out.hold_back(held=True)
+                return
+            end = _few_heads(data)
+            self._take(data[:end])
+            data = data[end:]
+
+    def _take(self, data: bytes) -> None:
         self._unread += len(data)
         try:
             try:
@@ -114,6 +125,13 @@ class HttpProtocol(HttpToolsProtocol):
         if self._in_head and self._head_since is None:
             self._head_since = self._heard
             self._look_after(self._limits.head_timeout)
+
+    def _take_held(self) -> None:
+        """Those that waited are answered: go on behind them."""
+        held, self._held = self._held, b""
+        self.data_received(held)
+        if not self._held:
+            self._out.hold_back(held=False)
 
     def _read_as_http(self, data: bytes, read: int) -> None:
         """Read what asks for another protocol as if it had not (RFC 9110, 7.8). `read`: bytes of `data` that were read.
@@ -149,8 +167,6 @@ class HttpProtocol(HttpToolsProtocol):
             self._fault = ("head_size", 431, f"more than {limits.head_fields} headers (serve.connections.head_fields)")
         elif self._unread > limits.head_bytes and _size_of(self.url, self.headers) > limits.head_bytes:
             self._fault = self._too_large()
-        elif len(self.pipeline) >= _PIPELINED:
-            self._fault = ("pipelined", 503, f"more than {_PIPELINED} requests wait on this connection")
         elif self.parser.get_method() == b"CONNECT":
             self._fault = ("malformed", 400, "CONNECT is for proxies, and this is none")
         if self._fault is not None:
@@ -190,6 +206,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self.pipeline:
             self._running, app = self.pipeline.pop()
             self._start_asgi_task(self._running, app)
+            if self._held and not self.pipeline:
+                self.loop.call_soon(self._take_held)
         elif self.cycle.body:
             # What nobody read of a body is not kept until the next request.
             self.cycle.body = bytearray()
@@ -222,12 +240,16 @@ class HttpProtocol(HttpToolsProtocol):
     def _awaited(self, now: float) -> tuple[EndReason, float] | None:
         """What the client owes us, and until when; None: nothing."""
         limits = self._limits
+        if self._held or self.flow.read_paused:
+            # What we do not read nobody owes us.
+            self._heard = now
+            self._head_since = now if self._in_head else None
         if self._in_head:
             return "head_time", (now if self._head_since is None else self._head_since) + limits.head_timeout
         if self._in_body:
             if self.cycle.response_complete:
                 return "body_time", self._idle_since + _LINGER
-            if self.flow.read_paused or self.cycle.waiting_for_100_continue:
+            if self.cycle.waiting_for_100_continue:
                 self._heard = now
             return "body_time", self._heard + limits.body_timeout
         return ("idle", self._idle_since + limits.idle_timeout) if self.cycle.response_complete else None
@@ -271,10 +293,22 @@ class HttpProtocol(HttpToolsProtocol):
     def _drop(self) -> None:
         """Tell who makes an answer that nobody waits for it, and begin no other."""
         self.pipeline.clear()
+        self._held = b""
         running = self._running
         if running is not None and not running.response_complete:
             running.disconnected = True
             running.message_event.set()
+
+
+def _few_heads(data: bytes) -> int:
+    """How much of it ends no more heads than may wait."""
+    at = 0
+    for _ in range(_PIPELINED):
+        found = data.find(_HEAD_END, at)
+        if found < 0:
+            return len(data)
+        at = found + len(_HEAD_END)
+    return at
 
 
 def _size_of(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:

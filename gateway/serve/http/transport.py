@@ -31,6 +31,8 @@ class GatheredWrites(asyncio.Transport):
         self._size = 0
         self.handed_over = 0
         """Bytes that were written in all."""
+        self._wanted = True
+        self._held_back = False
 
     def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
         """As of any transport."""
@@ -100,13 +102,29 @@ class GatheredWrites(asyncio.Transport):
         """As of any transport."""
         return self._inner.is_reading()
 
+    def hold_back(self, *, held: bool) -> None:
+        """Read nothing, whoever wants to; or again as was last wanted."""
+        self._held_back = held
+        self._set_reading()
+
     def pause_reading(self) -> None:
         """As of any transport."""
-        self._inner.pause_reading()
+        self._wanted = False
+        self._set_reading()
 
     def resume_reading(self) -> None:
         """As of any transport."""
-        self._inner.resume_reading()
+        self._wanted = True
+        self._set_reading()
+
+    def _set_reading(self) -> None:
+        reads = self._wanted and not self._held_back
+        if reads == self._inner.is_reading() or self._inner.is_closing():
+            return
+        if reads:
+            self._inner.resume_reading()
+        else:
+            self._inner.pause_reading()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """As of any transport."""

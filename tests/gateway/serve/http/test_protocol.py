@@ -1,5 +1,6 @@
 """The HTTP server's bounds, against raw sockets: what a client may send, hold and leave unread before it is known."""
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncGenerator, Callable
@@ -24,6 +25,8 @@ from gateway.serve.http.transport import GatheredWrites
 pytestmark = pytest.mark.anyio
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+POST_FOUR = b"POST / HTTP/1.1\r\ncontent-length: 4\r\n\r\n\r\n\r\n"
+"""Its body looks like the end of a head."""
 SLOW = ConnectionsConfig(head_timeout=600, body_timeout=600, idle_timeout=600, write_timeout=600)
 """No test waits for a limit that is not its own."""
 
@@ -380,14 +383,51 @@ async def test_connections_of_a_trusted_proxy_count_in_all_only() -> None:
         assert site.ended() == {"total": 1}
 
 
-async def test_requests_ahead_of_their_answers_have_a_bound() -> None:
-    app = App(held=anyio.Event())
+async def test_requests_ahead_of_their_answers_wait_unread_and_are_all_answered_in_turn() -> None:
+    app, count = App(held=anyio.Event()), 5000
+    numbered = [b"GET / HTTP/1.1\r\nn: %d\r\n\r\n" % n for n in range(count)]
+    # Of its body, which looks like ends of heads, a part is read.
+    numbered.insert(20, b"POST / HTTP/1.1\r\nn: x\r\ncontent-length: 400\r\n\r\n" + b"\r\n\r\n" * 100)
+    connections = Connections(SLOW, Metrics().connections)
+    config = http_server(app, connections).config
+    config.load()
+    protocol = HttpProtocol(config, ServerState(), {}, connections=connections)
+    ours, theirs = socket.socketpair()
+    await asyncio.get_running_loop().create_connection(lambda: protocol, sock=ours)
+    reader, writer = await asyncio.open_connection(sock=theirs)
+
+    writer.write(b"".join(numbered))
+    with anyio.fail_after(60):
+        await app.running.wait()
+        assert app.asked == 1
+        assert 16 <= len(protocol.pipeline) <= 32
+        assert not protocol._out.is_reading()
+        # What is not read nobody is late with.
+        assert protocol._awaited(1e9) == ("body_time", 1e9 + SLOW.body_timeout)
+        assert app.held is not None
+        app.held.set()
+        for _ in numbered:
+            await reader.readuntil(b"\r\n\r\n")
+
+    assert [dict(headers)[b"n"] for headers in app.headers] == [b"%d" % n for n in range(20)] + [b"x"] + [
+        b"%d" % n for n in range(20, count)
+    ]
+    assert protocol._out.is_reading()
+    writer.close()
+
+
+@pytest.mark.parametrize("step", [1, 5, 64])
+async def test_requests_behind_one_another_are_answered_however_they_are_cut(step: int) -> None:
+    app = App()
+    requests = POST_FOUR * 100
     async with door(app) as site:
         client = await site.open()
-        await client.send(GET * 5000)
-        assert await client.rest() == b""
-        assert site.ended() == {"pipelined": 1}
-    assert app.asked == 1
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.until, lambda data: data.count(b"\r\n\r\n4") == 100)
+            for at in range(0, len(requests), step):
+                await client.send(requests[at : at + step])
+        assert app.asked == 100
+        assert site.ended() == {}
 
 
 async def test_what_is_no_http_gets_400() -> None:
