@@ -19,6 +19,9 @@ _SHOWN = 100
 _DEEPEST = 200
 """Levels of the arguments of a call, as in JSON that comes by itself."""
 
+_MESSAGES = 10_000
+"""Messages of a conversation, and calls in them: each costs work of its own, however short it is."""
+
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
@@ -26,7 +29,10 @@ def checked_messages(messages: object) -> list[dict[str, Any]]:
     """OpenAI's `messages` with every `content` a string. Raises `RequestInvalid` that names the place."""
     if not isinstance(messages, list) or not messages:
         raise RequestInvalid("'messages' must be a list of at least one message", param="messages")
-    return [_checked(message, f"messages[{n}]") for n, message in enumerate(cast(list[object], messages))]
+    given = cast(list[object], messages)
+    if len(given) + sum(map(_count_calls, given)) > _MESSAGES:
+        raise RequestInvalid(f"'messages' holds more than {_MESSAGES} messages and calls in them", param="messages")
+    return [_checked(message, f"messages[{n}]") for n, message in enumerate(given)]
 
 
 def tool_definitions(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
@@ -73,6 +79,11 @@ def _checked(message: object, where: str) -> dict[str, Any]:
     for call in cast(list[object], calls):
         _check_call(call, f"{where}.tool_calls")
     return fields
+
+
+def _count_calls(message: object) -> int:
+    calls: object = cast(Mapping[str, Any], message).get("tool_calls") if isinstance(message, Mapping) else None
+    return len(cast(list[object], calls)) if isinstance(calls, list) else 0
 
 
 def _text(content: object, where: str) -> str:

@@ -6,7 +6,8 @@ OpenAI's fields for sampling; Codec's for the form of the stream (`stream_format
 
 from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from gateway.engine.protocol import Sampling
 from gateway.errors import RequestInvalid
@@ -16,6 +17,19 @@ _EITHER: Final = frozenset({"tool_choice", "stop", "prompt", "tool_watcher"})
 
 StreamFormat = Literal["json", "msgpack", "protobuf", "msgpack-delta"]
 FlushName = Literal["interactive", "batch", "at_once"]
+
+
+_STOPS: Final = 64
+"""Stop strings of a request (OpenAI takes 4): each is looked for in all that is generated."""
+_STOP_LENGTH: Final = 1000
+
+
+def _checked_stop(stop: str | list[str] | None) -> str | list[str] | None:
+    texts = [stop] if isinstance(stop, str) else stop or []
+    if len(texts) > _STOPS or any(len(text) > _STOP_LENGTH for text in texts):
+        words = "expected at most {texts} texts of at most {length} characters each"
+        raise PydanticCustomError("stop", words, {"texts": _STOPS, "length": _STOP_LENGTH})
+    return stop
 
 
 class ApiModel(BaseModel):
@@ -46,7 +60,7 @@ class GenerationFields(ApiModel):
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    stop: str | list[str] | None = None
+    stop: Annotated[str | list[str] | None, AfterValidator(_checked_stop)] = None
     n: Literal[1] | None = None
     return_token_ids: bool = False
     stream_format: StreamFormat = "json"

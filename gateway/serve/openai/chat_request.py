@@ -5,7 +5,8 @@ fields that we know and can't honour are refused by name, so that nobody gets an
 Knows nothing of HTTP. The fields that are not chat's own stand in `serve/generation/fields.py`.
 """
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import Field, ValidationError
 
@@ -15,6 +16,11 @@ from gateway.errors import RequestInvalid
 from gateway.serve.generation.fields import ApiModel, GenerationFields, invalid
 from gateway.serve.generation.finite import must_hold_numbers
 from gateway.toolcalls import ToolSpec
+
+_TOOLS: Final = 1024
+"""Tools of a request (OpenAI takes 128)."""
+_SCHEMA_VALUES: Final = 50_000
+"""Values in the schemas of all tools of a request: each is written for the template by itself."""
 
 
 class _Function(ApiModel):
@@ -41,7 +47,7 @@ class ChatRequest(GenerationFields):
     """One request, checked. `messages` is checked apart (`checked`), with places that a person finds."""
 
     messages: Any
-    tools: tuple[_Tool, ...] = ()
+    tools: Annotated[tuple[_Tool, ...], Field(max_length=_TOOLS)] = ()
     tool_choice: Literal["auto", "none", "required"] | _NamedChoice = "auto"
     parallel_tool_calls: bool | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -61,6 +67,7 @@ class ChatRequest(GenerationFields):
                 "response_format: only {'type': 'text'} is served; ask for JSON in a message, or use a tool",
                 param="response_format",
             )
+        _check_schemas(request.tools)
         return request, checked_messages(request.messages)
 
     def client_tools(self) -> list[ToolSpec]:
@@ -90,3 +97,17 @@ class ChatRequest(GenerationFields):
     def most(self) -> int | None:
         """Ids that may be generated at most, where the client says."""
         return self.max_completion_tokens or self.max_tokens
+
+
+def _check_schemas(tools: Iterable[_Tool]) -> None:
+    waiting: list[object] = [tool.function.parameters for tool in tools]
+    counted = 0
+    while waiting:
+        item = waiting.pop()
+        counted += 1
+        if isinstance(item, dict):
+            waiting += cast(dict[str, object], item).values()
+        elif isinstance(item, list):
+            waiting += cast(list[object], item)
+        if counted + len(waiting) > _SCHEMA_VALUES:
+            raise RequestInvalid(f"tools: the schemas hold more than {_SCHEMA_VALUES} values in all", param="tools")

@@ -198,3 +198,53 @@ def test_completions_refuse_them_as_well():
 def test_what_is_no_request_is_still_refused_by_name(body: bytes):
     with pytest.raises(RequestInvalid):
         ChatRequest.checked(body)
+
+
+CALL = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+MANY = {"type": "object", "properties": {"a": {"enum": ["x"] * 30_000}}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "bound"),
+    [
+        ({"stop": ["x"] * 65}, "stop", "at most 64 texts of at most 1000 characters"),
+        ({"stop": "x" * 1001}, "stop", "at most 64 texts of at most 1000 characters"),
+        ({"stop": ["y", "x" * 1001]}, "stop", "at most 64 texts of at most 1000 characters"),
+        ({"tools": [PAINT] * 1025}, "tools", "at most 1024"),
+        (
+            {"tools": [{"type": "function", "function": {"name": name, "parameters": MANY}} for name in ("a", "b")]},
+            "tools",
+            "more than 50000 values",
+        ),
+        ({"messages": MESSAGES * 10_001}, "messages", "more than 10000 messages and calls"),
+        (
+            {"messages": [*MESSAGES, {"role": "assistant", "tool_calls": [CALL] * 9_999}]},
+            "messages",
+            "more than 10000 messages and calls",
+        ),
+    ],
+)
+def test_list_that_a_client_chose_has_a_bound_that_is_named(fields, param, bound):
+    with pytest.raises(RequestInvalid, match=bound) as refused:
+        request_of(**fields)
+
+    assert refused.value.param == param
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"stop": ["x" * 1000] * 64},
+        {"tools": [PAINT] * 1024},
+        {"tools": [{"type": "function", "function": {"name": "a", "parameters": MANY}}]},
+        {"messages": MESSAGES * 10_000},
+        {"messages": [*MESSAGES, {"role": "assistant", "tool_calls": [CALL] * 9_998}]},
+    ],
+)
+def test_list_up_to_its_bound_is_taken(fields):
+    assert request_of(**fields)
+
+
+def test_completions_bound_their_stop_strings_as_well():
+    with pytest.raises(RequestInvalid, match="stop: expected at most 64 texts"):
+        CompletionRequest.checked(b'{"prompt": "x", "stop": [' + b'"a",' * 200_000 + b'"b"]}')
