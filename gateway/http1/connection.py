@@ -17,6 +17,7 @@ from gateway.http1.origin import Origin
 
 _HEAD_BOUND: Final = 64 * 1024
 _HEADERS_BOUND: Final = 256
+"""Lines of a head that are kept: joining the values of one name costs more with each."""
 _FRAMING_BOUND: Final = 512 * 1024
 """More than one read of the socket brings, which may end in the middle of a body."""
 _UNREAD: Final = 256 * 1024
@@ -64,6 +65,7 @@ class Connection(asyncio.Protocol):
         self._chunks: list[bytes] = []
         self._unread = 0
         self._fed = 0
+        self._lines = 0
         self._framing = 0
         """Bytes that came behind the head since the last one of the body: of chunks' heads and trailers."""
         self._paused = False
@@ -203,10 +205,12 @@ class Connection(asyncio.Protocol):
         self._strayed = self.complete
         if not self._headed:
             self.headers = {}
+            self._lines = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header; those behind a body say nothing to us."""
-        if self._headed or len(self.headers) >= _HEADERS_BOUND:
+        self._lines += 1
+        if self._headed or self._lines > _HEADERS_BOUND:
             return
         name = name.lower()
         value = value.strip()

@@ -132,6 +132,22 @@ def test_bytes_behind_the_answer_never_change_it_and_end_the_connection(parts, m
     assert not connection.usable
 
 
+def test_headers_behind_the_bound_are_left_out_though_they_all_have_one_name() -> None:
+    connection, _ = asked()
+    connection.data_received(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 1000 + b"content-length: 0\r\n\r\n")
+
+    assert connection.complete
+    assert connection.headers == {b"a": b", ".join([b"b"] * 256)}
+
+
+def test_headers_of_an_announcement_take_no_place_from_those_of_the_answer() -> None:
+    connection, _ = asked()
+    connection.data_received(b"HTTP/1.1 103 Early Hints\r\n" + b"a: b\r\n" * 256 + b"\r\n")
+    connection.data_received(b"HTTP/1.1 200 OK\r\nc: d\r\ncontent-length: 0\r\n\r\n")
+
+    assert connection.headers == {b"c": b"d", b"content-length": b"0"}
+
+
 def test_a_connection_whose_request_is_not_sent_to_its_end_is_not_used_again() -> None:
     connection, pipe = asked()
     pipe.unsent = 1

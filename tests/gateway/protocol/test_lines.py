@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.protocol.lines import Line, LineSplitter, LongLine
+from gateway.protocol.lines import PORTION, Line, LineSplitter, LongLine, portions
 
 BOUND = 20
 
@@ -120,3 +120,19 @@ def test_line_over_a_bound_that_is_shorter_than_a_head_is_not_judged_by_half_of_
     splitter.feed(b'{"jsonrpc":"2.0","id":5,')
 
     assert splitter.over is None
+
+
+@given(st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"data: x", b"\x85", "\u2028".encode()]), max_size=400))
+def test_portions_are_all_bytes_in_order_and_none_has_more_line_ends_than_others_can_wait_for(parts):
+    data = b"".join(parts)
+    pieces = list(portions(data))
+
+    assert b"".join(pieces) == data
+    assert all(piece.count(b"\n") + piece.count(b"\r") <= PORTION for piece in pieces)
+
+
+def test_bytes_of_few_lines_are_one_portion_however_long_they_are():
+    data = b"x" * 100_000 + b"\n" * PORTION
+
+    assert list(portions(data)) == [data]
+    assert len(list(portions(data + b"\n"))) == 2

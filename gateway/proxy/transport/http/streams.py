@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 import anyio
 
 from gateway.http1.connection import Connection
+from gateway.protocol.lines import portions
 from gateway.protocol.sse import Event, EventParser, LongEvent
 from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError
 
@@ -67,20 +68,29 @@ class Position:
         parser = EventParser(self._bound, last_id=self.last_id)
         try:
             while data := await connection.chunk():
-                for event in parser.feed(data):
-                    self._failures = 0
-                    if (outcome := take(event)) is not None:
+                for portion in portions(data):
+                    if (outcome := self._take(portion, parser, take)) is not None:
                         return outcome
-                if (over := parser.over) is not None:
-                    # Whatever it is that does not end, it is not read for ever.
-                    take(LongEvent(over, ended=False))
-                if parser.last_id != self.last_id:
-                    self._failures = 0
-                    self.last_id = parser.last_id
+                    if len(portion) < len(data):
+                        # A stream of many short lines does not hold up everybody else.
+                        await asyncio.sleep(0)
             return None
         finally:
             self.last_id = parser.last_id
             self._retry = self._retry if parser.retry is None else parser.retry
+
+    def _take(self, data: bytes, parser: EventParser, take: Take) -> dict[str, Any] | None:
+        for event in parser.feed(data):
+            self._failures = 0
+            if (outcome := take(event)) is not None:
+                return outcome
+        if (over := parser.over) is not None:
+            # Whatever it is that does not end, it is not read for ever.
+            take(LongEvent(over, ended=False))
+        if parser.last_id != self.last_id:
+            self._failures = 0
+            self.last_id = parser.last_id
+        return None
 
     def failed(self) -> int:
         """Another connection without anything new. How many in a row."""

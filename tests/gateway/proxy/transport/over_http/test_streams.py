@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -317,3 +317,44 @@ class TestPauses:
 
         assert [long for _, long in pauses] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
         assert pauses[5] == (15.0, 30.0)
+
+
+class _Pieces:
+    """A connection that has everything at once."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = [*pieces, b""]
+
+    async def chunk(self) -> bytes:
+        return self._pieces.pop(0)
+
+
+@pytest.mark.parametrize("line", [b"\n", b"\r\n", b": x\n", b"id: 1\n", b"data:\n", b"data: {}\n\n"])
+async def test_stream_of_many_short_lines_lets_others_have_their_turn(line: bytes) -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    task = asyncio.create_task(others())
+    await Position(100_000).read(cast(Any, _Pieces(line * 6500)), lambda _: None)
+    task.cancel()
+
+    assert turns >= 100
+
+
+async def test_short_event_is_read_without_giving_up_the_turn() -> None:
+    turned = False
+
+    def turn() -> None:
+        nonlocal turned
+        turned = True
+
+    asyncio.get_running_loop().call_soon(turn)
+    outcome = await Position(100).read(cast(Any, _Pieces(b"data: {}\n\n" * 3)), lambda event: {"it": 1})
+
+    assert outcome == {"it": 1}
+    assert not turned
