@@ -73,7 +73,7 @@ class Position:
                         return outcome
                     if len(portion) < len(data):
                         # A stream of many short lines does not hold up everybody else.
-                        await asyncio.sleep(0)
+                        await anyio.lowlevel.checkpoint()
             return None
         finally:
             self.last_id = parser.last_id

@@ -18,6 +18,7 @@ from structlog.typing import FilteringBoundLogger
 from gateway.config.model import UpstreamConfig
 from gateway.config.nesting import DEPTH_VARIABLE, nesting_depth
 from gateway.proxy.transport.server_log import ServerLog
+from gateway.proxy.transport.stdio.output import Output
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
@@ -28,7 +29,7 @@ _LAST_WORDS: Final = 0.5
 """Seconds between a process's end and that of its output, or the reverse, in which the other may still come."""
 _POLL: Final = 0.01
 _MOST_UNSENT: Final = 64 * 1024
-_STDIN, _STDOUT = 0, 1
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 def child_environment(extra: Mapping[str, str], outer: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -52,7 +53,7 @@ class Child(asyncio.SubprocessProtocol):
         """Clear while the process does not read what was written to it; set for good at the end."""
         self.room.set()
         self.exited = asyncio.Event()
-        self._on_output = on_output
+        self._outputs = {_STDOUT: Output(on_output), _STDERR: Output(server_log.stderr)}
         self._on_end = on_end
         self._log = log
         self._server_log = server_log
@@ -84,11 +85,8 @@ class Child(asyncio.SubprocessProtocol):
             self._flush()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Output or server_log."""
-        if fd == _STDOUT:
-            self._on_output(data)
-        else:
-            self._server_log.stderr(data)
+        """Output or standard error."""
+        self._outputs[fd].take(data, cast(asyncio.ReadTransport, self._transport.get_pipe_transport(fd)))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Without either of the two pipes there is no conversation, whether the process lives or not."""
@@ -151,10 +149,13 @@ class Child(asyncio.SubprocessProtocol):
         return stdout is None or stdout.is_closing()
 
     def _end_soon(self, *, known: bool) -> None:
+        def end() -> None:
+            self._outputs[_STDOUT].when_heard(lambda: self.end_conversation(self._describe()))
+
         if known:
-            self.end_conversation(self._describe())
+            end()
         elif not self._ended:
-            asyncio.get_running_loop().call_later(_LAST_WORDS, lambda: self.end_conversation(self._describe()))
+            asyncio.get_running_loop().call_later(_LAST_WORDS, end)
 
     def _describe(self) -> str:
         code = self._transport.get_returncode()

@@ -336,7 +336,7 @@ async def test_stream_of_many_short_lines_lets_others_have_their_turn(line: byte
     async def others() -> None:
         nonlocal turns
         while True:
-            await asyncio.sleep(0)
+            await anyio.lowlevel.checkpoint()
             turns += 1
 
     task = asyncio.create_task(others())

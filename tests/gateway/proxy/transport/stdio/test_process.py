@@ -9,6 +9,7 @@ import pytest
 
 from gateway.config.model import UpstreamConfig
 from gateway.observe.logs import get_logger
+from gateway.protocol.lines import PORTION
 from gateway.proxy.transport.server_log import ServerLog
 from gateway.proxy.transport.stdio.process import Child, run_child
 
@@ -97,3 +98,34 @@ async def test_a_process_that_does_not_read_leaves_no_room_even_within_a_turn() 
                 child.write(b"x" * 100_000)
 
             assert not child.room.is_set()
+
+
+CHATTERS = """
+import sys
+for fd in (1, 2):
+    with open(fd, "wb", closefd=False) as out:
+        out.write(b"y\\n" * 30_000)
+"""
+
+
+async def test_process_that_writes_very_many_lines_lets_others_have_their_turn_and_loses_none() -> None:
+    heard: list[bytes] = []
+    complained: list[bytes] = []
+    ended: list[int] = []
+
+    class Listening(ServerLog):
+        def stderr(self, data: bytes) -> None:
+            complained.append(data)
+
+    child = Child(heard.append, lambda cause: ended.append(len(heard)), LOG, Listening(LOG))
+    with anyio.fail_after(20):
+        async with run_child(running(CHATTERS), child):
+            while not ended:
+                await anyio.lowlevel.checkpoint()
+            while len(b"".join(complained)) < 60_000:
+                await anyio.lowlevel.checkpoint()
+
+    for pieces in (heard, complained):
+        assert b"".join(pieces) == b"y\n" * 30_000
+        assert max(piece.count(b"\n") for piece in pieces) <= PORTION
+    assert ended == [len(heard)]
