@@ -5,7 +5,10 @@ question and its use.
 """
 
 from ipaddress import ip_address
+from typing import Final
 from urllib.parse import urlsplit
+
+_LONGEST_NAME: Final = 253
 
 
 def is_loopback(host: str) -> bool:
@@ -21,6 +24,20 @@ def is_http_url(url: str) -> bool:
     """Whether the text is `http://HOST...` or `https://HOST...` with a usable port, if it names one."""
     try:
         parts = urlsplit(url)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        usable = parts.port is None or parts.port > 0
+        return parts.scheme in {"http", "https"} and usable and bool(ascii_host(parts.hostname or ""))
     except ValueError:
         return False
+
+
+def ascii_host(host: str) -> str:
+    """A host as it is looked up: its name in ASCII, or its address.
+
+    Raises:
+        ValueError: nothing can be called so.
+    """
+    # An empty or too long part of a name is a UnicodeError.
+    name = host.encode("idna").decode()
+    if len(name) > _LONGEST_NAME or " " in name or not name.isprintable():
+        raise ValueError("no name of a host")
+    return name

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
+from gateway.config.address import ascii_host
+
 _PATH_SAFE: Final = "/%:@!$&'()*+,;=~?[]"
 
 
@@ -56,13 +58,16 @@ def read_url(url: str) -> Address:
     """Take a URL apart.
 
     Raises:
-        ValueError: it is no http(s) URL with a host.
+        ValueError: it is no http(s) URL with a host that can be looked up.
     """
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError(f"{url[:200]!r} is no URL of a server: expected http://HOST/... or https://HOST/...")
     secure = parts.scheme == "https"
-    host = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
+    try:
+        host = ascii_host(parts.hostname)
+    except ValueError:
+        raise ValueError(f"{url[:200]!r} names a host that nothing can be called: check its spelling") from None
     path = quote(parts.path or "/", safe=_PATH_SAFE)
     query = f"?{quote(parts.query, safe=_PATH_SAFE)}" if parts.query else ""
     authorization = None

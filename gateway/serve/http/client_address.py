@@ -67,6 +67,7 @@ def network_of(address: str) -> str:
         parsed = ip_address(address)
     except ValueError:
         return address[:64]
-    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is None:
-        return parsed.packed[:8].hex()
+    if isinstance(parsed, IPv6Address):
+        # An IPv4 client is one client, whether or not it came by a socket for both families.
+        return parsed.packed[:8].hex() if parsed.ipv4_mapped is None else str(parsed.ipv4_mapped)
     return address

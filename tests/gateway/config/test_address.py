@@ -21,7 +21,12 @@ def test_http_address_is_one(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "a", "http:", "http://", "ws://a", "http://a:x", "http://a:70000", "http://[::1", "//a"]
+    "url",
+    [
+        *("", "a", "http:", "http://", "ws://a", "http://a:x", "http://a:70000", "http://[::1", "//a"),
+        *("http://a..b", f"http://{'a' * 64}.com", f"http://{'a.' * 127}com", "http://a b", "http://a\x1b[0m"),
+        "http://a\0b",
+    ],
 )
 def test_other_text_is_no_http_address(url: str) -> None:
     assert not is_http_url(url)

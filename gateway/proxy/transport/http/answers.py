@@ -21,6 +21,7 @@ JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 _REFUSAL_BOUND: Final = 64 * 1024
 _EXCERPT: Final = 200
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _SKIPPED: Final = 2
 """Times the bound that is read of one notification, which nobody waits for, before its stream is given up."""
 _WAYS_OUT: Final = {
@@ -95,8 +96,16 @@ async def read_refusal(connection: Connection, *, in_session: bool) -> Exception
         )
     if connection.status == 202:
         return NoAnswer("it accepted the request and does not answer it (HTTP 202)")
+    if connection.status in _REDIRECTS:
+        where = escape_text(connection.header("location"), _EXCERPT)
+        return NoAnswer(redirect_words(connection.status, f"to {where!r}" if where else "nowhere"))
     hint = _WAYS_OUT.get(connection.status)
     return NoAnswer(words + _excerpt(kind, body) + (f": {hint}" if hint else ""))
+
+
+def redirect_words(status: int, where: str) -> str:
+    """What is said of a redirect that is not followed: it leads elsewhere, on and on, or would lose the request."""
+    return f"it redirects {where} ({status_words(status)}): set the `url` of this server to where it is meant to go"
 
 
 def _is_forgotten(status: int, failure: Failure) -> bool:

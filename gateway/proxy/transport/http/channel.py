@@ -18,7 +18,7 @@ from gateway.http1.lines import header_lines
 from gateway.http1.origin import Address, read_url
 from gateway.protocol.eras import MODERN_VERSIONS, NEWEST_HANDSHAKE
 from gateway.protocol.headers import VERSION_HEADER
-from gateway.proxy.transport.http.answers import EVENTS, JSON
+from gateway.proxy.transport.http.answers import EVENTS, JSON, redirect_words
 from gateway.proxy.transport.http.authorizer import Authorizer
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.headers import media_type, status_words
@@ -236,8 +236,7 @@ class Channel:
         self.release(connection, drain=True)
         if target is None or target.origin != self._address.origin:
             where = f"to {target.origin}" if target is not None else "nowhere"
-            words = status_words(connection.status)
-            raise NoAnswer(f"it redirects {where} ({words}): set the `url` of this server to where it is meant to go")
+            raise NoAnswer(redirect_words(connection.status, where))
         self._address = Address(target.origin, target.path, self._address.authorization)
 
 

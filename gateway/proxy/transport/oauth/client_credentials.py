@@ -39,6 +39,7 @@ from gateway.proxy.transport.protocol import LinkLost, NoAnswer
 _FETCH_TIME: Final = 10.0
 _DOCUMENT_BOUND: Final = 64 * 1024
 _TOKEN_BOUND: Final = 16 * 1024
+_SCOPE_BOUND: Final = 4096
 _LIFE: Final = 3600.0
 """Seconds that a token is used which does not say how long it lives; a refusal ends it sooner."""
 _LONGEST_LIFE: Final = 365 * 86_400
@@ -103,14 +104,18 @@ class ClientCredentialsGrant:
     def _widen(self, status: int, challenge: Mapping[str, str]) -> bool:
         """Take up scopes that the server misses (MCP, "Scope Challenge Handling"). Whether there are any."""
         asked = challenge.get("scope", "")
-        if status == 401 and self._scope is None and asked:
+        if status == 401 and self._scope is None and 0 < len(asked) <= _SCOPE_BOUND:
             self._scope = asked
         if status != 403 or challenge.get("error") != "insufficient_scope":
             return False
         had = (self._scope or "").split()
         more = [scope for scope in asked.split() if scope not in had]
-        self._scope = " ".join(had + more) or None
-        return bool(more)
+        scope = " ".join(had + more)
+        if not more or len(scope) > _SCOPE_BOUND:
+            # A server that misses others each time is not followed for ever.
+            return False
+        self._scope = scope
+        return True
 
     async def _renew(self, challenge: Mapping[str, str]) -> None:
         if self._failure and self._clock() - self._asked < AGAIN:
@@ -134,6 +139,7 @@ class ClientCredentialsGrant:
         issuer = self._credentials.issuer
         if issuer is None:
             issuer = await self._find_issuer(challenge)
+            check_confidential(read_named_url(issuer), self._listed)
             self._log.warning(
                 "upstream chose who gets our client secret: set `oauth.issuer` if that is right",
                 issuer=escape_text(issuer, 200),
@@ -177,13 +183,16 @@ class ClientCredentialsGrant:
     def _keep(self, status: int, document: Mapping[str, Any]) -> None:
         token: object = document.get("access_token")
         if status != 200 or not isinstance(token, str) or not 0 < len(token) <= _TOKEN_BOUND:
-            words = " ".join(str(document[key]) for key in ("error", "error_description") if key in document)
+            told = (document.get(key) for key in ("error", "error_description"))
+            words = " ".join(each for each in told if isinstance(each, str))
             said = f" ({escape_text(words, 200)})" if words else ""
             raise NoAnswer(
                 f"its authorization server gave none, {status_words(status)}{said}: check `oauth` of this server"
             )
-        told: object = document.get("expires_in")
-        life = float(min(told, _LONGEST_LIFE)) if isinstance(told, int | float) and told > 0 else _LIFE
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise NoAnswer("its authorization server gave one that no header can carry: it is not visible ASCII")
+        seconds: object = document.get("expires_in")
+        life = float(min(seconds, _LONGEST_LIFE)) if isinstance(seconds, int | float) and seconds > 0 else _LIFE
         self._headers = MappingProxyType({"authorization": f"Bearer {token}"})
         self._expires = self._clock() + max(life - _MARGIN, life / 2)
 

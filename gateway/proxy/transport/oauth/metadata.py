@@ -102,7 +102,7 @@ def read_issuer(document: Mapping[str, Any], issuer: str) -> Endpoint:
 
 
 def check_confidential(address: Address, listed: frozenset[Origin]) -> None:
-    """Refuse to send a secret where others can read it, unless the configuration says so.
+    """Refuse to send a secret, or to ask where it goes, where others can read along, unless the configuration says so.
 
     Raises:
         NoAnswer: neither https nor listed.

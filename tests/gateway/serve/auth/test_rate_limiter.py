@@ -153,4 +153,5 @@ def test_addresses_of_one_ipv6_customer_are_one() -> None:
     assert network_of("2001:db8:1:2::1") != network_of("2001:db8:1:3::1")
     assert network_of("10.0.0.1") != network_of("10.0.0.2")
     assert network_of("::ffff:10.0.0.1") != network_of("::ffff:10.0.0.2")
+    assert network_of("::ffff:10.0.0.1") == network_of("::ffff:a00:1") == network_of("10.0.0.1")
     assert network_of("no address " + "x" * 1000) == ("no address " + "x" * 1000)[:64]

@@ -173,9 +173,13 @@ async def test_server_that_takes_the_secret_only_in_the_body_gets_it_there(opene
         ("metadata", {"authorization_servers": []}, "does not say which authorization server"),
         ("metadata", {"authorization_servers": "x"}, "does not say which authorization server"),
         ("metadata", {"authorization_servers": ["file:///etc/passwd"]}, "names 'file:///etc/passwd', which is no http"),
+        ("metadata", {"authorization_servers": ["http://a..b/"]}, "names 'http://a..b/', which is no http"),
+        ("metadata", {"authorization_servers": ["https://a\0b/"]}, "which is no http"),
+        ("metadata", {"authorization_servers": ["http://as.example/"]}, "would get our secret unencrypted"),
         ("metadata", None, "does not say which authorization server"),
         ("issuer", {"issuer": "http://other.example"}, "is that of 'http://other.example'"),
         ("issuer", {"token_endpoint": None}, "names no token endpoint"),
+        ("issuer", {"token_endpoint": f"https://{'a.' * 10_000}com/"}, "names no token endpoint"),
         ("issuer", {"token_endpoint": "http://other.example/token"}, "would get our secret unencrypted"),
         ("issuer", {"token_endpoint": "https://127.0.0.1:1/token"}, "private address 127.0.0.1"),
         ("issuer", None, "has no metadata"),
@@ -247,6 +251,20 @@ async def test_scope_that_the_server_misses_is_asked_for_beside_those_we_had(ope
     assert [form["scope"] for form in guarded.forms] == [["read"], ["read write"]]
 
 
+async def test_server_that_misses_other_scopes_each_time_is_not_followed_for_ever(opened, guarded):
+    guarded.refusal = 403
+    async with opened(guarded.url, oauth=credentials(token_url=f"{guarded.origin}/token", scope="read")) as transport:
+        for n in range(12):
+            scopes = " ".join(f"{n}-{'x' * 96}-{i}" for i in range(10))
+            guarded.challenge = f'Bearer error="insufficient_scope", scope="{scopes}"'
+            with pytest.raises(NoAnswer, match="HTTP 403"):
+                await call(transport)
+
+    longest = max(len(form["scope"][0]) for form in guarded.forms)
+    assert 3000 < longest <= 4096
+    assert guarded.issued == 1 + longest // 1000
+
+
 async def test_refusal_for_another_reason_than_scope_is_final(opened, guarded):
     guarded.refusal = 403
     async with opened(guarded.url, oauth=credentials(token_url=f"{guarded.origin}/token")) as transport:
@@ -290,12 +308,18 @@ async def test_credentials_that_are_refused_are_named_and_not_shown(opened, guar
 
 
 @pytest.mark.parametrize(
-    "token", [{"access_token": 7}, {"access_token": ""}, {"access_token": "x" * 20_000}, {"access_token": "a\r\nb: c"}]
+    ("token", "words"),
+    [
+        (7, "gave none, HTTP 200 OK"),
+        ("", "gave none, HTTP 200 OK"),
+        ("x" * 20_000, "gave none, HTTP 200 OK"),
+        *((token, "gave one that no header can carry") for token in ("a\r\nb: c", "a\0", "a\x1b[0m", "a b", "tök")),
+    ],
 )
-async def test_token_that_is_none_is_refused(opened, guarded, token):
-    guarded.token = token
+async def test_token_that_is_none_is_refused(opened, guarded, token, words):
+    guarded.token = {"access_token": token, "error": {"nested": [1]}}
     async with opened(guarded.url, oauth=credentials(token_url=f"{guarded.origin}/token")) as transport:
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoAnswer, match=f"no access token: its authorization server {words}: "):
             await call(transport)
 
     assert "/mcp" not in guarded.targets()

@@ -227,7 +227,7 @@ async def test_answer_in_a_batch_is_taken_where_the_version_has_batches_and_else
         await reply.stream()
         await reply.chunk(f"data: {batch}\n\n".encode())
 
-    async with raw_server(answer) as server, opened(server.url) as wire:
+    async with raw_server(answer) as server, opened(server.url) as transport:
         wire.speak("2025-03-26")
         assert await call(wire, listener) == {}
         wire.speak("2025-06-18")
@@ -740,10 +740,25 @@ async def test_redirects_without_end_are_given_up(opened):
         await reply.whole(308, location=asked.target + "/")
 
     async with raw_server(answer) as server, opened(server.url) as transport:
-        with pytest.raises(NoAnswer, match="308"):
+        with pytest.raises(NoAnswer, match=r"it redirects to '/mcp////' \(HTTP 308 .*set the `url`"):
             await call(transport)
 
     assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+async def test_redirect_that_would_lose_the_request_says_where_it_leads_and_what_to_do(opened, status):
+    async def answer(_: Asked, reply: Reply) -> None:
+        await reply.whole(status, location="/else\x9bwhere" + "/" * 1000)
+
+    words = rf"it redirects to '/else.*where/.*\(HTTP {status} .*set the `url`"
+    async with raw_server(answer) as server, opened(server.url) as transport:
+        with pytest.raises(NoAnswer, match=words) as refused:
+            await call(transport)
+
+    assert len(server.asked) == 1
+    assert len(str(refused.value)) < 400
+    assert str(refused.value).isprintable()
 
 
 async def test_calls_one_after_the_other_share_one_connection_and_at_once_each_has_its_own(opened):
