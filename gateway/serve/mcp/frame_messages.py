@@ -14,6 +14,7 @@ import msgpack
 
 from gateway.errors import RequestInvalid
 from gateway.serve.http.body import media_type
+from gateway.serve.http.packed import unpack
 
 Form = Literal["msgpack", "protobuf"]
 MEDIA_TYPES: Final[dict[Form, str]] = {
@@ -22,12 +23,19 @@ MEDIA_TYPES: Final[dict[Form, str]] = {
 }
 _FORMS: Final[dict[str, Form]] = {"msgpack": "msgpack", "protobuf": "protobuf"}
 _FIELD: Final = 0x0A
+_FIELDS: Final = 100
+_LONGEST_NUMBER: Final = 300
+"""Digits of an integer that a float comes near to."""
 _library = cast(Any, msgpack)
 
 
 def wanted_form(query: str, accept: str) -> Form | None:
     """The form of the answer: the query's word, which may also refuse (`json`); else what `Accept` names."""
-    asked = {name: value.lower() for name, value in parse_qsl(query, max_num_fields=100)}
+    try:
+        asked = {name: value.lower() for name, value in parse_qsl(query, max_num_fields=_FIELDS)}
+    except ValueError:
+        # Of so many fields none is meant for us.
+        asked = {}
     word = asked.get("stream_format", asked.get("streamFormat", ""))
     if word == "json":
         return None
@@ -50,6 +58,11 @@ def write_frame(form: Form, message: object) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
+def read_json(data: bytes) -> object:
+    """JSON that is to be framed; an integer that no number of msgpack comes near to is read as its digits."""
+    return json.loads(data, parse_int=lambda digits: int(digits) if len(digits) <= _LONGEST_NUMBER else digits)
+
+
 def read_body(form: Form, body: bytes) -> Mapping[str, Any] | list[Any]:
     """Read a request's body: one message, or a batch.
 
@@ -59,7 +72,7 @@ def read_body(form: Form, body: bytes) -> Mapping[str, Any] | list[Any]:
     if form == "protobuf":
         body = _unwrapped(body)
     try:
-        message: object = _library.unpackb(body)
+        message = unpack(body)
         json.dumps(message)  # what JSON can't say (bytes, keys that are no text) must not come further
     except (ValueError, TypeError, RecursionError) as error:  # msgpack's own errors, all of them
         raise RequestInvalid(f"the body is no JSON-RPC message in msgpack: {error or type(error).__name__}") from error

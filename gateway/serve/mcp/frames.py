@@ -17,7 +17,15 @@ from gateway.errors import RequestInvalid
 from gateway.observe.metrics import Metrics
 from gateway.protocol.messages import INVALID_REQUEST, PARSE_ERROR
 from gateway.serve.http.body import BodyOverLimit, read_body
-from gateway.serve.mcp.frame_messages import MEDIA_TYPES, EventReader, Form, sent_form, wanted_form, write_frame
+from gateway.serve.mcp.frame_messages import (
+    MEDIA_TYPES,
+    EventReader,
+    Form,
+    read_json,
+    sent_form,
+    wanted_form,
+    write_frame,
+)
 from gateway.serve.mcp.frame_messages import read_body as read_message
 from gateway.serve.mcp.http import send_frame
 from leaf_sdk.vocab import TokenMap
@@ -158,7 +166,7 @@ class _Frames:
         await self._send({**message, "body": framed})
 
     def _framed(self, data: bytes) -> bytes:
-        said: object = json.loads(data)
+        said = read_json(data)
         parts = cast(list[object], said) if isinstance(said, list) else [said]
         return b"".join(write_frame(self._form, part) for part in parts)
 

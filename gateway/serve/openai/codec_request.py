@@ -7,15 +7,14 @@ the body's own format unless it names another. Pure. Source: Codec v0.5 (codec.m
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-import msgpack
 from pydantic import ValidationError
 
 from gateway.errors import RequestInvalid
 from gateway.serve.generation.fields import invalid
 from gateway.serve.http.body import BodyUnread, media_type
+from gateway.serve.http.packed import unpack
 from gateway.serve.openai.completion_request import CompletionRequest
 
-_unpack: Final = cast(Any, msgpack).unpackb
 _NAMES: Final = {
     "application/x-msgpack": "msgpack",
     "application/msgpack": "msgpack",
@@ -49,7 +48,7 @@ def read_codec_request(content_type: str, body: bytes) -> CompletionRequest:
 
 def _read_msgpack(body: bytes) -> Mapping[str, Any]:
     try:
-        fields: object = _unpack(body)
+        fields = unpack(body)
     except (ValueError, TypeError, RecursionError) as error:  # msgpack's own errors, all of them
         raise RequestInvalid(f"the body is no msgpack: {error or type(error).__name__}") from error
     if not isinstance(fields, dict):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
 from gateway.serve.http.body import BodyUnread
+from gateway.serve.http.packed import CONTAINERS
 from gateway.serve.openai.codec_request import read_codec_request
 
 MSGPACK = "application/x-msgpack"
@@ -19,6 +20,12 @@ MSGPACK_BODY = bytes.fromhex(
 )
 PROTOBUF_BODY = bytes.fromhex("0a05010203d72310800222043c2f733e2a076d73677061636b")
 WARM_BODY = bytes.fromhex("0a05010203d7231080021d3333333f2201612201622a0870726f746f627566")
+
+
+def test_body_of_very_many_lists_is_refused_before_each_is_looked_at():
+    lists = CONTAINERS + 1
+    with pytest.raises(RequestInvalid, match=f"more than {CONTAINERS} lists and maps"):
+        read_codec_request(MSGPACK, b"\x81\xaaprompt_ids\xdd" + lists.to_bytes(4, "big") + b"\x90" * lists)
 
 
 def test_both_encodings_of_the_published_request_say_the_same():

@@ -227,7 +227,7 @@ async def test_answer_in_a_batch_is_taken_where_the_version_has_batches_and_else
         await reply.stream()
         await reply.chunk(f"data: {batch}\n\n".encode())
 
-    async with raw_server(answer) as server, opened(server.url) as transport:
+    async with raw_server(answer) as server, opened(server.url) as wire:
         wire.speak("2025-03-26")
         assert await call(wire, listener) == {}
         wire.speak("2025-06-18")

@@ -1,0 +1,32 @@
+"""A body in msgpack, read within bounds.
+
+Turns bytes into what they hold. A list or a map takes one byte here and sixty in memory, so their number is bounded:
+the bound of the body alone would let a request take sixty times as much. It knows no message.
+"""
+
+from itertools import count
+from typing import Any, Final, TypeVar, cast
+
+import msgpack
+
+CONTAINERS: Final = 250_000
+"""Lists and maps of one body."""
+_unpack: Final = cast(Any, msgpack).unpackb
+
+T = TypeVar("T")
+
+
+def unpack(body: bytes) -> object:
+    """What a body holds.
+
+    Raises:
+        ValueError, TypeError, RecursionError: it is no msgpack, or holds too many lists and maps; msgpack's own errors.
+    """
+    seen = count(1)
+
+    def keep(container: T) -> T:
+        if next(seen) > CONTAINERS:
+            raise ValueError(f"it holds more than {CONTAINERS} lists and maps")
+        return container
+
+    return cast(object, _unpack(body, list_hook=keep, object_hook=keep))
