@@ -54,7 +54,10 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The error for the request `id`, as it came: `code`, `message`, maybe `data`, and what else its sender put in."""
+    """The error for the request `id`: `code`, `message`, maybe `data`, and what else its sender put in.
+
+    As it came, unless its code was no integer or its message no text.
+    """
 
     id: RequestId | None
     error: dict[str, Any]
@@ -102,11 +105,21 @@ def read_message(value: object) -> Message | Malformed:
     if "error" in fields:
         error: object = fields["error"]
         if isinstance(error, dict) and (known is not None or message_id is None):
-            return Failure(known, cast(dict[str, Any], error))
+            return Failure(known, _sound(cast(dict[str, Any], error)))
         return Malformed(INVALID_REQUEST, "the error response has no error object or a bad id", known)
     if isinstance(fields.get("result"), dict) and known is not None:
         return Response(known, fields["result"])
     return Malformed(INVALID_REQUEST, "the message has no method, no result object and no error", known)
+
+
+def _sound(error: dict[str, Any]) -> dict[str, Any]:
+    """The error itself; where its code is no integer or its message no text, one that every reader takes."""
+    code, message = error.get("code"), error.get("message")
+    if type(code) is int and isinstance(message, str):
+        return error
+    if not isinstance(message, str):
+        message = "it gave no reason" if message is None else to_json(message).decode()
+    return {**error, "code": code if type(code) is int else INTERNAL_ERROR, "message": message}
 
 
 def _read_call(fields: dict[str, Any], known: RequestId | None) -> Request | Notification | Malformed:

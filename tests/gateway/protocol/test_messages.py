@@ -44,11 +44,26 @@ def test_notification_comes_back_as_it_was(method, params):
     assert parse_message(encode_notification(method, params)) == Notification(method, params)
 
 
-@given(IDS, OBJECTS, OBJECTS)
-def test_answers_come_back_as_they_were(request_id, result, error):
+@given(IDS, OBJECTS, OBJECTS, st.integers(), TEXT)
+def test_answers_come_back_as_they_were(request_id, result, more, code, message):
+    error = {**more, "code": code, "message": message}
     assert parse_message(encode_response(request_id, result)) == Response(request_id, result)
     assert parse_message(encode_failure(request_id, error)) == Failure(request_id, error)
     assert parse_message(encode_failure(None, error)) == Failure(None, error)
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        ({}, {"code": -32603, "message": "it gave no reason"}),
+        ({"code": "x", "message": "no", "data": [1]}, {"code": -32603, "message": "no", "data": [1]}),
+        ({"code": True, "message": None}, {"code": -32603, "message": "it gave no reason"}),
+        ({"code": 1.5, "message": {"a": [1]}}, {"code": -32603, "message": '{"a":[1]}'}),
+        ({"code": 7, "message": 5}, {"code": 7, "message": "5"}),
+    ],
+)
+def test_error_that_no_reader_would_take_is_read_as_one_that_all_take(sent, read):
+    assert parse_message(encode_failure(3, sent)) == Failure(3, read)
 
 
 @given(st.binary())
