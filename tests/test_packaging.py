@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from email.parser import HeaderParser
@@ -33,18 +34,36 @@ def requirements(name: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, zipfile.ZipFile]:
-    """Every distribution, built from the sources as they are; nothing is fetched."""
-    folder = tmp_path_factory.mktemp("wheels")
-    command = [str(Path(sys.executable).with_name("uv")), "build", "--wheel", "--all-packages", "--quiet"]
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Wheels and sdists of every distribution, built from the sources as they are; nothing is fetched."""
+    folder = tmp_path_factory.mktemp("built")
+    command = [str(Path(sys.executable).with_name("uv")), "build", "--sdist", "--wheel", "--all-packages", "--quiet"]
     subprocess.run(
         [*command, "--offline", "--no-cache", "--no-build-isolation", "--out-dir", str(folder)],
         cwd=ROOT,
         env={**os.environ, "VIRTUAL_ENV": sys.prefix},
         check=True,
-        timeout=60,
+        timeout=120,
     )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheels(folder: Path) -> dict[str, zipfile.ZipFile]:
     built = {path.name.partition("-")[0].replace("_", "-"): zipfile.ZipFile(path) for path in folder.glob("*.whl")}
+    assert set(built) == set(MEMBERS)
+    return built
+
+
+@pytest.fixture(scope="module")
+def sdists(folder: Path) -> dict[str, set[str]]:
+    """The names in every sdist, without its own folder."""
+    built: dict[str, set[str]] = {}
+    for path in folder.glob("*.tar.gz"):
+        with tarfile.open(path) as files:
+            built[path.name.partition("-")[0].replace("_", "-")] = {
+                member.name.partition("/")[2] for member in files.getmembers()
+            }
     assert set(built) == set(MEMBERS)
     return built
 
@@ -82,6 +101,23 @@ def test_wheel_holds_the_package_whole_and_nothing_else(name: str, wheels: dict[
 
     assert contents == sources | {f"{package}/py.typed"}
     assert not [entry for entry in contents if "test_" in entry or "conftest" in entry]
+
+
+@every_distribution
+def test_sdist_holds_the_package_and_nothing_of_others(name: str, sdists: dict[str, set[str]]) -> None:
+    place, folder, _ = MEMBERS[name]
+    inside = Path(folder).relative_to(place)
+    others = {entry for entry in sdists[name] if not Path(entry).is_relative_to(inside)}
+    about = {"PKG-INFO", "pyproject.toml", "README.md", "LICENSE", ".gitignore"}
+
+    assert {"PKG-INFO", "pyproject.toml", "README.md", "LICENSE"} <= sdists[name]
+    assert others - about <= ({"CHANGELOG.md"} if name == "codec-gateway" else set())
+    assert [entry for entry in sdists[name] if "test_" in entry or "__pycache__" in entry] == []
+
+
+@every_distribution
+def test_license_travels_with_every_wheel(name: str, wheels: dict[str, zipfile.ZipFile]) -> None:
+    assert metadata(wheels[name], "licenses/LICENSE") == (ROOT / "LICENSE").read_text(encoding="utf-8")
 
 
 @every_distribution
