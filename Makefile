@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean conformance coverage demo deploy-check deploy-install exchanges faults fmt fuzz grammar-seeds help lock mutants setup test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit wire-schema
+.PHONY: bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean conformance coverage demo deploy-check deploy-install exchanges faults fmt fuzz grammar-seeds help lock mutants release setup test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -122,6 +122,9 @@ deploy-install: ## install what deploy-check uses from Debian's packages (root)
 
 exchanges: $(READY) ## play recorded calls to public MCP servers directly and through the gateway
 	@$(BIN)/python -m tests.exchanges
+
+release: $(READY) ## check the versions, cut the changelog, build what is released into dist; publishes nothing
+	@$(BIN)/python -m deploy.release
 
 fmt: $(READY) ## format the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix --quiet .

@@ -1,0 +1,1 @@
+"""A release: what `make release` checks, cuts and writes. It publishes nothing."""
