@@ -26,10 +26,9 @@ from gateway.protocol.eras import MAP_KEY
 from gateway.proxy import IdPiece, Proxy, ResultTokens, ToolEntry
 from gateway.proxy import tool_search as finder
 from gateway.proxy.blocks import OtherPart, UnreadText, read_parts
-from gateway.proxy.bolt_on import ARGUMENT_IDS_KEY
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
 from gateway.proxy.costs import DefinitionCosts
-from gateway.proxy.results import outcome_of
+from gateway.proxy.results import CallOutcome, WrittenIds, ending_of
 from gateway.toolcalls import CallClosed, ToolSpec, validate_call
 from leaf_sdk.vocab import TokenMap
 
@@ -38,7 +37,7 @@ _UNREAD: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class CallOutcome:
+class FinishedCall:
     """One call that is over: what goes into the context, and what is told to the client."""
 
     pieces: tuple[IdPiece, ...]
@@ -130,20 +129,19 @@ class CallRunner:
             arguments = _arguments(call.arguments, tool)
             if call.name == finder.SEARCH:
                 found = finder.search(self._proxy.tools(principal), arguments)
-                return Answered(call, found, time.perf_counter() - started)
+                return Answered(call, CallOutcome(found, ending_of(found)), time.perf_counter() - started)
             if call.name == finder.CALL:
                 call, arguments = self._found(call, arguments, principal)
+            params: dict[str, Any] = {"name": call.name, "arguments": arguments}
+            written = None
+            if (token_map := self._tokens.map_of(map_id)) is not None:
+                params["_meta"] = {MAP_KEY: map_id}
+                written = self._written(call, arguments, token_map)
             caller = Nobody(modern=False, principal=principal)
-            result = await self._proxy.call(
-                call.name,
-                arguments,
-                meta=self._meta(call, arguments, map_id),
-                timeout=self._limits.tool_timeout,
-                caller=caller,
-            )
+            outcome = await self._proxy.call_tool(params, caller, seconds=self._limits.tool_timeout, written=written)
         except (GatewayError, ValueError) as error:
             return Answered(call, f"error: {error}", time.perf_counter() - started)
-        return Answered(call, result, time.perf_counter() - started)
+        return Answered(call, outcome, time.perf_counter() - started)
 
     def _found(
         self, call: CallClosed, asked: Mapping[str, Any], principal: Principal
@@ -156,27 +154,23 @@ class CallRunner:
         inner = json.dumps(asked.get("arguments") or {}, ensure_ascii=False)
         return replace(call, name=name, arguments=inner), _arguments(inner, tool)
 
-    def _meta(self, call: CallClosed, arguments: Mapping[str, Any], map_id: str) -> dict[str, Any]:
-        """What a tool is told of ids: the engine's map, and (a bolt-on) those in which the model wrote the call."""
-        token_map = self._tokens.map_of(map_id)
-        if token_map is None:
-            return {}
-        meta: dict[str, Any] = {MAP_KEY: map_id}
-        if self._proxy.takes_ids(call.name):
-            spelled = spelled_arguments(call.ids, token_map, call.name, arguments)
-            ids, name = spelled or (None, None)
-            meta[ARGUMENT_IDS_KEY] = {"ids": ids, "name": name}
-        return meta
+    def _written(self, call: CallClosed, arguments: Mapping[str, Any], token_map: TokenMap) -> WrittenIds | None:
+        """The ids in which the model wrote the call, for a tool that takes them."""
+        if not self._proxy.takes_ids(call.name):
+            return None
+        ids, name = spelled_arguments(call.ids, token_map, call.name, arguments) or (None, None)
+        return WrittenIds(ids, name)
 
-    def outcome(self, answered: "Answered", token_map: TokenMap, most: int) -> CallOutcome:
+    def finish(self, answered: "Answered", token_map: TokenMap, most: int) -> FinishedCall:
         """Make ids of an answer, at most `most`."""
         began = time.perf_counter()
-        call, result = answered.call, answered.result
+        call, outcome = answered.call, answered.outcome
         shortened = False
-        if isinstance(result, str):
-            pieces: tuple[IdPiece, ...] = (IdPiece(tuple(token_map.encode(result)), "shim"),)
-            source, text, is_error = "gateway", result, True
+        if isinstance(outcome, str):
+            pieces: tuple[IdPiece, ...] = (IdPiece(tuple(token_map.encode(outcome)), "shim"),)
+            source, text, is_error = "gateway", outcome, True
         else:
+            result = outcome.result
             shown = shorten(result, most)
             shortened = shown is not result
             found = self._tokens.for_engine(call.name, shown, token_map)
@@ -193,7 +187,7 @@ class CallRunner:
             is_error=is_error,
             seconds=answered.seconds,
         )
-        return CallOutcome(kept, finished, time.perf_counter() - began)
+        return FinishedCall(kept, finished, time.perf_counter() - began)
 
     def share(self, room: int, calls: int) -> int:
         """How many ids one of several results may take where all together may take `room`."""
@@ -202,10 +196,10 @@ class CallRunner:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A call that was run: the upstream's result, or in words of our own why there is none."""
+    """A call that was run: its outcome, or in words of our own why there is none."""
 
     call: CallClosed
-    result: dict[str, Any] | str
+    outcome: CallOutcome | str
     seconds: float
 
 
@@ -237,18 +231,18 @@ class RunningCalls:
             if not self.wanted or answered is None:
                 self._runner.ledger.lost(self._principal, call, None if answered is None else answered.seconds)
 
-    def outcomes(self, token_map: TokenMap, room: int) -> list[CallOutcome]:
+    def finished(self, token_map: TokenMap, room: int) -> list[FinishedCall]:
         """Make ids of all results, in the order in which the calls were started. To be asked when they are over.
 
         `room`: ids that all results may take together.
         """
         answered = [one for one in self._answered if one is not None]
         share = self._runner.share(room, len(answered))
-        outcomes = [self._runner.outcome(one, token_map, share) for one in answered]
-        for one, outcome in zip(answered, outcomes, strict=True):
-            how = "refused" if isinstance(one.result, str) else outcome_of(one.result)
-            self._runner.ledger.told(self._principal, outcome.finished, token_map.map_id, how)
-        return outcomes
+        calls = [self._runner.finish(one, token_map, share) for one in answered]
+        for one, call in zip(answered, calls, strict=True):
+            how = "refused" if isinstance(one.outcome, str) else one.outcome.ended
+            self._runner.ledger.told(self._principal, call.finished, token_map.map_id, how)
+        return calls
 
     async def _run(self, n: int, call: CallClosed) -> None:
         self._answered[n] = await self._runner.call(call, self._offered, self._principal, self._map_id)

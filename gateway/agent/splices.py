@@ -7,7 +7,7 @@ others are made. Appends nothing itself: `conversation.py` does.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gateway.agent.calls import CallOutcome
+from gateway.agent.calls import FinishedCall
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import SplicedPart
 from gateway.engine.scaffold import Scaffold
@@ -19,8 +19,8 @@ _BEGINNING = 8
 
 
 async def fitted(
-    conversation: Conversation, scaffold: Scaffold, outcomes: Sequence[CallOutcome], most: int
-) -> tuple[Scaffold, list[CallOutcome]]:
+    conversation: Conversation, scaffold: Scaffold, outcomes: Sequence[FinishedCall], most: int
+) -> tuple[Scaffold, list[FinishedCall]]:
     """Give results as the template shows them, at most `most` ids each, and what stands around them."""
     token_map, template = conversation.ready.token_map, conversation.ready.template
     # Asked first, and once in an engine's life: where it is not so, no result is read here.
@@ -36,11 +36,11 @@ async def fitted(
     ]
 
 
-def _is_json(outcome: CallOutcome, token_map: TokenMap) -> bool:
+def _is_json(outcome: FinishedCall, token_map: TokenMap) -> bool:
     return token_map.decode(outcome.ids[:_BEGINNING]).lstrip()[:1] in ("{", "[")
 
 
-def parts_of(scaffold: Scaffold, outcomes: Sequence[CallOutcome]) -> tuple[SplicedPart, ...]:
+def parts_of(scaffold: Scaffold, outcomes: Sequence[FinishedCall]) -> tuple[SplicedPart, ...]:
     """Give the parts of one splice, in order."""
     parts = [SplicedPart(scaffold.pieces[0], "scaffold")]
     for outcome, after in zip(outcomes, scaffold.pieces[1:], strict=True):
@@ -50,7 +50,7 @@ def parts_of(scaffold: Scaffold, outcomes: Sequence[CallOutcome]) -> tuple[Splic
     return tuple(part for part in parts if part.ids)
 
 
-def _with_ids(outcome: CallOutcome, ids: Sequence[int], most: int) -> CallOutcome:
+def _with_ids(outcome: FinishedCall, ids: Sequence[int], most: int) -> FinishedCall:
     """The outcome with other ids than its own, which then are the gateway's."""
     if ids == outcome.ids:
         return outcome

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.agent.calls import CallOutcome, CallRunner, RunningCalls, is_heavy
+from gateway.agent.calls import CallRunner, FinishedCall, RunningCalls, is_heavy
 from gateway.agent.choice import Hold, ToolChoice, check_choice, hold_for
 from gateway.agent.conversation import Conversation, calls_of_turns
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
@@ -150,12 +150,12 @@ class _Answer:
             # All calls that were started are over here.
             if mixed:
                 # The client answers its own calls; it finds ours answered when it comes back.
-                await self._tell(calls.outcomes(self._conversation.ready.token_map, self._context))
+                await self._tell(calls.finished(self._conversation.ready.token_map, self._context))
                 reason = "tool_calls"
                 break
             if not result.stopped or not result.calls:
                 # What a limit cut off may have had whole calls before it; they have run, and are told.
-                await self._tell(calls.outcomes(self._conversation.ready.token_map, 0))
+                await self._tell(calls.finished(self._conversation.ready.token_map, 0))
                 reason = "stop" if result.stopped else "length"
                 break
             if last or not await self._splice(calls) or self._left() <= 0:
@@ -213,7 +213,7 @@ class _Answer:
         conversation = self._conversation
         scaffold = await conversation.around_results()
         room = conversation.room - scaffold.size - _ANSWER_ROOM
-        outcomes = calls.outcomes(conversation.ready.token_map, max(room, 0))
+        outcomes = calls.finished(conversation.ready.token_map, max(room, 0))
         if room > 0:
             scaffold, outcomes = await fitted(conversation, scaffold, outcomes, self._runner.share(room, len(outcomes)))
         await self._tell(outcomes)
@@ -229,7 +229,7 @@ class _Answer:
         self._count()
         return True
 
-    async def _tell(self, outcomes: Sequence[CallOutcome]) -> None:
+    async def _tell(self, outcomes: Sequence[FinishedCall]) -> None:
         for outcome in outcomes:
             self._results.keep(outcome.finished.call_id, outcome.finished.said)
             await self._emit(outcome.finished)

@@ -57,12 +57,9 @@ def with_meta(values: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, A
     return {key: value for key, value in values.items() if key != "_meta"}
 
 
-def strip_hop(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Params without what describes the client's own hop to us."""
-    meta = meta_of(params)
-    if not meta:
-        return dict(params)
-    return with_meta(params, {key: value for key, value in meta.items() if key not in PER_HOP})
+def without_hop(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The `_meta` of a request without what describes the client's own hop to us."""
+    return {key: value for key, value in meta.items() if key not in PER_HOP}
 
 
 def params_to_handshake(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -139,13 +139,9 @@ def _read_call(fields: dict[str, Any], known: RequestId | None) -> Request | Not
     return Request(known, method, named)
 
 
-def _may_hold_no_number(data: bytes) -> bool:
-    return b"NaN" in data or b"Infinity" in data
-
-
 def _has_no_number(data: bytes) -> bool:
     """Whether `NaN` or `Infinity` is all that keeps it from being JSON."""
-    if not _may_hold_no_number(data):
+    if b"NaN" not in data and b"Infinity" not in data:
         return False
     try:
         from_json(data)
@@ -157,7 +153,7 @@ def _has_no_number(data: bytes) -> bool:
 def _written(message: dict[str, Any]) -> bytes:
     data = to_json(message)
     # What is written is searched, which costs next to nothing; only what may be at fault is read again.
-    if _may_hold_no_number(data):
+    if b"NaN" in data or b"Infinity" in data:
         try:
             from_json(data, allow_inf_nan=False)
         except ValueError:

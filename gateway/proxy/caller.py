@@ -35,6 +35,8 @@ class Principal:
 
     def may_call(self, server: str, tool: str) -> bool:
         """Whether they may list and call this tool, by its public name."""
+        if self.servers is None and self.tools is None:
+            return True
         return self.sees(server) and (self.tools is None or any(fnmatchcase(tool, each) for each in self.tools))
 
 

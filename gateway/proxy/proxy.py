@@ -6,7 +6,7 @@ server itself answers passes as it came: no typed model ever stands between a se
 ids (`tokens.py`), no faces and no engine.
 """
 
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -16,6 +16,7 @@ import anyio
 from gateway.config.model import GatewayConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
+from gateway.protocol.annotations import Annotation
 from gateway.proxy.bolt_on import KnownMaps
 from gateway.proxy.bridge import Bridge
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
@@ -25,6 +26,7 @@ from gateway.proxy.connector import Connector
 from gateway.proxy.naming import Naming, ToolEntry
 from gateway.proxy.offers import RELAYED, merge_capabilities, merge_instructions
 from gateway.proxy.registry import ServerRegistry
+from gateway.proxy.results import CallOutcome, WrittenIds
 from gateway.proxy.router import Routes
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.statuses import UpstreamStatus, status_of
@@ -151,8 +153,7 @@ class Proxy:
         """The raw answer to a client's request, in the client's era.
 
         Every method but those that concern the client's own hop (`initialize`, `ping`, `server/discover`,
-        `subscriptions/listen`). A tool of a server that is away, too slow or too verbose gives an error result that
-        names the server and the cause.
+        `subscriptions/listen`). What `call_tool` says of a call besides its result is not part of it.
 
         Args:
             params: as the client sent them, `_meta` included; names are public names.
@@ -161,6 +162,27 @@ class Proxy:
             RpcError: the server's own error, unchanged, or ours.
         """
         return await self._routes.handle(method, params, caller)
+
+    def call_tool(
+        self,
+        params: dict[str, Any],
+        caller: Caller,
+        *,
+        seconds: float | None = None,
+        written: WrittenIds | None = None,
+    ) -> Coroutine[Any, Any, CallOutcome]:
+        """Call a tool. What a server fails to do (it is away, too slow, too verbose) is an error result that names it.
+
+        Args:
+            params: of `tools/call`, with the public name.
+            seconds: for the call; the configured time of one when unset.
+            written: what our own agent says of the ids of this call.
+
+        Raises:
+            UnknownTool: nobody offers it.
+            RpcError: the server's own error, or params that are none of `tools/call` or that no JSON can hold.
+        """
+        return self._routes.call_tool(params, caller, seconds=seconds, written=written)
 
     async def tell(self, method: str, params: dict[str, Any], session: ClientSession) -> None:
         """Pass on a notification of a handshake-era client to the servers that hold a session for it."""
@@ -177,22 +199,19 @@ class Proxy:
         meta: Mapping[str, Any] | None = None,
         timeout: float | None = None,
         caller: Caller = NOBODY,
+        written: WrittenIds | None = None,
     ) -> dict[str, Any]:
-        """Call a tool by its public name. Gives the upstream's CallToolResult as it came, or an error result.
+        """The bare result of `call_tool`: the upstream's CallToolResult as it came, or an error result.
 
         Args:
+            name: public.
             arguments: the tool's arguments, unchecked.
             meta: the request's `_meta`; what describes the client's own hop is left out.
-            timeout: seconds; the configured time of a call when unset.
-
-        Raises:
-            UnknownTool: no upstream offers the name.
-            RpcError: the upstream answered with a JSON-RPC error.
         """
         params: dict[str, Any] = {"name": name, "arguments": dict(arguments)}
         if meta:
             params["_meta"] = dict(meta)
-        return await self._routes.call_tool(params, caller, seconds=timeout)
+        return (await self.call_tool(params, caller, seconds=timeout, written=written)).result
 
     def tools(self, principal: Principal = ANYBODY) -> tuple[ToolEntry, ...]:
         """The tools of the upstreams that are up or asleep: in the configuration's order, then in each server's own."""
@@ -237,6 +256,13 @@ class Proxy:
                 words.append((upstream.config.name, last.session.instructions))
         return merge_instructions(words)
 
+    def annotations(self, name: str, principal: Principal) -> tuple[Annotation, ...]:
+        """The arguments of a tool, by its public name, that headers repeat."""
+        entry = self._catalog.tools.get(name)
+        if entry is None or not entry.annotations or not principal.may_call(entry.server, name):
+            return ()
+        return entry.annotations
+
     def input_schema(self, name: str, principal: Principal = ANYBODY) -> Mapping[str, Any] | None:
         """The input schema of a tool by its public name, where it is known."""
         entry = self._catalog.tools.get(name)
@@ -249,7 +275,7 @@ class Proxy:
         return self._routes.owners.server_of(tool)
 
     def takes_ids(self, tool: str) -> bool:
-        """Whether a tool, by its public name, may be called with the ids that a model wrote (`ARGUMENT_IDS_KEY`)."""
+        """Whether a tool, by its public name, may be called with the ids that a model wrote (`WrittenIds`)."""
         server = self.server_of(tool)
         upstream = None if server is None else self._upstreams.get(server)
         return upstream is not None and upstream.config.manifest is not None

@@ -4,7 +4,41 @@ Pure. It knows no upstream and no token id.
 """
 
 from collections.abc import Mapping
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, cast
+
+Ending = Literal["ok", "tool_error", "timeout", "unavailable"]
+"""How a call ended that has a result, in the words of the metrics and the audit log."""
+Source = Literal["leaf", "shim", "mixed", "none"]
+"""Who made the ids that leave with a result."""
+
+
+class CallOutcome(NamedTuple):
+    """A request that has a result: the result, and what the gateway knows of it besides. It goes back as a whole."""
+
+    result: dict[str, Any]
+    ended: Ending
+    server: str = ""
+    """Of a tool's call; empty where the gateway itself answered."""
+    tool: str = ""
+    """Its own name on that server."""
+    seconds: float = 0.0
+    """From when its server was found to the result."""
+    source: Source = "none"
+    ids: int = 0
+    """How many leave with the result."""
+    map_id: str | None = None
+    """The map that its client speaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenIds:
+    """What our own agent says beside a call; whoever says it reads ids in the result."""
+
+    ids: tuple[int, ...] | None
+    """Those that the model wrote, of the engine's tokenizer (every accepted map was proven to be that one)."""
+    name: str | None
+    """The tool's name in them, where they spell the whole call and not the arguments alone."""
 
 
 def error_result(text: str) -> dict[str, Any]:
@@ -12,19 +46,8 @@ def error_result(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
-class Failed(dict[str, Any]):
-    """The error result of a call that its server did not answer, and why, which nobody sees who only reads the dict."""
-
-    def __init__(self, text: str, outcome: str) -> None:
-        """`outcome`: as in the metrics and the audit log."""
-        super().__init__(error_result(text))
-        self.outcome = outcome
-
-
-def outcome_of(result: Mapping[str, Any]) -> str:
-    """How a call ended that gave this result, in the words of the metrics and the audit log."""
-    if isinstance(result, Failed):
-        return result.outcome
+def ending_of(result: Mapping[str, Any]) -> Ending:
+    """How a call ended that its server answered with this."""
     return "tool_error" if result.get("isError") is True else "ok"
 
 

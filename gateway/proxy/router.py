@@ -16,14 +16,13 @@ from gateway.protocol.annotations import headers_for
 from gateway.protocol.eras import MULTI_ROUND, is_input_required
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from gateway.proxy import tool_search as finder
-from gateway.proxy.bolt_on import without_argument_ids
 from gateway.proxy.bridge import Bridge, answer_rounds, asks_only
 from gateway.proxy.caller import Caller
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.lists import Lists
 from gateway.proxy.owners import Owners
 from gateway.proxy.resources import Resources, Watch
-from gateway.proxy.results import Failed, outcome_of
+from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_of, error_result
 from gateway.proxy.upstream.listing import Kind
 from gateway.proxy.upstream.sampling import SAMPLING
 from gateway.proxy.upstream.session import refusal
@@ -39,6 +38,8 @@ _LISTS: Final[Mapping[str, Kind]] = {
     "resources/templates/list": "templates",
 }
 _TASKS: Final = ("tasks/get", "tasks/result", "tasks/cancel", "tasks/update")
+_NEED_NOT_WAIT: Final = frozenset({"tools/call", "logging/setLevel"})
+"""Methods that see for themselves whether servers that still start have a part in the request."""
 Handler = Callable[[str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]
 
 
@@ -66,7 +67,7 @@ class Routes:
         self.owners = Owners(upstreams, catalog)
         self.resources = Resources(upstreams, self.owners, watch, self._ask)
         self._handlers: Mapping[str, Handler] = {
-            "tools/call": self._call,
+            "tools/call": self._call_result,
             "prompts/get": self._get_prompt,
             "resources/read": self.resources.read,
             "resources/subscribe": self.resources.subscribe,
@@ -78,13 +79,11 @@ class Routes:
 
     async def handle(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """As `Proxy.handle`."""
-        # Only our own agent may say which ids a model wrote.
-        params = without_argument_ids(params)
         try:
             kind = _LISTS.get(method)
             if kind is not None:
                 return await self._list(kind, params, caller)
-            if self._starting and not self._is_clear(method, params):
+            if self._starting and method not in _NEED_NOT_WAIT:
                 await self._ready()
             return await self._handlers.get(method, self._pass_on)(method, params, caller)
         except UnknownTool as error:
@@ -93,52 +92,45 @@ class Routes:
             raise refusal(INTERNAL_ERROR, error.message, server=error.server) from None
 
     async def call_tool(
-        self, params: dict[str, Any], caller: Caller, *, seconds: float | None = None
-    ) -> dict[str, Any]:
-        """Call a tool; `params["name"]` is its public name. What a server fails to do is an error result.
-
-        Raises:
-            UnknownTool: nobody offers it.
-            RpcError: the server's own error, or params that no JSON can hold.
-        """
-        name = params["name"]
+        self,
+        params: dict[str, Any],
+        caller: Caller,
+        *,
+        seconds: float | None = None,
+        written: WrittenIds | None = None,
+    ) -> CallOutcome:
+        """As `Proxy.call_tool`."""
+        name, arguments = _read_call(params)
+        if name not in self._catalog.tools:
+            if self.searching and name in finder.NAMES:
+                return await self._find(params, arguments, caller)
+            if self._starting:
+                await self._ready()
+        upstream, own = self.owners.tool(name, caller)
+        server = upstream.config.name
+        sent = params if own == name else {**params, "name": own}
         began = perf_counter()
-        # What ends a call without a word of the server's own is its caller's going.
-        outcome = "cancelled"
-        server = ""
+        ended: Ending
         try:
-            upstream, own = self.owners.tool(name, caller)
-            server = upstream.config.name
-            sent = params if own == name else {**params, "name": own}
-            if upstream.config.manifest is None:
-                sent = without_argument_ids(sent)
-            result = await self._ask(upstream, "tools/call", sent, caller, seconds, self._headers(name, params))
-            outcome = outcome_of(result)
-            return result
+            headers = self._headers(name, arguments)
+            result = await self._ask(upstream, "tools/call", sent, caller, seconds, headers, written)
+            ended = ending_of(result)
         except UpstreamTimeout as error:
-            outcome = "timeout"
-            return _in_era(Failed(error.message, outcome), caller)
+            result, ended = _failure(error.message, caller), "timeout"
         except UpstreamUnavailable as error:
-            outcome = "unavailable"
-            server = error.server
-            return _in_era(Failed(error.message, outcome), caller)
-        except RpcError:
-            outcome = "refused"
+            result, ended, server = _failure(error.message, caller), "unavailable", error.server
+        except BaseException as error:
+            # What ends a call without a word of the server's own is its caller's going.
+            how = "refused" if isinstance(error, RpcError) else "cancelled"
+            self._metrics.tool_called(server, how, perf_counter() - began)
             raise
-        finally:
-            if server:
-                self._metrics.tool_called(server, outcome, perf_counter() - began)
+        took = perf_counter() - began
+        self._metrics.tool_called(server, ended, took)
+        return CallOutcome(result, ended, server, own, took)
 
     def started(self) -> None:
         """Every server was waited for: no request waits for them all any more."""
         self._starting = False
-
-    def _is_clear(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Whether servers that still start have no part in the request."""
-        name: object = params.get("name")
-        if method == "tools/call":
-            return isinstance(name, str) and name in self._catalog.tools
-        return method == "logging/setLevel"
 
     async def _list(self, kind: Kind, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         if params.get("cursor") is not None:
@@ -146,24 +138,18 @@ class Routes:
         result = await self._lists.merged(kind, self.owners.visible(caller.principal), caller)
         return {**result, "tools": list(finder.DEFINITIONS)} if self.searching and kind == "tools" else result
 
-    async def _call(self, _: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        arguments: object = params.get("arguments")
-        if not isinstance(params.get("name"), str):
-            raise refusal(INVALID_PARAMS, "tools/call needs the tool's name as a text in params.name")
-        if arguments is not None and not isinstance(arguments, dict):
-            raise refusal(INVALID_PARAMS, "tools/call needs params.arguments to be an object")
-        if self.searching and params["name"] in finder.NAMES:
-            return await self._find(params, cast(dict[str, Any], arguments or {}), caller)
-        return await self.call_tool(params, caller)
+    async def _call_result(self, _: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
+        return (await self.call_tool(params, caller)).result
 
-    async def _find(self, params: dict[str, Any], arguments: dict[str, Any], caller: Caller) -> dict[str, Any]:
+    async def _find(self, params: dict[str, Any], arguments: Mapping[str, Any], caller: Caller) -> CallOutcome:
         if params["name"] == finder.SEARCH:
             tools = [e for e in self._catalog.tools.values() if caller.principal.may_call(e.server, e.name)]
-            return _in_era(finder.search(tools, arguments), caller)
+            found = _in_era(finder.search(tools, arguments), caller)
+            return CallOutcome(found, ending_of(found), tool=finder.SEARCH)
         # The call goes on as if the tool had been called by its own name: everything else of the request stays.
         inner = {key: arguments[key] for key in ("name", "arguments") if arguments.get(key) is not None}
         around = {key: value for key, value in params.items() if key not in ("name", "arguments")}
-        return await self._call("tools/call", {**around, **inner}, caller)
+        return await self.call_tool({**around, **inner}, caller)
 
     async def _get_prompt(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         name = params.get("name")
@@ -236,32 +222,48 @@ class Routes:
         caller: Caller,
         seconds: float | None = None,
         headers: Mapping[str, str] | None = None,
+        written: WrittenIds | None = None,
     ) -> dict[str, Any]:
         """Put the request, over as many rounds as the eras of both sides need."""
-        if method in MULTI_ROUND and caller.modern and self.bridge is not None:
-            if self.bridge.resumes(params):
+        if caller.modern and method in MULTI_ROUND and self.bridge is not None:
+            if "requestState" in params and self.bridge.resumes(params):
                 return await self.bridge.resume(method, params, caller)
-            if method == "tools/call" and await upstream.selector.bridges(caller):
+            if caller.capabilities and method == "tools/call" and await upstream.selector.bridges(caller):
                 return await self.bridge.begin(upstream, method, params, caller)
-
-        async def put(sent: dict[str, Any]) -> dict[str, Any]:
-            return await upstream.dispatcher.request(method, sent, caller, seconds=seconds, headers=headers)
-
         with upstream.used:
-            result = await put(params)
+            request = upstream.dispatcher.request
+            result = await request(method, params, caller, seconds=seconds, headers=headers, written=written)
             if not is_input_required(result):
                 return result
             sampling_caller = upstream.sampling_caller(caller)
             if caller.modern and (sampling_caller is caller or not asks_only(result, SAMPLING)):
                 return result
-            return await answer_rounds(result, put, params, sampling_caller)
 
-    def _headers(self, name: str, params: Mapping[str, Any]) -> Mapping[str, str] | None:
+            async def again(sent: dict[str, Any]) -> dict[str, Any]:
+                return await request(method, sent, caller, seconds=seconds, headers=headers, written=written)
+
+            return await answer_rounds(result, again, params, sampling_caller)
+
+    def _headers(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, str] | None:
         """The `Mcp-Param-*` headers that the tool's schema asks for (2026-07-28, "Custom headers")."""
         entry = self._catalog.tools.get(name)
         if entry is None or not entry.annotations:
             return None
-        return headers_for(entry.annotations, params.get("arguments") or {})
+        return headers_for(entry.annotations, arguments)
+
+
+def _read_call(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The tool's name and the arguments of `tools/call`."""
+    name, arguments = params.get("name"), params.get("arguments")
+    if not isinstance(name, str):
+        raise refusal(INVALID_PARAMS, "tools/call needs the tool's name as a text in params.name")
+    if arguments is not None and not isinstance(arguments, dict):
+        raise refusal(INVALID_PARAMS, "tools/call needs params.arguments to be an object")
+    return name, cast(dict[str, Any], arguments or {})
+
+
+def _failure(message: str, caller: Caller) -> dict[str, Any]:
+    return _in_era(error_result(message), caller)
 
 
 def _in_era(result: dict[str, Any], caller: Caller) -> dict[str, Any]:

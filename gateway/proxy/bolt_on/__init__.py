@@ -4,15 +4,12 @@
 `calling` writes a call and reads its answer, `transport` joins them as a `Transport`.
 """
 
-from gateway.proxy.bolt_on.calling import ARGUMENT_IDS_KEY, without_argument_ids
 from gateway.proxy.bolt_on.matching import BoltOnStatus, HeldMaps, KnownMaps
 from gateway.proxy.bolt_on.transport import open_bolt_on
 
 __all__ = [
-    "ARGUMENT_IDS_KEY",
     "BoltOnStatus",
     "HeldMaps",
     "KnownMaps",
     "open_bolt_on",
-    "without_argument_ids",
 ]

@@ -9,13 +9,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 from gateway.observe.metrics import Metrics
-from gateway.protocol.eras import meta_of, with_meta
 from gateway.proxy.blocks import UnreadText
 from gateway.proxy.bolt_on.matching import Match, Miss
-from gateway.proxy.results import error_result
+from gateway.proxy.results import WrittenIds, error_result
 from gateway.proxy.transport.protocol import NoAnswer, Unfit
 from leaf_sdk.errors import CallInvalid
 from leaf_sdk.leaf.bolt_on import CodecToolCall, CodecToolResult, Manifest
@@ -23,20 +22,8 @@ from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.leaf.verify import check_ids
 from leaf_sdk.vocab import TokenMap
 
-ARGUMENT_IDS_KEY: Final = "ai.codec/argument-ids"
-"""In a request's `_meta`: `{"ids", "name"}`. Who sends it reads ids. `ids`: a tuple of what the model wrote, or None;
-`name`: the name in them, where they spell the whole call and not the arguments alone. Only our own agent may say it,
-and its ids are of the engine's tokenizer, which every accepted map was proven to be."""
-
 Form = Literal["raw", "encoded", "text"]
 """How the arguments go out: as the model's ids, as ids that were made here, as text."""
-
-
-class Hint(NamedTuple):
-    """What the agent says beside a call."""
-
-    reads_ids: bool
-    ids: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +37,20 @@ class Outgoing:
     reads_ids: bool
 
 
-def without_argument_ids(params: dict[str, Any]) -> dict[str, Any]:
-    """The params as a server that is no bolt-on may see them, and as a client may have sent them."""
-    meta = meta_of(params)
-    if ARGUMENT_IDS_KEY not in meta:
-        return params
-    return with_meta(params, {key: value for key, value in meta.items() if key != ARGUMENT_IDS_KEY})
-
-
 def write_call(
-    manifest: Manifest, verdict: Match | Miss, params: Mapping[str, Any], number: int, metrics: Metrics
+    manifest: Manifest,
+    verdict: Match | Miss,
+    params: Mapping[str, Any],
+    written: WrittenIds | None,
+    number: int,
+    metrics: Metrics,
 ) -> Outgoing:
     """The call that `params` of `tools/call` ask for.
 
     Raises:
         Unfit: arguments that no JSON can say, or a tool of the engines' dialect without ids for us: it has no text.
     """
-    hint = _hint(params, manifest)
+    reads_ids = written is not None
     text = _written(params.get("arguments") or {})
     if isinstance(verdict, Miss):
         if not manifest.models[0].model_id:
@@ -82,14 +66,14 @@ def write_call(
             tokenizer_hash=binding.tokenizer_hash,
             dialect="engine",
         )
-        return Outgoing(call, "text", token_map, hint.reads_ids)
-    ids, form = hint.ids, cast(Form, "raw")
+        return Outgoing(call, "text", token_map, reads_ids)
+    ids, form = _ids_for(manifest, written), cast(Form, "raw")
     if ids is None:
         began = perf_counter()
         ids, form = tuple(token_map.encode(text)), "encoded"
         metrics.shim_tokenized(token_map.map_id, ids=len(ids), seconds=perf_counter() - began)
     call = CodecToolCall(manifest.name, number, argument_ids=ids, model_id=binding.model_id)
-    return Outgoing(call, form, token_map, hint.reads_ids)
+    return Outgoing(call, form, token_map, reads_ids)
 
 
 def read_answer(outgoing: Outgoing, body: bytes, metrics: Metrics) -> dict[str, Any]:
@@ -128,15 +112,12 @@ def _token_block(outgoing: Outgoing, ids: tuple[int, ...], metrics: Metrics) -> 
     return {"type": "text", "text": unread.text, "_meta": {CODEC_META_KEY: {"map_id": token_map.map_id, "ids": [*ids]}}}
 
 
-def _hint(params: Mapping[str, Any], manifest: Manifest) -> Hint:
-    value: object = meta_of(params).get(ARGUMENT_IDS_KEY)
-    if not isinstance(value, Mapping):
-        return Hint(reads_ids=False, ids=None)
-    hint = cast(Mapping[str, Any], value)
-    ids, name = hint.get("ids"), hint.get("name")
+def _ids_for(manifest: Manifest, written: WrittenIds | None) -> tuple[int, ...] | None:
+    """The model's own ids, where the tool can tell what they spell."""
+    if written is None:
+        return None
     # A whole call names its tool as the model knows it, and a tool may be unable to tell that from arguments.
-    fits = isinstance(ids, tuple) and (name is None or manifest.reads_as_call(name))
-    return Hint(reads_ids=True, ids=cast(tuple[int, ...], ids) if fits else None)
+    return written.ids if written.name is None or manifest.reads_as_call(written.name) else None
 
 
 def _written(arguments: object) -> str:

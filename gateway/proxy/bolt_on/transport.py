@@ -22,7 +22,7 @@ from gateway.proxy.bolt_on.matching import BoltOnStatus, HeldMaps, Match, Miss, 
 from gateway.proxy.bolt_on.offers import Offer, Offers, read_offers
 from gateway.proxy.bolt_on.posting import call_lines, look, post
 from gateway.proxy.caller import Exchange
-from gateway.proxy.results import error_result
+from gateway.proxy.results import WrittenIds, error_result
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Pending, Transport
 from leaf_sdk.leaf.bolt_on.messages import MAX_CALL_BYTES
@@ -81,11 +81,12 @@ class BoltOnTransport:
         exchange: Pending | None = None,
         *,
         headers: Mapping[str, str] | None = None,
+        written: WrittenIds | None = None,
     ) -> dict[str, Any]:
         """As `Transport.request`."""
         match method:
             case "tools/call":
-                return {"resultType": "complete", **await self._call(params)}
+                return {"resultType": "complete", **await self._call(params, written)}
             case "tools/list":
                 return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": self._listed()}
             case "server/discover":
@@ -112,7 +113,7 @@ class BoltOnTransport:
         """Nothing is sent any more."""
         self._closed.set()
 
-    async def _call(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _call(self, params: Mapping[str, Any], written: WrittenIds | None) -> dict[str, Any]:
         name = params.get("name")
         offer = self._offers.get(name) if isinstance(name, str) else None
         if offer is None:
@@ -122,7 +123,7 @@ class BoltOnTransport:
             self._metrics.servers.bolt_on_called("refused")
             return error_result(f"tool {offer.manifest.name!r} is refused (require_match): {verdict.reason}")
         self._sent += 1
-        outgoing = write_call(offer.manifest, verdict, params, self._sent, self._metrics)
+        outgoing = write_call(offer.manifest, verdict, params, written, self._sent, self._metrics)
         self._metrics.servers.bolt_on_called(outgoing.form)
         lines = self._lines[offer.manifest.name]
         body = await post(self._client, offer.address, lines, outgoing.call.to_bytes(), self._bound)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.proxy.caller import Exchange
+from gateway.proxy.results import WrittenIds
 
 __all__ = ["LinkLost", "NoAnswer", "PeerError", "SessionForgotten", "Transport", "Unfit"]
 
@@ -69,12 +70,14 @@ class Transport(Protocol):
         exchange: Pending | None = None,
         *,
         headers: Mapping[str, str] | None = None,
+        written: WrittenIds | None = None,
     ) -> dict[str, Any]:
         """The server's raw result. Cancelling the caller tells the server, without waiting for it.
 
         Args:
             exchange: who hears what the server pushes in the course of this request, where the transport can tell.
             headers: more HTTP headers for this request; stdio ignores them.
+            written: the ids that the model wrote; only bolt-ons take them.
 
         Raises:
             PeerError: the server answered with an error.

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from gateway.config.model import UpstreamConfig
+from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.protocol import Pending, Transport
 
 if TYPE_CHECKING:
@@ -48,14 +49,15 @@ class TracedTransport:
         exchange: Pending | None = None,
         *,
         headers: Mapping[str, str] | None = None,
+        written: WrittenIds | None = None,
     ) -> dict[str, Any]:
         """As `Transport`, inside a client span; our own housekeeping is none."""
         if not self._tracing.wants(method):
-            return await self._transport.request(method, params, exchange, headers=headers)
+            return await self._transport.request(method, params, exchange, headers=headers, written=written)
         with self._tracing.client_span(
             self._server, method, params, version=self._version, transport=self._kind
         ) as traced:
-            result = await self._transport.request(method, traced.params, exchange, headers=headers)
+            result = await self._transport.request(method, traced.params, exchange, headers=headers, written=written)
             traced.answered(result)
             return result
 

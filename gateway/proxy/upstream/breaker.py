@@ -18,20 +18,21 @@ class Breaker:
         self._most = failures
         self._pause = pause
         self._failures = 0
-        self._opened: float | None = None
+        self.opened: float | None = None
+        """Since when it lets nobody through, but for a trial; None: it is closed."""
         self._probing = False
 
     def state(self, now: float) -> State:
         """Where it stands."""
-        if self._opened is None:
+        if self.opened is None:
             return "closed"
-        return "half_open" if now - self._opened >= self._pause else "open"
+        return "half_open" if now - self.opened >= self._pause else "open"
 
     def admit(self, now: float) -> float | None:
         """None: the call may go. Otherwise the seconds until one may try again."""
-        if self._opened is None:
+        if self.opened is None:
             return None
-        left = self._opened + self._pause - now
+        left = self.opened + self._pause - now
         if left > 0:
             return left
         if self._probing:
@@ -42,14 +43,14 @@ class Breaker:
     def succeeded(self) -> None:
         """A call was answered, even if by an error: the server is there."""
         self._failures = 0
-        self._opened = None
+        self.opened = None
         self._probing = False
 
     def failed(self, now: float) -> None:
         """A call got no answer."""
         self._failures += 1
         if self._probing or (self._most and self._failures >= self._most):
-            self._opened = now
+            self.opened = now
         self._probing = False
 
     def left(self) -> None:

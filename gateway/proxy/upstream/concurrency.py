@@ -47,14 +47,16 @@ class Gate:
         """Calls that run now."""
 
     @property
-    def is_open(self) -> bool:
-        """Whether the next call need not wait."""
-        return self.inside < self._limit
-
-    @property
     def waiting(self) -> int:
         """Calls that wait now."""
         return len(self._waiting)
+
+    def enter_at_once(self) -> bool:
+        """Take a place if one is free, and say so; one that was taken needs one `leave`."""
+        if self.inside >= self._limit:
+            return False
+        self.inside += 1
+        return True
 
     async def enter(self) -> bool:
         """Take a place; every `enter` that returned needs one `leave`. Returns whether it had to wait.
@@ -62,8 +64,7 @@ class Gate:
         Raises:
             Full: `queue` calls wait already.
         """
-        if self.is_open:
-            self.inside += 1
+        if self.enter_at_once():
             return False
         if len(self._waiting) >= self._queue:
             raise Full

@@ -14,6 +14,7 @@ from gateway.deadlines import Deadlines
 from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Caller, Principal
+from gateway.proxy.results import WrittenIds
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, SessionForgotten, Unfit
 from gateway.proxy.upstream.breaker import Breaker
@@ -44,7 +45,10 @@ class _Attempt:
     """The session that it must use."""
     hearer: Caller
     """Who hears what the server pushes: the caller, whom asking costs none of the call's time."""
+    written: WrittenIds | None
     had_turn: bool = False
+    is_second: bool = False
+    """Whether the server did not begin the first time."""
     chosen: Member | None = None
 
     @property
@@ -97,6 +101,7 @@ class Dispatcher:
         seconds: float | None = None,
         headers: Mapping[str, str] | None = None,
         member: Member | None = None,
+        written: WrittenIds | None = None,
     ) -> dict[str, Any]:
         """The server's raw answer, in the caller's era.
 
@@ -104,18 +109,21 @@ class Dispatcher:
             params: as the server is to get them, but for the caller's own hop.
             seconds: for the call, its time in the queue included; the configured time when unset.
             member: the session to use; chosen by the caller when unset.
+            written: the ids that the model wrote, for a tool that takes them.
 
         Raises:
             UpstreamUnavailable: it is away, left in the middle, or too many wait for it.
             UpstreamTimeout: it did not answer; it has been told that nobody waits any more.
             RpcError: it answered with a JSON-RPC error, or the params can't be written.
         """
-        caller = self._allowance.help(caller)
-        attempt = _Attempt(method, params, caller, headers, member, caller)
+        if self._allowance.sampler is not None:
+            caller = self._allowance.help(caller)
+        attempt = _Attempt(method, params, caller, headers, member, caller, written)
         seconds = seconds or self._config.timeout or self._limits.tool_timeout
         try:
             with Clock(self._deadlines, seconds) as clock:
-                await self._enter(caller.principal)
+                if self.breaker.opened is not None or not self.gate.enter_at_once():
+                    await self._wait_for_turn(caller.principal)
                 try:
                     attempt.had_turn = True
                     if caller.capabilities:
@@ -135,8 +143,8 @@ class Dispatcher:
         """The error that says that the server can't be asked, and why."""
         return UpstreamUnavailable(f"server {self._config.name!r} is not available: {cause}", server=self._config.name)
 
-    async def _enter(self, principal: Principal) -> None:
-        """Wait for a turn; whoever got one must `_leave`."""
+    async def _wait_for_turn(self, principal: Principal) -> None:
+        """A turn where the breaker is open, or others run; whoever got one must `_leave`."""
         came = monotonic()
         wait = self.breaker.admit(came)
         if wait is not None:
@@ -144,9 +152,7 @@ class Dispatcher:
                 f"it failed {self._config.breaker_failures} times in a row and is left alone for {wait:.1f} s more"
             )
         try:
-            if self.gate.is_open:
-                await self.gate.enter()
-            else:
+            if not self.gate.enter_at_once():
                 await self._queue(principal)
                 self._metrics.servers.queued(self._config.name, monotonic() - came)
         except BaseException as error:
@@ -174,43 +180,38 @@ class Dispatcher:
         self.breaker.left()
 
     async def _ask(self, attempt: _Attempt) -> dict[str, Any]:
-        chosen = attempt.chosen = attempt.given or await self._selector.for_call(attempt.caller, attempt.method)
-        try:
-            return await self._put(attempt, chosen)
-        except LinkLost as error:
-            if error.sent:
-                raise self._broke_off(error, attempt) from None
-            cause = error
-        # The server did not begin: it forgot us, or could not be reached. Once more, on a new session.
-        self.give_up(chosen, cause)
-        if attempt.given is not None:
-            raise SessionGone(self._broke_off(cause, attempt).message, server=self._config.name)
-        fresh = attempt.chosen = await self._selector.for_call(attempt.caller, attempt.method)
-        try:
-            return await self._put(attempt, fresh)
-        except LinkLost as error:
-            raise self._broke_off(error, attempt) from None
-
-    async def _put(self, attempt: _Attempt, member: Member) -> dict[str, Any]:
+        caller, method = attempt.caller, attempt.method
+        member = attempt.given or self._selector.at_once(caller, method)
+        if member is None:
+            member = await self._selector.for_call(caller, method)
+        attempt.chosen = member
         try:
             answer = await member.session.request(
-                attempt.method, attempt.params, attempt.hearer, headers=attempt.headers
+                method, attempt.params, attempt.hearer, headers=attempt.headers, written=attempt.written
             )
-        except Unfit as error:
-            raise self._spoiled(error, attempt) from None
-        except NoAnswer as error:
-            raise self._broke_off(error, attempt) from None
-        except PeerError as error:
-            raise self._answered_with(error) from None
-        self._answered()
-        self._given.note(answer, attempt.caller.principal)
-        return answer
+        except (LinkLost, NoAnswer, PeerError) as error:
+            if not isinstance(error, LinkLost) or error.sent or attempt.is_second:
+                raise self._failure(error, attempt) from None
+            # The server did not begin: it forgot us, or could not be reached. Once more, on a new session.
+            self.give_up(member, error)
+            if attempt.given is not None:
+                raise SessionGone(self._broke_off(error, attempt).message, server=self._config.name) from None
+        else:
+            self._answered()
+            self._given.note(answer, caller.principal)
+            return answer
+        attempt.is_second = True
+        return await self._ask(attempt)
 
     def _answered(self) -> None:
         self.breaker.succeeded()
         self._supervisor.answered()
 
-    def _answered_with(self, error: PeerError) -> RpcError:
+    def _failure(self, error: LinkLost | NoAnswer | PeerError, attempt: _Attempt) -> RpcError | UpstreamUnavailable:
+        if isinstance(error, Unfit):
+            return self._spoiled(error, attempt)
+        if not isinstance(error, PeerError):
+            return self._broke_off(error, attempt)
         self._answered()
         self._metrics.servers.refused(self._config.name, error.error.get("code"))
         return RpcError(error.error)

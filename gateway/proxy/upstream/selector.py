@@ -56,6 +56,15 @@ class Selector:
     def __len__(self) -> int:
         return (0 if self._supervisor.main is None else 1) + (0 if self._pool is None else len(self._pool))
 
+    def at_once(self, caller: Caller, method: str) -> Member | None:
+        """What `for_call` gives, where nobody has to be asked or told anything for it."""
+        main, session = self._supervisor.main, caller.session
+        if main is None or session is None or session is self._supervisor.adopted:
+            return main
+        if session.log_level is not None or self.own(session) is not None or self._needs_own(session, method):
+            return None
+        return main
+
     async def for_call(self, caller: Caller, method: str) -> Member:
         """The session for this caller's request; its own is opened where the request needs one.
 

@@ -23,15 +23,16 @@ from gateway.protocol.eras import (
     params_to_modern,
     result_to_handshake,
     result_to_modern,
-    strip_hop,
     with_meta,
+    without_hop,
 )
 from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Nobody, Principal
+from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.protocol import Transport
 from gateway.proxy.upstream.pausing_caller import all_still
 from gateway.proxy.upstream.running import Requests, Running
-from gateway.proxy.upstream.task_owners import RELATED, TaskOwners, without_extension
+from gateway.proxy.upstream.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
 from gateway.proxy.upstream.wanted_ids import wanted_ids
 
 ListKind = Literal["tools", "prompts", "resources"]
@@ -100,6 +101,7 @@ class Session:
         caller: Caller = NOBODY,
         *,
         headers: Mapping[str, str] | None = None,
+        written: WrittenIds | None = None,
     ) -> dict[str, Any]:
         """The answer to a request of `caller`, in the caller's era; `params` as the client sent them.
 
@@ -109,14 +111,15 @@ class Session:
         """
         if self.transport is None:
             raise RuntimeError("a session answers only after its negotiation")
-        self.tasks.check(method, params, caller.principal)
+        if method.startswith(TASK_METHODS):
+            self.tasks.check(method, params, caller.principal)
         running = Running(caller, self._requests, self.deliver)
         sent = self._translate(params, caller, running)
         if caller is not NOBODY and caller is not NOBODY_MODERN:
             # An agent's call counts, though nobody hears what is pushed for it: it is not for the one other caller.
             self._requests.begin(running)
         try:
-            result = await self.transport.request(method, sent, running, headers=headers)
+            result = await self.transport.request(method, sent, running, headers=headers, written=written)
         finally:
             self._requests.running.discard(running)
             if running.number is not None:
@@ -133,20 +136,10 @@ class Session:
             await self.transport.notify(method, params)
 
     def _translate(self, params: Mapping[str, Any], caller: Caller, running: Running) -> dict[str, Any]:
-        sent = strip_hop(params)
-        meta = meta_of(sent)
-        if isinstance(caller, Nobody):
-            sent = with_meta(sent, {key: value for key, value in meta.items() if key != PROGRESS_KEY})
-        elif PROGRESS_KEY in meta:
-            # Tokens of two clients may be the same; on our hop each request has its own.
-            self._tokens += 1
-            running.number, running.token = self._tokens, meta[PROGRESS_KEY]
-            self._progress[self._tokens] = running
-            sent["_meta"] = {**meta, PROGRESS_KEY: self._tokens}
-        if wanted := wanted_ids(params, self._ids):
-            sent["_meta"] = {**meta_of(sent), **wanted}
-        if RELATED in meta or ("task" in sent and caller.modern != self.modern):
-            sent = self._without_tasks(sent, caller)
+        sent = self._on_our_hop(params, caller, running) if "_meta" in params else dict(params)
+        if "task" in sent and caller.modern != self.modern:
+            # Its caller could not follow it.
+            del sent["task"]
         if not self.modern:
             return params_to_handshake(sent)
         return params_to_modern(
@@ -158,16 +151,29 @@ class Session:
             log_level=caller.log_level,
         )
 
-    def _without_tasks(self, sent: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """Params without a task that is not the caller's, and without the wish for one that it could not follow."""
-        meta = meta_of(sent)
-        related: object = meta.get(RELATED)
-        task_id = cast(dict[str, Any], related).get("taskId") if isinstance(related, dict) else None
-        if not self.tasks.owns(task_id, caller.principal):
-            sent = with_meta(sent, {key: value for key, value in meta.items() if key != RELATED})
-        if caller.modern != self.modern:
-            sent.pop("task", None)
-        return sent
+    def _on_our_hop(self, params: Mapping[str, Any], caller: Caller, running: Running) -> dict[str, Any]:
+        """The params with a `_meta` for the server: without what was said to us, and without another's task."""
+        said = meta_of(params)
+        if not said:
+            return dict(params)
+        meta = without_hop(said)
+        if PROGRESS_KEY in meta:
+            if isinstance(caller, Nobody):
+                del meta[PROGRESS_KEY]
+            else:
+                # Tokens of two clients may be the same; on our hop each request has its own.
+                self._tokens += 1
+                running.number, running.token = self._tokens, meta[PROGRESS_KEY]
+                meta[PROGRESS_KEY] = self._tokens
+                self._progress[self._tokens] = running
+        if RELATED in meta:
+            related: object = meta[RELATED]
+            task_id = cast(dict[str, Any], related).get("taskId") if isinstance(related, dict) else None
+            if not self.tasks.owns(task_id, caller.principal):
+                del meta[RELATED]
+        if self._ids != "any":
+            meta.update(wanted_ids(params, self._ids))
+        return with_meta(params, meta)
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
         """The server pushed something that the transport can't tie to a request (`Exchange`)."""

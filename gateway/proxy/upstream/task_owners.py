@@ -18,7 +18,7 @@ from gateway.proxy.caller import Principal
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 RELATED: Final = "io.modelcontextprotocol/related-task"
 """Key of a `_meta` that says which task a message belongs to."""
-_METHODS: Final = "tasks/"
+TASK_METHODS: Final = "tasks/"
 _LIST: Final = "tasks/list"
 _NEWS: Final = "notifications/tasks"
 _MOST: Final = 10_000
@@ -50,7 +50,7 @@ class TaskOwners:
         Raises:
             RpcError: as if there were no such task.
         """
-        if not method.startswith(_METHODS) or method == _LIST or self.owns(params.get("taskId"), principal):
+        if not method.startswith(TASK_METHODS) or method == _LIST or self.owns(params.get("taskId"), principal):
             return
         raise unknown_task(params.get("taskId"))
 

@@ -56,6 +56,8 @@ class BearerAuth:
         self._tries = FailedTries() if tries is None else tries
         self._followed = False
         """Whether the key file was looked at in this turn of the loop."""
+        self._asks = True
+        """Whether anybody is asked for a credential, as that look said."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One ASGI connection; `lifespan` passes."""
@@ -65,8 +67,10 @@ class BearerAuth:
         if self._resource is not None and (document := self._resource.document(scope)) is not None:
             await document(scope, receive, send)
             return
+        if not self._followed:
+            self._follow()
         try:
-            identity = await self._identify(scope)
+            identity = await self._identify(scope) if self._asks else _ANONYMOUS
         except MustWait as error:
             await self._limited(Refused("signatures", error.wait))(scope, receive, send)
             return
@@ -85,13 +89,6 @@ class BearerAuth:
             await self._admit(identity, scope, receive, send)
 
     async def _identify(self, scope: Scope) -> Identity | Refused:
-        if not self._followed:
-            # Asking the file system takes as long as all else that is done here: once for the requests of one turn.
-            self._followed = True
-            asyncio.get_running_loop().call_soon(self._follow_again)
-            self._credentials.follow()
-        if not self._credentials.asked:
-            return _ANONYMOUS
         given = _credential_of(scope)
         digest = sha256(given).digest()
         known = self._credentials.recognise(digest)
@@ -108,6 +105,15 @@ class BearerAuth:
         except CredentialRefused:
             self._tries.failed(address)
             raise
+
+    def _follow(self) -> None:
+        """Take over what changed in the key file.
+
+        Asking the file system takes as long as all else that is done here: once for the requests of one turn.
+        """
+        self._followed = True
+        asyncio.get_running_loop().call_soon(self._follow_again)
+        self._asks = self._credentials.follow()
 
     def _follow_again(self) -> None:
         self._followed = False

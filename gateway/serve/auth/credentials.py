@@ -48,14 +48,10 @@ class Credentials:
         self._keys = keys
         self._oauth = oauth
 
-    def follow(self) -> None:
-        """Take over what changed in the key file."""
+    def follow(self) -> bool:
+        """Take over what changed in the key file. Gives whether anybody is asked for a credential."""
         if self._keys is not None:
             self._keys.follow()
-
-    @property
-    def asked(self) -> bool:
-        """Whether anybody is asked for one."""
         return self._token is not None or self._oauth is not None or (self._keys is not None and self._keys.in_use)
 
     def recognise(self, digest: bytes) -> Identity | None:

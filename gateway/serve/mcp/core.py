@@ -6,15 +6,14 @@ client that named a token map, texts of a tool's result leave with ids of that m
 protocol where exceptions become errors for the client. It knows no transport.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any, Final, cast
 
 import anyio
 
-from gateway.errors import MapUnknown, RpcError
+from gateway.errors import MapUnknown, RpcError, UnknownTool
 from gateway.observe.logs import get_logger
-from gateway.protocol.annotations import Annotation, annotations_of
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS, NEWEST_HANDSHAKE, SERVER_INFO_KEY, meta_of
 from gateway.protocol.messages import (
     INTERNAL_ERROR,
@@ -28,6 +27,7 @@ from gateway.protocol.messages import (
     encode_response,
 )
 from gateway.proxy.caller import Principal
+from gateway.proxy.results import CallOutcome, ending_of
 from gateway.serve.mcp.ids import ClientIds
 from gateway.serve.mcp.listen import Subscriptions
 from gateway.serve.mcp.recorder import Recorder
@@ -47,7 +47,6 @@ _NOT_MODERN: Final = frozenset(
     {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 )
 _NOT_HANDSHAKE: Final = frozenset({"initialize", "server/discover", "subscriptions/listen"})
-_MOST_RULES: Final = 4096
 _GREETING: Final = 0.2
 """Seconds that a greeting waits for servers that start, so that it can hold what the quick ones say of themselves.
 Clients give up a server that does not greet them soon."""
@@ -84,21 +83,19 @@ class Core:
         self._ids = ids
         self._recorder = recorder
         self._failed = failed
-        self._rules: dict[str, tuple[Mapping[str, Any], tuple[Annotation, ...]]] = {}
         self._log = get_logger("gateway.serve.mcp")
 
     async def answer(self, request_id: RequestId, method: str, params: dict[str, Any], call: Call) -> Answer:
         """The answer to one request; nothing is raised but a cancellation."""
-        result = self._result(request_id, method, params, call)
-        if self._recorder is None:
-            return await self._guard(request_id, method, result)
-        record = call.record = self._recorder.see(request_id, method, params, call)
+        record = None if self._recorder is None else self._recorder.begin(request_id, method, params, call)
+        outcome = self._outcome(request_id, method, params, call)
         try:
-            answer = await self._guard(request_id, method, record.around(result))
-        finally:
-            # It knows the call: two that hold each other are left to the garbage collector.
-            call.record = None
-        record.end(len(answer[0]))
+            result = (await (outcome if record is None else record.around(outcome))).result
+            answer = encode_response(request_id, result), 0
+        except Exception as error:  # noqa: BLE001 - the boundary of this protocol: see `_refused`
+            answer = self._refused(request_id, method, error)
+        if record is not None:
+            record.end(len(answer[0]))
         return answer
 
     async def greet(self, request_id: RequestId, session: Session, *, alone: bool) -> Answer:
@@ -107,21 +104,25 @@ class Core:
         Args:
             alone: no other client can come (standard input and output): its abilities are announced to the servers.
         """
-        return await self._guard(request_id, "initialize", self._greeting(session, alone=alone))
-
-    async def _guard(self, request_id: RequestId, method: str, result: Awaitable[dict[str, Any]]) -> Answer:
-        """The boundary of this protocol: what is raised becomes an error for the client; our own fault says no more."""
         try:
-            return encode_response(request_id, await result), 0
-        except RpcError as failure:
-            error: Mapping[str, Any] = failure.error
-        except MapUnknown as failure:
-            error = {"code": INVALID_REQUEST, "message": failure.message}
-        except Unwritable as failure:
-            error = {"code": INTERNAL_ERROR, "message": f"the answer of the server can't be passed on: {failure}"}
-        except Exception:  # noqa: BLE001 - see above
-            self._log.exception("request failed", method=method[:64])
-            error = {"code": INTERNAL_ERROR, "message": "internal error of the gateway; its log says more"}
+            return encode_response(request_id, await self._greeting(session, alone=alone)), 0
+        except Exception as error:  # noqa: BLE001 - as in `answer`
+            return self._refused(request_id, "initialize", error)
+
+    def _refused(self, request_id: RequestId, method: str, raised: Exception) -> Answer:
+        """What was raised, as an error for the client; a fault of ours says nothing of itself there."""
+        match raised:
+            case RpcError():
+                error: Mapping[str, Any] = raised.error
+            case UnknownTool():
+                error = {"code": INVALID_PARAMS, "message": raised.message}
+            case MapUnknown():
+                error = {"code": INVALID_REQUEST, "message": raised.message}
+            case Unwritable():
+                error = {"code": INTERNAL_ERROR, "message": f"the answer of the server can't be passed on: {raised}"}
+            case _:
+                self._log.error("request failed", method=method[:64], exc_info=raised)
+                error = {"code": INTERNAL_ERROR, "message": "internal error of the gateway; its log says more"}
         self._failed(error.get("code"))
         return refusal(request_id, error)
 
@@ -147,22 +148,22 @@ class Core:
         except Exception:  # noqa: BLE001 - as in `answer`: nobody waits for this
             self._log.exception("notification failed", method=message.method[:64])
 
-    def annotations(self, name: object, principal: Principal) -> tuple[Annotation, ...]:
-        """The arguments of a tool that headers repeat."""
-        schema = self.servers.input_schema(name, principal) if isinstance(name, str) else None
-        if not isinstance(name, str) or schema is None:
-            return ()
-        known = self._rules.get(name)
-        if known is None or known[0] is not schema:
-            if len(self._rules) >= _MOST_RULES:
-                self._rules.clear()
-            known = self._rules[name] = (schema, annotations_of(schema))
-        return known[1]
+    async def _outcome(self, request_id: RequestId, method: str, params: dict[str, Any], call: Call) -> CallOutcome:
+        """The result of a request, and what is known of it besides."""
+        token_map = self._map_of(params, call)
+        if method != "tools/call":
+            result = await self._result(request_id, method, params, call)
+            return CallOutcome(result, ending_of(result), map_id=None if token_map is None else token_map.map_id)
+        if token_map is not None:
+            params = {**params, "_meta": {**meta_of(params), MAP_META_KEY: token_map.map_id}}
+        outcome = await self.servers.call_tool(params, call)
+        if token_map is None and self._recorder is None:
+            return outcome
+        return await self._ids.add(cast(str, params["name"]), outcome, token_map)
 
     async def _result(self, request_id: RequestId, method: str, params: dict[str, Any], call: Call) -> dict[str, Any]:
         if method in (_NOT_MODERN if call.modern else _NOT_HANDSHAKE):
             return _refuse_method(method, call)
-        token_map = self._map_of(params, call)
         if method == "ping":
             return {}
         if method == "server/discover":
@@ -171,15 +172,7 @@ class Core:
             return await self.subscriptions.listen(request_id, params, call)
         if method == "logging/setLevel":
             _set_level(params, call)
-        reader = token_map if method == "tools/call" else None
-        if reader is not None:
-            params = {**params, "_meta": {**meta_of(params), MAP_META_KEY: reader.map_id}}
-        result = given = await self.servers.handle(method, params, call)
-        if reader is not None:
-            result = await self._ids.add(cast(str, params.get("name")), given, reader)
-        if call.record is not None:
-            call.record.made(given, result, token_map)
-        return result
+        return await self.servers.handle(method, params, call)
 
     async def _wait(self) -> None:
         with anyio.move_on_after(_GREETING):

@@ -79,7 +79,7 @@ class McpFace:
         self._core = Core(
             proxy,
             held,
-            ids=ClientIds(tokens, config.tokens.min_text_length),
+            ids=ClientIds(tokens, config.tokens.min_text_length, sourced=audit is not None),
             session_map=None if session_map is None else held.from_meta(session_map),
             recorder=None if audit is None and tracing is None else Recorder(proxy, audit, tracing),
             subscriptions=Subscriptions(proxy, rule),

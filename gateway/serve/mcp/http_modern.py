@@ -78,7 +78,8 @@ class ModernHttp:
     def _check_arguments(
         self, params: Mapping[str, Any], request: HttpRequest, principal: Principal
     ) -> dict[str, Any] | None:
-        annotations = self._core.annotations(params.get("name"), principal)
+        name: object = params.get("name")
+        annotations = self._core.servers.annotations(name, principal) if isinstance(name, str) else ()
         if not annotations:
             return None
         arguments: object = params.get("arguments")

@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from gateway.errors import RpcError
 from gateway.observe.audit import Audit
-from gateway.observe.audit_line import AuditLine, Source
+from gateway.observe.audit_line import AuditLine
 from gateway.protocol.eras import VERSION_KEY, meta_of
 from gateway.protocol.headers import NAMED_BY
 from gateway.protocol.messages import RequestId
-from gateway.proxy.blocks import content_of
-from gateway.proxy.results import outcome_of
+from gateway.proxy.results import CallOutcome
 from gateway.serve.mcp.servers import Servers
 from gateway.serve.mcp.sessions import Call
-from leaf_sdk.leaf.contract import CODEC_META_KEY
-from leaf_sdk.vocab import TokenMap
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
@@ -37,7 +34,7 @@ class Recorder:
         self._audit = audit
         self._tracing = tracing
 
-    def see(self, request_id: RequestId, method: str, params: Mapping[str, Any], call: Call) -> "CallRecord":
+    def begin(self, request_id: RequestId, method: str, params: Mapping[str, Any], call: Call) -> "CallRecord":
         """Begin with a request."""
         audit = self._audit if method in NAMED_BY else None
         return CallRecord(request_id, method, params, call, self._server_of(method, params), audit, self._tracing)
@@ -68,37 +65,23 @@ class CallRecord:
         self._audit = audit
         self._tracing = tracing
         self._began = perf_counter()
-        self._outcome = _FAULT
-        self._ended: str | None = None
-        self._source: Source = "none"
-        self._ids = 0
-        self._map: TokenMap | None = None
+        self._outcome: CallOutcome | None = None
 
-    async def around(self, result: Awaitable[dict[str, Any]]) -> dict[str, Any]:
-        """Await the result inside the request's span, and keep in mind how it ended."""
+    async def around(self, awaited: Awaitable[CallOutcome]) -> CallOutcome:
+        """Await the outcome inside the request's span."""
         try:
-            answer = await (result if self._tracing is None else self._spanned(self._tracing, result))
+            self._outcome = await (awaited if self._tracing is None else self._spanned(self._tracing, awaited))
         except asyncio.CancelledError:
-            self._outcome = "cancelled"
-            self.end(0)
+            self._write(0, "cancelled", None)
             raise
-        self._outcome = self._ended or outcome_of(answer)
-        return answer
-
-    def made(self, before: Mapping[str, Any], after: Mapping[str, Any], token_map: TokenMap | None) -> None:
-        """What the server's result became for the client: whose ids leave with it."""
-        self._ended = outcome_of(before)
-        if self._audit is None:
-            return
-        ours = _ids_in(after)
-        theirs = ours if after is before else _ids_in(before)
-        kept = [ids for ids in ours if ids in theirs]
-        self._map = token_map
-        self._ids = sum(map(len, ours))
-        self._source = "none" if not ours else "leaf" if len(kept) == len(ours) else "mixed" if kept else "shim"
+        return self._outcome
 
     def end(self, bytes_out: int) -> None:
         """The answer is made; a cancelled request has none."""
+        outcome = self._outcome
+        self._write(bytes_out, _FAULT if outcome is None else outcome.ended, outcome)
+
+    def _write(self, bytes_out: int, ended: str, outcome: CallOutcome | None) -> None:
         if self._audit is None:
             return
         name, arguments = self._params.get(NAMED_BY[self._method]), self._params.get("arguments")
@@ -107,22 +90,21 @@ class CallRecord:
                 principal=self._call.principal.name,
                 face="mcp-stdio" if self._call.headers is None else "mcp-http",
                 method=self._method,
-                outcome=self._outcome,
+                outcome=ended,
                 server=self._server,
                 tool=name if isinstance(name, str) else None,
-                map=None if self._map is None else self._map.map_id,
-                source=self._source,
+                map=None if outcome is None else outcome.map_id,
+                source="none" if outcome is None else outcome.source,
                 bytes_in=self._call.size,
                 bytes_out=bytes_out,
-                ids=self._ids,
+                ids=0 if outcome is None else outcome.ids,
                 duration_ms=(perf_counter() - self._began) * 1000,
                 request_id=self._request_id,
                 arguments=cast(dict[str, Any], arguments) if isinstance(arguments, dict) else None,
             )
         )
-        self._audit = None
 
-    async def _spanned(self, tracing: "Tracing", result: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+    async def _spanned(self, tracing: "Tracing", awaited: Awaitable[CallOutcome]) -> CallOutcome:
         call = self._call
         version: object = meta_of(self._params).get(VERSION_KEY) if call.session is None else call.session.version
         with tracing.server_span(
@@ -135,21 +117,9 @@ class CallRecord:
             headers=call.headers,
         ) as traced:
             try:
-                answer = await result
+                outcome = await awaited
             except RpcError as error:
                 traced.failed(error)
                 raise
-            traced.answered(answer)
-            return answer
-
-
-def _ids_in(result: Mapping[str, Any]) -> list[list[int]]:
-    """The ids of each block that has some."""
-    found: list[list[int]] = []
-    blocks = (cast(dict[str, Any], block) for block in content_of(result) if isinstance(block, dict))
-    for block in blocks:
-        payload: object = meta_of(block).get(CODEC_META_KEY)
-        ids: object = cast(dict[str, Any], payload).get("ids") if isinstance(payload, dict) else None
-        if isinstance(ids, list):
-            found.append(cast(list[int], ids))
-    return found
+            traced.answered(outcome.result)
+            return outcome

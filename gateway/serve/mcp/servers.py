@@ -3,10 +3,12 @@
 `gateway.proxy.Proxy` is the implementation; tests may have a smaller one. Nothing of HTTP or of lines stands here.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Literal, Protocol
 
+from gateway.protocol.annotations import Annotation
 from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.results import CallOutcome
 
 
 class Change(Protocol):
@@ -32,7 +34,11 @@ class Servers(Protocol):
     """Many MCP servers as one."""
 
     async def handle(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
-        """The raw result of a client's request, in the caller's era. Raises RpcError."""
+        """The raw result of a client's request but `tools/call`, in the caller's era. Raises RpcError."""
+        ...
+
+    def call_tool(self, params: dict[str, Any], caller: Caller) -> Coroutine[Any, Any, CallOutcome]:
+        """The outcome of `tools/call`. Raises UnknownTool and RpcError."""
         ...
 
     async def tell(self, method: str, params: dict[str, Any], session: ClientSession) -> None:
@@ -70,8 +76,8 @@ class Servers(Protocol):
         """Call `updated` with each of these resources that changed; the returned function ends that."""
         ...
 
-    def input_schema(self, name: str, principal: Principal) -> Mapping[str, Any] | None:
-        """The input schema of a tool, by its public name."""
+    def annotations(self, name: str, principal: Principal) -> tuple[Annotation, ...]:
+        """The arguments of a tool, by its public name, that headers repeat."""
         ...
 
     def server_of(self, tool: str) -> str | None:

@@ -6,7 +6,7 @@ knows no method and no transport.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gateway.errors import RpcError
 from gateway.protocol.eras import CAPABILITIES_KEY, LOG_LEVEL_KEY, meta_of
@@ -15,9 +15,6 @@ from gateway.proxy.caller import Principal
 from gateway.serve.mcp.client_requests import Asks
 from gateway.serve.mcp.outbox import Stream
 from leaf_sdk.vocab import TokenMap
-
-if TYPE_CHECKING:
-    from gateway.serve.mcp.recorder import CallRecord
 
 
 class Session:
@@ -81,8 +78,6 @@ class Call:
     """Bytes that it came in."""
     headers: Mapping[str, str] | None
     """Those of HTTP; None: it came over none."""
-    record: "CallRecord | None" = None
-    """What is written down of it, if anything is."""
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
         """A notification that belongs to this request. A modern client hears log messages only if it asked for them."""

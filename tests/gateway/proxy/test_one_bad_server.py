@@ -15,7 +15,6 @@ from gateway.errors import ConfigError, RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
 from gateway.proxy.caller import Principal
-from gateway.proxy.results import outcome_of
 
 pytestmark = pytest.mark.anyio
 ASKS = {"elicitation": {}}
@@ -83,10 +82,11 @@ async def test_result_of_a_call_that_failed_says_how_in_either_era(
     limits = {"restart_backoff": 3600.0, "restart_backoff_max": 3600.0}
     async with proxy_of(obeying(timeout=1.0, breaker_failures=0), **limits) as proxy:
         await answered(proxy, one)
-        results = [await proxy.handle("tools/call", {"name": "up__do", "arguments": order}, one) for order in orders]
+        outcomes = [await proxy.call_tool({"name": "up__do", "arguments": order}, one) for order in orders]
 
-    assert [outcome_of(result) for result in results] == ["timeout", "unavailable"]
-    assert ["resultType" in result for result in results] == [modern, modern]
+    assert [outcome.ended for outcome in outcomes] == ["timeout", "unavailable"]
+    assert [(outcome.server, outcome.result["isError"]) for outcome in outcomes] == [("up", True)] * 2
+    assert ["resultType" in outcome.result for outcome in outcomes] == [modern, modern]
 
 
 async def test_call_has_the_time_that_its_server_is_given(obeying, proxy_of, client, call, noted, until_noted):

@@ -15,11 +15,13 @@ import pytest
 import uvicorn
 
 from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig
-from gateway.errors import RpcError
+from gateway.errors import RpcError, UnknownTool
 from gateway.observe.metrics import Metrics
+from gateway.protocol.annotations import Annotation, annotations_of
 from gateway.protocol.eras import CAPABILITIES_KEY, VERSION_KEY
 from gateway.protocol.headers import VERSION_HEADER, routing_headers
 from gateway.proxy.caller import ANYBODY, Caller, ClientSession, Principal
+from gateway.proxy.results import CallOutcome, ending_of
 from gateway.serve.mcp import McpFace
 
 ACCEPT = "application/json, text/event-stream"
@@ -43,7 +45,9 @@ class Change:
 class Servers:
     """Servers without processes: a tool is a coroutine function here."""
 
-    tools: dict[str, Callable[[dict[str, Any], Caller], Awaitable[dict[str, Any]]]] = field(default_factory=dict)
+    tools: dict[str, Callable[[dict[str, Any], Caller], Awaitable[dict[str, Any] | CallOutcome]]] = field(
+        default_factory=dict
+    )
     schemas: dict[str, dict[str, Any]] = field(default_factory=dict)
     offered: dict[str, Any] = field(default_factory=lambda: CAPABILITIES)
     callbacks: list[Callable[[Change], None]] = field(default_factory=list)
@@ -69,11 +73,18 @@ class Servers:
         self.asked.append((method, params))
         self.callers.append(caller)
         self._note()
-        if method == "tools/call" and (tool := self.tools.get(params.get("name", ""))) is not None:
-            return await tool(params, caller)
         if method in ("tools/list", "logging/setLevel", "resources/subscribe"):
             return {"tools": []} if method == "tools/list" else {}
         raise RpcError({"code": -32601, "message": f"unknown method {method!r}"})
+
+    async def call_tool(self, params: dict[str, Any], caller: Caller) -> CallOutcome:
+        self.asked.append(("tools/call", params))
+        self.callers.append(caller)
+        self._note()
+        if (tool := self.tools.get(params.get("name", ""))) is None:
+            raise UnknownTool(f"unknown tool {params.get('name')!r}")
+        answer = await tool(params, caller)
+        return answer if isinstance(answer, CallOutcome) else CallOutcome(answer, ending_of(answer), "one")
 
     async def tell(self, method: str, params: dict[str, Any], session: ClientSession) -> None:
         self.told.append((method, params))
@@ -113,8 +124,8 @@ class Servers:
 
         return stop
 
-    def input_schema(self, name: str, principal: Principal) -> dict[str, Any] | None:
-        return self.schemas.get(name)
+    def annotations(self, name: str, principal: Principal) -> tuple[Annotation, ...]:
+        return annotations_of(self.schemas.get(name))
 
     def server_of(self, tool: str) -> str | None:
         return "one" if tool in self.tools else None
@@ -123,7 +134,7 @@ class Servers:
         for callback in list(self.callbacks):
             callback(Change(kind, server))
 
-    def tool(self, function: Callable[[dict[str, Any], Caller], Awaitable[dict[str, Any]]]) -> None:
+    def tool(self, function: Callable[[dict[str, Any], Caller], Awaitable[dict[str, Any] | CallOutcome]]) -> None:
         """Offer a tool under the function's name."""
         self.tools[function.__name__] = function
 

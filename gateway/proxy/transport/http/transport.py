@@ -24,6 +24,7 @@ from gateway.protocol.mending import BrokenAnswer
 from gateway.protocol.messages import Failure, Malformed, Message, Notification, Request, Response, encode_notification
 from gateway.protocol.sse import Event, LongEvent
 from gateway.proxy.caller import Exchange
+from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.http.answers import EVENTS, JSON, read_json, read_messages, read_refusal, why_given_up
 from gateway.proxy.transport.http.authorizer import Authorizer
 from gateway.proxy.transport.http.channel import Channel
@@ -74,6 +75,7 @@ class HttpTransport:
         exchange: Pending | None = None,
         *,
         headers: Mapping[str, str] | None = None,
+        written: WrittenIds | None = None,
     ) -> dict[str, Any]:
         """As `Transport.request`. A connection that breaks fails its own request; the session may well live on."""
         self._sent += 1

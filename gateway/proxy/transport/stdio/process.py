@@ -52,6 +52,8 @@ class Child(asyncio.SubprocessProtocol):
         self.room = asyncio.Event()
         """Clear while the process does not read what was written to it; set for good at the end."""
         self.room.set()
+        self.full = False
+        """Whether `room` is clear, for who asks at every call."""
         self.exited = asyncio.Event()
         self._outputs = {_STDOUT: Output(on_output), _STDERR: Output(server_log.stderr)}
         self._on_end = on_end
@@ -104,10 +106,12 @@ class Child(asyncio.SubprocessProtocol):
 
     def pause_writing(self) -> None:
         """It does not read."""
+        self.full = True
         self.room.clear()
 
     def resume_writing(self) -> None:
         """It reads again."""
+        self.full = False
         self.room.set()
 
     def end_conversation(self, cause: str) -> None:
@@ -115,6 +119,7 @@ class Child(asyncio.SubprocessProtocol):
         if not self._ended:
             self._flush()
             self._ended = True
+            self.full = False
             self.room.set()
             self._on_end(cause)
 

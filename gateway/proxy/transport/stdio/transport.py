@@ -31,6 +31,7 @@ from gateway.protocol.messages import (
     parse_message,
 )
 from gateway.proxy.caller import Exchange
+from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Pending, Transport, Unfit
 from gateway.proxy.transport.requests import CANCELLED, NEVER_CANCELLED, encode_or_refuse, too_long
 from gateway.proxy.transport.server_log import ServerLog
@@ -78,12 +79,14 @@ class StdioTransport:
         exchange: Pending | None = None,
         *,
         headers: Mapping[str, str] | None = None,
+        written: WrittenIds | None = None,
     ) -> dict[str, Any]:
         """As `Transport.request`; nothing on a pipe says to which request a push belongs."""
         self._sent += 1
         number = self._sent
         line = encode_or_refuse(number, method, params) + b"\n"
-        await self._await_room()
+        if self.child.full or self._cause:
+            await self._await_room()
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         self.child.write(line)

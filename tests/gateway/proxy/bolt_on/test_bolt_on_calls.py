@@ -14,8 +14,8 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import ResultTokens
 from gateway.proxy.blocks import UnreadText
-from gateway.proxy.bolt_on import ARGUMENT_IDS_KEY
 from gateway.proxy.bolt_on.calling import Outgoing, read_answer
+from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.protocol import Unfit
 from leaf_sdk.leaf.bolt_on import CodecToolCall, CodecToolResult
 from leaf_sdk.leaf.contract import CODEC_META_KEY
@@ -32,8 +32,8 @@ def says(text):
     return lambda call: CodecToolResult.tokens(call.call_id, tuple(TINY.encode(text)))
 
 
-def ids_hint(ids=WROTE, name=None):
-    return {ARGUMENT_IDS_KEY: {"ids": ids, "name": name}}
+def hint(ids=WROTE, name=None):
+    return WrittenIds(ids, name)
 
 
 def shim(metrics):
@@ -55,7 +55,7 @@ async def test_ids_of_the_model_go_out_as_they_are_and_ids_come_back_unread(bolt
         proxy = proxy_of(bolt_on(manifest(), endpoint=server.endpoint), metrics=metrics)
         proxy.tell_maps(ACCEPTED)
         async with proxy:
-            result = await proxy.call("bolt__tell", {"place": "Oslo"}, meta=ids_hint())
+            result = await proxy.call("bolt__tell", {"place": "Oslo"}, written=hint())
 
     (call,) = server.calls
     assert (call.name, call.model_id, call.argument_ids) == ("tell", "org/0", WROTE)
@@ -100,7 +100,11 @@ async def test_a_client_can_not_say_which_ids_a_model_wrote(bolt_on, proxy_of, c
         proxy = proxy_of(bolt_on(manifest(), endpoint=server.endpoint), metrics=metrics)
         proxy.tell_maps(ACCEPTED)
         async with proxy:
-            params = {"name": "bolt__tell", "arguments": {"place": "Oslo"}, "_meta": ids_hint(lie)}
+            params = {
+                "name": "bolt__tell",
+                "arguments": {"place": "Oslo"},
+                "_meta": {"ai.codec/argument-ids": {"ids": lie}},
+            }
             result = await proxy.handle("tools/call", params, client())
 
     assert server.calls[0].argument_ids == WROTE
@@ -119,7 +123,7 @@ async def test_a_whole_call_goes_out_raw_where_the_tool_can_tell_it_from_argumen
         proxy = proxy_of(bolt_on(manifest(argumentsSchema=schema), endpoint=server.endpoint), metrics=metrics)
         proxy.tell_maps(ACCEPTED)
         async with proxy:
-            await proxy.call("bolt__tell", {"place": "Oslo"}, meta=ids_hint(whole, written))
+            await proxy.call("bolt__tell", {"place": "Oslo"}, written=hint(whole, written))
     assert server.calls[0].argument_ids == (whole if raw else WROTE)
 
 
@@ -131,7 +135,7 @@ async def test_a_tool_for_another_tokenizer_is_called_with_text_and_a_person_tol
         proxy.tell_maps(ACCEPTED)
         async with proxy:
             proxy.tell_maps(ACCEPTED)
-            results = [await proxy.call("bolt__tell", {"place": "Oslo"}, meta=ids_hint()) for _ in range(2)]
+            results = [await proxy.call("bolt__tell", {"place": "Oslo"}, written=hint()) for _ in range(2)]
 
     assert [(call.argument_ids, call.arguments_json, call.model_id) for call in server.calls] == [
         (None, '{"place": "Oslo"}', "")
@@ -189,14 +193,14 @@ async def test_a_required_match_that_is_missed_is_not_offered_until_the_map_come
 
 
 @pytest.mark.parametrize("reason", ["special", "range"])
-@pytest.mark.parametrize("meta", [None, ids_hint()])
-async def test_ids_that_no_text_may_have_are_refused_whoever_asked(bolt_on, proxy_of, metrics, reason, meta):
+@pytest.mark.parametrize("written", [None, hint()])
+async def test_ids_that_no_text_may_have_are_refused_whoever_asked(bolt_on, proxy_of, metrics, reason, written):
     bad = TINY.special_tokens["<|im_end|>"] if reason == "special" else 4_000_000
     async with serving(lambda call: CodecToolResult.tokens(call.call_id, (1, bad))) as server:
         proxy = proxy_of(bolt_on(manifest(), endpoint=server.endpoint), metrics=metrics)
         proxy.tell_maps(ACCEPTED)
         async with proxy:
-            result = await proxy.call("bolt__tell", {"place": "Oslo"}, meta=meta)
+            result = await proxy.call("bolt__tell", {"place": "Oslo"}, written=written)
     assert result["isError"] is True
     assert str(bad) in result["content"][0]["text"]
     assert metrics.get_shim_metrics()["rejected"] == {reason: 1}
@@ -260,7 +264,7 @@ async def test_the_engines_dialect_gets_the_arguments_as_text_and_gives_ids(bolt
         proxy = proxy_of(bolt_on(fields))
         proxy.tell_maps(ACCEPTED)
         async with proxy:
-            result = await proxy.call("bolt__tell", {"place": "Oslo"}, meta=ids_hint())
+            result = await proxy.call("bolt__tell", {"place": "Oslo"}, written=hint())
             proxy.tell_maps(Accepted({}))
             missed = await proxy.call("bolt__tell", {"place": "Oslo"})
     (call,) = server.calls
@@ -306,7 +310,7 @@ async def test_a_server_that_is_no_bolt_on_never_sees_the_ids_that_a_model_wrote
     script = Path(__file__).parents[3] / "e2e" / "servers" / "echoes_meta.py"
     config = UpstreamConfig(name="up", command=sys.executable, args=(str(script),))
     async with proxy_of(config) as proxy:
-        result = await proxy.call("up__say", {}, meta={**ids_hint(), "kept": 1})
+        result = await proxy.call("up__say", {}, meta={"kept": 1}, written=hint())
     assert json.loads(result["content"][0]["text"]) == {"kept": 1}
 
 

@@ -18,7 +18,7 @@ from gateway.observe.notices import TokenNotices
 from gateway.observe.tracing import Tracing
 from gateway.proxy import ResultTokens
 from gateway.proxy.caller import Principal
-from gateway.proxy.results import Failed
+from gateway.proxy.results import CallOutcome, error_result
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import load_map
 
@@ -161,10 +161,10 @@ async def test_line_says_how_a_call_failed(servers, lines_of, audited):
 @pytest.mark.parametrize("named", [{}, {"session_map": MAP.map_id}], ids=["no map", "a map"])
 async def test_line_says_why_a_server_gave_no_answer(servers, site_of, audited, modern, named):
     async def slow(_, __):
-        return Failed("server 'one' did not answer", "timeout")
+        return CallOutcome(error_result("server 'one' did not answer"), "timeout", "one")
 
     async def away(_, __):
-        return Failed("server 'one' is away", "unavailable")
+        return CallOutcome(error_result("server 'one' is away"), "unavailable", "one")
 
     servers.tool(slow)
     servers.tool(away)
