@@ -109,8 +109,8 @@ def check_envelope(
         headers: None where the request came over no HTTP.
     """
     fields = meta_of(params)
-    missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in fields]
-    if missing:
+    if VERSION_KEY not in fields or CAPABILITIES_KEY not in fields:
+        missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in fields]
         return _invalid(f"params._meta lacks {' and '.join(map(repr, missing))}: every request carries its envelope")
     version: object = fields[VERSION_KEY]
     if headers is not None and (error := _check_routing(method, params, version, headers)) is not None:

@@ -101,18 +101,21 @@ class Routes:
     ) -> CallOutcome:
         """As `Proxy.call_tool`."""
         name, arguments = _read_call(params)
-        if name not in self._catalog.tools:
+        entry = self._catalog.tools.get(name)
+        if entry is None:
             if self.searching and name in finder.NAMES:
                 return await self._find(params, arguments, caller)
             if self._starting:
                 await self._ready()
+                entry = self._catalog.tools.get(name)
         upstream, own = self.owners.tool(name, caller)
         server = upstream.config.name
         sent = params if own == name else {**params, "name": own}
         began = perf_counter()
         ended: Ending
         try:
-            headers = self._headers(name, arguments)
+            # `Mcp-Param-*`, where the tool's schema asks for it (2026-07-28, "Custom headers").
+            headers = headers_for(entry.annotations, arguments) if entry is not None and entry.annotations else None
             result = await self._ask(upstream, "tools/call", sent, caller, seconds, headers, written)
             ended = ending_of(result)
         except UpstreamTimeout as error:
@@ -243,13 +246,6 @@ class Routes:
                 return await request(method, sent, caller, seconds=seconds, headers=headers, written=written)
 
             return await answer_rounds(result, again, params, sampling_caller)
-
-    def _headers(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, str] | None:
-        """The `Mcp-Param-*` headers that the tool's schema asks for (2026-07-28, "Custom headers")."""
-        entry = self._catalog.tools.get(name)
-        if entry is None or not entry.annotations:
-            return None
-        return headers_for(entry.annotations, arguments)
 
 
 def _read_call(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -17,7 +17,8 @@ class Breaker:
         """`failures` in a row open it (0: nothing does) for `pause` seconds."""
         self._most = failures
         self._pause = pause
-        self._failures = 0
+        self.failures = 0
+        """In a row."""
         self.opened: float | None = None
         """Since when it lets nobody through, but for a trial; None: it is closed."""
         self._probing = False
@@ -42,14 +43,14 @@ class Breaker:
 
     def succeeded(self) -> None:
         """A call was answered, even if by an error: the server is there."""
-        self._failures = 0
+        self.failures = 0
         self.opened = None
         self._probing = False
 
     def failed(self, now: float) -> None:
         """A call got no answer."""
-        self._failures += 1
-        if self._probing or (self._most and self._failures >= self._most):
+        self.failures += 1
+        if self._probing or (self._most and self.failures >= self._most):
             self.opened = now
         self._probing = False
 

@@ -27,7 +27,7 @@ class Clock:
         """The time begins."""
         self._task = cast(asyncio.Task[object], asyncio.current_task())
         self._cancelling = self._task.cancelling()
-        self.go_on()
+        self._deadline = self._deadlines.after(self._left, self._expire)
         return self
 
     def __exit__(

@@ -116,7 +116,7 @@ class Dispatcher:
             UpstreamTimeout: it did not answer; it has been told that nobody waits any more.
             RpcError: it answered with a JSON-RPC error, or the params can't be written.
         """
-        if self._allowance.sampler is not None:
+        if self._config.sampling_tokens:
             caller = self._allowance.help(caller)
         attempt = _Attempt(method, params, caller, headers, member, caller, written)
         seconds = seconds or self._config.timeout or self._limits.tool_timeout
@@ -176,8 +176,9 @@ class Dispatcher:
     def _leave(self) -> None:
         self.gate.leave()
         self._supervisor.maintenance.used()
-        # One that ended without a verdict must not leave all others waiting for it.
-        self.breaker.left()
+        if self.breaker.opened is not None:
+            # One that ended without a verdict must not leave all others waiting for it.
+            self.breaker.left()
 
     async def _ask(self, attempt: _Attempt) -> dict[str, Any]:
         caller, method = attempt.caller, attempt.method
@@ -204,8 +205,10 @@ class Dispatcher:
         return await self._ask(attempt)
 
     def _answered(self) -> None:
-        self.breaker.succeeded()
-        self._supervisor.answered()
+        if self.breaker.failures:
+            self.breaker.succeeded()
+        if self._supervisor.lifecycle.failures:
+            self._supervisor.answered()
 
     def _failure(self, error: LinkLost | NoAnswer | PeerError, attempt: _Attempt) -> RpcError | UpstreamUnavailable:
         if isinstance(error, Unfit):

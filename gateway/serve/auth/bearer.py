@@ -83,7 +83,7 @@ class BearerAuth:
             return
         # The scope was made for this one request and is ours to add to; its state the server may share.
         scope["state"] = {**(scope.get("state") or {}), PRINCIPAL: identity.principal}
-        if identity.allowance.is_free:
+        if identity is _ANONYMOUS or identity.allowance.is_free:
             await self._app(scope, receive, send)
         else:
             await self._admit(identity, scope, receive, send)

@@ -123,13 +123,13 @@ class HostGuard:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """One ASGI connection; `lifespan` passes."""
-        refusal = None if scope["type"] == "lifespan" else self._judge(scope["headers"])
+        if scope["type"] == "lifespan":
+            return self._app(scope, receive, send)
+        named = tuple([pair for pair in scope["headers"] if pair[0] in _JUDGED])
+        refusal = None if named in self._known else self._judge(named)
         return (refusal or self._app)(scope, receive, send)
 
-    def _judge(self, headers: Iterable[tuple[bytes, bytes]]) -> JSONResponse | None:
-        named = [pair for pair in headers if pair[0] in _JUDGED]
-        if (pairs := tuple(named)) in self._known:
-            return None
+    def _judge(self, named: tuple[tuple[bytes, bytes], ...]) -> JSONResponse | None:
         first = {name: value.decode("latin-1") for name, value in named}
         if len(first) < len(named):
             # Whoever stands before us may have judged the other one (RFC 9112, 3.2).
@@ -148,7 +148,7 @@ class HostGuard:
                 code="origin_not_allowed",
             )
         if len(self._known) < _KNOWN:
-            self._known.add(pairs)
+            self._known.add(named)
         return None
 
     def _is_ours(self, netloc: str) -> bool:

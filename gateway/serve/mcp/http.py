@@ -104,7 +104,7 @@ async def read_message_body(request: HttpRequest, bound: int) -> bytes:
     accept = request.headers.get("accept", "")
     if not (accepts(accept, JSON) and accepts(accept, EVENTS)):
         raise Rejected(406, f"the Accept header must name {JSON} and {EVENTS}")
-    if media_type(request.headers.get("content-type", "")) != JSON:
+    if (kind := request.headers.get("content-type", "")) != JSON and media_type(kind) != JSON:
         raise Rejected(415, f"the Content-Type header must be {JSON}")
     announced = request.headers.get("content-length", "")
     if len(announced) > 15 or (announced.isdecimal() and int(announced) > bound):
