@@ -62,8 +62,7 @@ def encode_value(value: str) -> str:
 
 def decode_value(value: str) -> str | None:
     """The text that a header's value stands for; None where its base64 is no canonical base64 of UTF-8."""
-    match = _SENTINEL.fullmatch(value)
-    if match is None:
+    if not value.startswith("=?") or (match := _SENTINEL.fullmatch(value)) is None:
         return value
     try:
         data = base64.b64decode(match[1], validate=True)

@@ -48,7 +48,11 @@ class FramedMcp:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """One request."""
-        is_ours = scope["type"] == "http" and _may_be_ours(scope)
+        if scope["type"] != "http":
+            return self._face(scope, receive, send)
+        # Whether anything in the head hints at frames; all other clients pay for this look alone.
+        hints = [_OURS in value.lower() for name, value in scope["headers"] if name in _TYPES]
+        is_ours = True in hints or b"ormat=" in scope["query_string"]
         return (self._serve if is_ours else self._face)(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -177,13 +181,6 @@ class _Frames:
         if size is not None:
             headers.append((b"content-length", str(size).encode()))
         return {**self._start, "headers": headers}
-
-
-def _may_be_ours(scope: Scope) -> bool:
-    """Whether anything in a request's head hints at frames; all other clients pay for this look alone."""
-    if b"ormat=" in scope["query_string"]:
-        return True
-    return bool([name for name, value in scope["headers"] if name in _TYPES and _OURS in value.lower()])
 
 
 async def _refuse(send: Send, status: int, code: int, message: str) -> None:

@@ -211,7 +211,7 @@ async def test_fault_of_ours_shows_nothing_of_itself(monkeypatch):
     async def fail(*_: object, **__: object) -> dict[str, Any]:
         raise ZeroDivisionError("secret detail")
 
-    monkeypatch.setattr(Proxy, "handle", fail)
+    monkeypatch.setattr(Proxy, "call_tool", fail)
     async with site_of(config_of("echo")) as site:
         response = await site.modern("tools/call", {"name": "echo__echo"})
 
