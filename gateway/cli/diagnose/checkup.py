@@ -135,7 +135,7 @@ def _heavy(checks: Iterable[ServerCheck], context: int | None, config: GatewayCo
 
 
 async def _check_engine(config: GatewayConfig) -> tuple[MapSet, str, list[str], int | None]:
-    """The maps, what is known of the engine, what is wrong with either, and the context that it has or will have.
+    """The maps, what is known of the engine, what is wrong with either, and the context that each of its slots has.
 
     A remote engine proves every map.
     """
@@ -146,7 +146,7 @@ async def _check_engine(config: GatewayConfig) -> tuple[MapSet, str, list[str], 
         if config.engine.kind != "url":
             if config.engine.kind == "none":
                 return route.maps, "none", [], None
-            return route.maps, "embedded (not started by this check)", [], config.engine.context
+            return route.maps, "embedded (not started by this check)", [], config.engine.context // config.engine.slots
         async with route.running():
             engine, problems, context = _ask(route, exclusive=config.engine.exclusive)
         return route.maps, engine, problems, context

@@ -60,7 +60,7 @@ def advice_on_context(tokens: int, context: int | None, search: bool | Literal["
     """A sentence where the definitions of all tools take more than a quarter of the engine's context."""
     if context is None or not is_heavy(tokens, context):
         return None
-    taken = f"the definitions of all tools take {tokens} tokens, of a context of {context}"
+    taken = f"the definitions of all tools take about {tokens} tokens, of a context of {context}"
     if search is False:
         return f'{taken}: offer fewer (`include`, `exclude`), or let models look for them (`tool_search = "auto"`)'
     return f"{taken}: models on /v1 are given a search for tools in their place (`tool_search`)"

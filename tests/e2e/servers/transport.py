@@ -1,8 +1,8 @@
-"""The least that a test's server needs: newline-delimited JSON-RPC on the standard streams, one tool named `say`."""
+"""The least that a test's server needs: JSON-RPC in lines on the standard streams, one tool named `say`, or others."""
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 TOOL = {"name": "say", "description": "Say something", "inputSchema": {"type": "object", "properties": {}}}
@@ -13,7 +13,7 @@ def answer(request: dict[str, Any], result: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def serve(on_call: Callable[[dict[str, Any]], None]) -> None:
+def serve(on_call: Callable[[dict[str, Any]], None], tools: Sequence[dict[str, Any]] = (TOOL,)) -> None:
     """Handshake and listing done honestly; `tools/call` is the test's."""
     for line in sys.stdin:
         request = json.loads(line)
@@ -24,7 +24,7 @@ def serve(on_call: Callable[[dict[str, Any]], None]) -> None:
             info = {"name": "test", "version": "1"}
             answer(request, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
         elif request["method"] == "tools/list":
-            answer(request, {"tools": [TOOL]})
+            answer(request, {"tools": list(tools)})
         elif request["method"] == "tools/call":
             on_call(request)
         else:
