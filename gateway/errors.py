@@ -9,6 +9,7 @@ GatewayError
 ├── EngineError                 the llama.cpp server did not do what was asked
 │   ├── EngineUnavailable       it is away, or left in the middle of an answer     exit code 4
 │   ├── EngineRefused           it answered with an error of its own
+│   │   └── GrammarRefused      it does not take a request's grammar
 │   ├── TemplateRefused         its chat template can't express the conversation
 │   └── MapDiffers              its tokenizer is not the map's: ids would lie      exit code 4
 ├── UpstreamError               an MCP server behind us failed
@@ -50,6 +51,10 @@ class EngineRefused(EngineError):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+
+class GrammarRefused(EngineRefused):
+    """The engine does not take the grammar of a request. Nothing was generated."""
 
 
 class TemplateRefused(EngineError):

@@ -5,13 +5,14 @@ decides for itself is held, where the configuration wants that, from the token w
 without it, it writes freely. Knows nothing of engines or streams.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from gateway.agent.conversation import Conversation
 from gateway.errors import RequestInvalid
-from gateway.toolcalls import CallTrigger, ToolSpec, call_grammar, call_triggers
+from gateway.toolcalls import CallTrigger, ToolSpec, call_grammar, call_triggers, loosened
 
 ToolChoice = Literal["auto", "none", "required"] | tuple[Literal["named"], str]
 
@@ -22,10 +23,26 @@ _PROMPT_TAIL = 64
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A grammar, and the tokens that arm it; without any, it holds from the first id."""
+    """The grammar of some tools, and the tokens that arm it; without any, it holds from the first id."""
 
-    grammar: str
+    tools: tuple[ToolSpec, ...]
+    """Those that may be called, as the grammar holds them."""
+    write: Callable[[Sequence[ToolSpec]], str]
+    """Gives the grammar of some of them."""
     triggers: tuple[CallTrigger, ...] = ()
+    loose: frozenset[str] = frozenset()
+    """Names of those whose arguments may be any object, since the engine takes no grammar of their schemas."""
+
+    @property
+    def grammar(self) -> str:
+        """The grammar of all of them."""
+        return self.write(self.tools)
+
+    def loosening(self, too_much: Callable[[ToolSpec], bool]) -> "Hold":
+        """Give a hold that is loose for those of its tools that are too much."""
+        tools = tuple(loosened(tool) if too_much(tool) else tool for tool in self.tools)
+        found = (tool.name for tool in self.tools if too_much(tool))
+        return replace(self, tools=tools, loose=self.loose.union(found))
 
 
 def check_choice(choice: ToolChoice, tools: Sequence[ToolSpec]) -> None:
@@ -53,13 +70,14 @@ def hold_for(conversation: Conversation, choice: ToolChoice, *, parallel: bool |
     fmt, tools = conversation.format, conversation.tools
     if choice == "none" or not tools:
         return None
+    token_map, too_much = conversation.ready.token_map, conversation.ready.loose.__contains__
     if choice != "auto":
-        named = choice[1] if isinstance(choice, tuple) else "required"
         tail = prompt_tail(conversation)
-        return Hold(call_grammar(fmt, tools, choice=named, parallel=parallel is True, prompt_tail=tail))
-    token_map = conversation.ready.token_map
+        wanted = tuple(tool for tool in tools if choice in ("required", ("named", tool.name)))
+        forced = partial(call_grammar, fmt, choice="required", parallel=parallel is True, prompt_tail=tail)
+        return Hold(wanted, forced).loosening(too_much)
     triggers = call_triggers(fmt, token_map) if always else ()
     if not triggers:
         return None
-    several = parallel is not False
-    return Hold(call_grammar(fmt, tools, choice="required", parallel=several, vocabulary=token_map), triggers)
+    free = partial(call_grammar, fmt, choice="required", parallel=parallel is not False, vocabulary=token_map)
+    return Hold(tools, free, triggers).loosening(too_much)

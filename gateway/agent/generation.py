@@ -13,10 +13,11 @@ from gateway.agent.choice import Hold, prompt_tail
 from gateway.agent.conversation import Conversation, LivedTurn, Spliced
 from gateway.agent.end_hold import EndHold
 from gateway.agent.events import Emit, GenerationFinished, IdsGenerated
+from gateway.agent.refused_grammar import loosened_hold, looseness
 from gateway.agent.stop import StopFilter
 from gateway.engine.protocol import GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.engine.slots import Place
-from gateway.errors import EngineUnavailable
+from gateway.errors import EngineUnavailable, GrammarRefused
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls import CallClosed, CallStarted, Content, Diagnostic, Event, Policy, Reasoning, parser_for
@@ -96,22 +97,35 @@ class Generation:
         hold = self._options.hold
         principal = conversation.principal
         async with conversation.ready.slots.take(conversation.ids, principal.name, alone=principal.alone) as place:
-            request = GenerateRequest(
-                prompt=conversation.ids,
-                slot=place.pinned,
-                reuse=place.reuse,
-                max_tokens=self._options.max_tokens,
-                sampling=self._options.sampling,
-                grammar=hold.grammar if hold else None,
-                triggers=hold.triggers if hold else (),
-            )
             end: GenerationEnd | None = None
             try:
-                async with conversation.ready.engine.generate(request) as events:
-                    end = await self._follow(events, started)
+                try:
+                    end = await self._generate(place, hold, started)
+                except GrammarRefused:
+                    if hold is None:
+                        raise
+                    hold = await loosened_hold(hold, self._request(place, hold), conversation.ready, self._metrics)
+                    end = await self._generate(place, hold, started)
             finally:
                 self._remember(place, end)
         return self._finish(end, place, time.perf_counter() - started)
+
+    async def _generate(self, place: Place, hold: Hold | None, started: float) -> GenerationEnd | None:
+        async with self._conversation.ready.engine.generate(self._request(place, hold)) as events:
+            for told in looseness(hold):
+                await self._emit_event(told)
+            return await self._follow(events, started)
+
+    def _request(self, place: Place, hold: Hold | None) -> GenerateRequest:
+        return GenerateRequest(
+            prompt=self._conversation.ids,
+            slot=place.pinned,
+            reuse=place.reuse,
+            max_tokens=self._options.max_tokens,
+            sampling=self._options.sampling,
+            grammar=hold.grammar if hold else None,
+            triggers=hold.triggers if hold else (),
+        )
 
     async def _follow(self, events: AsyncIterator[GenerationEvent], started: float) -> GenerationEnd | None:
         """Feed the parser until the end; None when a stop string or the one call that may be cut it short."""

@@ -7,7 +7,7 @@ generate. `gateway.serve` shows the state.
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
@@ -24,7 +24,7 @@ from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
 from gateway.errors import ConfigError, EngineError, EngineUnavailable, MapDiffers
 from gateway.observe.logs import get_logger
-from gateway.toolcalls import AUTO, ChosenFormat, choose_format, format_named
+from gateway.toolcalls import AUTO, ChosenFormat, LooseTools, choose_format, format_named
 from leaf_sdk.vocab import TokenMap
 
 _POLL = 2.0
@@ -55,6 +55,8 @@ class ReadyEngine:
     slots: SlotTable
     tool_format: ChosenFormat
     """How this model's calls are read, and who teaches it to write them."""
+    loose: LooseTools = field(default_factory=LooseTools)
+    """Tools whose schemas are too much for its grammars."""
 
 
 class EngineRoute:

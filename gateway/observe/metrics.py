@@ -116,6 +116,9 @@ class Metrics:
         self._guesses = self._counter(
             "codec_guessed_turns", "Turns with an ambiguous repair, by what the next turn's cache showed.", "result"
         )
+        self._refused_grammars = self._counter(
+            "codec_refused_grammars", "Tools whose calls are held loosely, since the engine refuses their grammar."
+        )
         self._chats = self._counter("codec_chat_requests", "Chat requests answered.", "outcome")
         for source in SOURCES[:-1]:
             self._spliced.labels(source)
@@ -225,6 +228,10 @@ class Metrics:
     def guess_judged(self, *, right: bool) -> None:
         """A turn that held guessed ids was judged by the KV reuse of the turn after it."""
         self._guesses.labels("right" if right else "wrong").inc()
+
+    def grammar_refused(self) -> None:
+        """The engine does not take the grammar of a tool."""
+        self._refused_grammars.inc()
 
     def chat_request(self, outcome: str) -> None:
         """One chat request was answered; `outcome` is one of CHAT_OUTCOMES."""

@@ -8,6 +8,7 @@ which both the incremental parser and the GBNF come. `parser.py` and `message.py
 from gateway.toolcalls.formats.chosen import AUTO, ChosenFormat, choose_format
 from gateway.toolcalls.formats.format import CallTrigger, Format, call_grammar, call_triggers
 from gateway.toolcalls.formats.registry import UnknownFormat, format_for_template, format_named, format_names
+from gateway.toolcalls.grammar.loosened import LooseTools, loosened, too_much
 from gateway.toolcalls.message import Message, ToolCall, join_events, parse, stream
 from gateway.toolcalls.parser import StreamParser, parser_for
 from gateway.toolcalls.preamble import call_text, system_preamble
@@ -37,6 +38,7 @@ __all__ = [
     "Diagnostic",
     "Event",
     "Format",
+    "LooseTools",
     "Message",
     "Policy",
     "Reasoning",
@@ -55,10 +57,12 @@ __all__ = [
     "format_named",
     "format_names",
     "join_events",
+    "loosened",
     "parse",
     "parser_for",
     "read_tools",
     "stream",
     "system_preamble",
+    "too_much",
     "validate_call",
 ]

@@ -90,6 +90,10 @@ counts of all tools come to more than {MAX_COUNTED} the rest are none; of `patte
 an object of more than {MAX_KEYS} optional members is any; a schema of more than {MAX_ALTERNATIVES} alternatives is one
 without them. Families that write arguments in tags hold `minProperties` and other members only inside JSON values.
 
+Where an engine refuses the grammar of a tool all the same, because its limits are lower than those of the tested one,
+calls of that tool are held to its name and any JSON object, for as long as the engine runs: `codec.diagnostics` of the
+answers says so (`loose`), `codec_refused_grammars_total` counts it.
+
 Not held: {", ".join(NOT_HELD)}. What a grammar does not hold, the gateway checks before it calls a tool of
 its own, as far as no regular expression must be run for it; the server judges the rest.
 

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from gateway.engine.llama_cpp.repair import IdRepair, Repaired
 from gateway.engine.protocol import EngineFacts, GenerateRequest, GenerationEnd, Sampling, Timings
-from gateway.errors import EngineRefused, EngineUnavailable
+from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
 
 _SLOTS: Final = 4096
 """Slots of one engine: more are no number that one has."""
@@ -152,7 +152,9 @@ def refusal(status: int, body: bytes) -> EngineRefused | EngineUnavailable:
         error = body[:200].decode("utf-8", "replace")
     if status == 503:
         return EngineUnavailable(f"the engine is not ready: {said(error)}")
-    return EngineRefused(f"the engine answered {status}: {said(error)}", status)
+    words = said(error)
+    kind = GrammarRefused if status == 400 and "grammar" in words.lower() else EngineRefused
+    return kind(f"the engine answered {status}: {words}", status)
 
 
 def said(error: object) -> str:

@@ -54,13 +54,14 @@ class CallClosed:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """Something that was meant as a call and is none. `index` is the call's if it had started, else None.
+    """What is wrong with a call, or with what was meant as one. `index` is the call's if it had started, else None.
 
     `truncated`: the stream ended inside it. `malformed`: it broke its format's rules; what could not be read is
-    content. `failed`: the parser itself did, with `cause`; from there on the whole stream is content.
+    content. `failed`: the parser itself did, with `cause`; from there on the whole stream is content. `loose`: calls of
+    some tools are held to their names alone; the parser says nothing of it.
     """
 
-    kind: Literal["truncated", "malformed", "failed"]
+    kind: Literal["truncated", "malformed", "failed", "loose"]
     message: str
     index: int | None = None
     cause: Exception | None = field(default=None, compare=False, repr=False)

@@ -17,7 +17,7 @@ from gateway.engine.protocol import EngineFacts, Generated, GenerateRequest, Gen
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
-from gateway.errors import EngineUnavailable
+from gateway.errors import EngineUnavailable, GrammarRefused
 from gateway.observe.audit import Audit
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
@@ -34,7 +34,9 @@ END = TINY.special_tokens["<|im_end|>"]
 class ScriptedEngine:
     """Writes the texts that a test gives it, one a generation, id by id; remembers what it was asked."""
 
-    def __init__(self, *texts: str, breaks: bool = False) -> None:
+    def __init__(self, *texts: str, breaks: bool = False, refuses: str | None = None) -> None:
+        """`refuses`: what no grammar may hold."""
+        self.refuses = refuses
         self.asked: list[GenerateRequest] = []
         self._texts = list(texts)
         self._breaks = breaks
@@ -47,6 +49,8 @@ class ScriptedEngine:
     @asynccontextmanager
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
         self.asked.append(replace(request, prompt=list(request.prompt)))
+        if self.refuses is not None and request.grammar is not None and self.refuses in request.grammar:
+            raise GrammarRefused("the engine answered 400: failed to parse grammar", 400)
         yield self._events(list(request.prompt), request.max_tokens)
 
     async def _events(self, prompt: list[int], most: int) -> AsyncIterator[GenerationEvent]:
@@ -124,11 +128,12 @@ async def stage(
     hold_calls: bool = False,
     tools_template: str = "",
     tool_search: Any = False,
+    refuses: str | None = None,
     **limits: Any,
 ) -> AsyncGenerator[Stage]:
     """An agent whose model writes `generations`, one after the other; `tools_template` renders tools, it says."""
     bounds = LimitsConfig(**limits)
-    engine = ScriptedEngine(*generations, breaks=breaks)
+    engine = ScriptedEngine(*generations, breaks=breaks, refuses=refuses)
     route = ScriptedRoute(engine, context, tools_template)
     async with call_runner(bounds, says, tool_search=tool_search) as (runner, metrics):
         agent = Agent(route, runner, bounds, metrics, hold_calls=hold_calls)  # pyright: ignore[reportArgumentType]

@@ -156,6 +156,13 @@ def test_the_cap_is_codec_s_unless_another_is_given() -> None:
         assert [event.kind for event in watcher.feed([1])] == ["overflow"]
 
 
+def test_region_beyond_the_cap_is_read_to_its_end_and_kept_no_further() -> None:
+    events = ToolWatcher(START, END, 1).feed([START, 1, 2, 3, START, 4, END, 5])
+    assert next(event.kind for event in events) == "overflow"
+    assert plain(events)[-1] == ("passthrough", [5], None)
+    assert all(3 not in event.ids for event in events)
+
+
 def test_bytes_that_only_look_like_a_marker_do_not_end_the_search_for_it() -> None:
     lookalikes = [256] * 5
     events = ToolWatcher(1, 2).feed([*lookalikes, 0, 1, *lookalikes, 512, 0, 2, 512])

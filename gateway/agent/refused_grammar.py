@@ -1,0 +1,52 @@
+"""A grammar that the engine refuses: which tools are to blame, and what holds the request in its place.
+
+Asks the engine with grammars of fewer tools, in the slot that the generation has, an id each. What it finds is kept
+with the engine, so that no other request meets it. Below: `toolcalls.grammar.loosened`, which looks by halves. Above:
+`generation.py`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from gateway.agent.choice import Hold
+from gateway.engine.protocol import GenerateRequest
+from gateway.engine.readiness import ReadyEngine
+from gateway.errors import GrammarRefused
+from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+from gateway.toolcalls import Diagnostic, ToolSpec, too_much
+
+_LOOSE: Final = "the engine takes no grammar of the arguments of {}: they may be any JSON object"
+
+log = get_logger("agent")
+
+
+async def loosened_hold(hold: Hold, request: GenerateRequest, ready: ReadyEngine, metrics: Metrics) -> Hold:
+    """Give what holds `request` in place of a hold whose grammar was refused."""
+
+    async def takes(tools: Sequence[ToolSpec]) -> bool:
+        grammar = replace(hold, tools=tuple(tools)).grammar
+        try:
+            async with ready.engine.generate(replace(request, grammar=grammar, max_tokens=1)) as events:
+                # To its end: the slot is at rest then.
+                async for _ in events:
+                    pass
+        except GrammarRefused:
+            return False
+        return True
+
+    def note(tool: ToolSpec) -> None:
+        ready.loose.note(tool)
+        metrics.grammar_refused()
+        log.warning("the engine refuses the grammar of a tool; its calls are held loosely from now on", tool=tool.name)
+
+    found = await too_much(hold.tools, takes, note)
+    return hold.loosening(found.__contains__)
+
+
+def looseness(hold: Hold | None) -> list[Diagnostic]:
+    """Tell which tools' calls are held loosely, if any are."""
+    if hold is None or not hold.loose:
+        return []
+    return [Diagnostic("loose", _LOOSE.format(", ".join(map(repr, sorted(hold.loose)))))]

@@ -1,0 +1,78 @@
+"""Tools whose grammars an engine has refused: which they are, and how their calls are held from then on.
+
+What engines refuse is known of those that were tried (`gbnf`); another build may have other limits. One grammar holds
+all tools of a request, so one schema can break it for all. Finds the schemas by halves, and remembers them for as long
+as the engine runs. It asks no engine itself. Above: `agent`, which does, and `engine`, which keeps the memory.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Final
+
+from gateway.toolcalls.schema.spec import ToolSpec
+
+_REMEMBERED: Final = 1024
+"""Schemas; what was asked for longest ago goes first."""
+_LOOKS: Final = 64
+"""Grammars that are tried for one request: each costs the engine a generation of one id."""
+
+Takes = Callable[[Sequence[ToolSpec]], Awaitable[bool]]
+"""Asks the engine whether it takes a grammar of these tools."""
+
+
+class LooseTools:
+    """What one running engine has refused."""
+
+    def __init__(self, most: int = _REMEMBERED) -> None:
+        """Remember nothing yet; `most` schemas."""
+        self._most = most
+        self._known: OrderedDict[bytes, None] = OrderedDict()
+
+    def __contains__(self, tool: ToolSpec) -> bool:
+        """Whether the engine refuses this schema, whosever tool has it."""
+        if not self._known:
+            return False
+        key = _key(tool)
+        if key in self._known:
+            self._known.move_to_end(key)
+        return key in self._known
+
+    def note(self, tool: ToolSpec) -> None:
+        """Remember a tool that was refused alone."""
+        self._known[_key(tool)] = None
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+
+
+def loosened(tool: ToolSpec) -> ToolSpec:
+    """Give a tool of the same name that takes any object."""
+    return replace(tool, parameters={"type": "object"})
+
+
+async def too_much(tools: Sequence[ToolSpec], takes: Takes, note: Callable[[ToolSpec], None]) -> list[ToolSpec]:
+    """Find the tools to hold loosely, where an engine has refused the grammar of all of them.
+
+    Those that it refuses one by one are noted. Where it refuses none alone, it is too much together, which says nothing
+    of any: then it is all of them. What there are too many to look at is loosened with them.
+    """
+    found: list[ToolSpec] = []
+    parts, looks = [tools], 0
+    while parts:
+        part = parts.pop()
+        if len(part) == 1:
+            note(part[0])
+        if len(part) == 1 or looks == _LOOKS:
+            found += part
+            continue
+        middle = len(part) // 2
+        looks += 2
+        parts += [half for half in (part[middle:], part[:middle]) if not await takes(half)]
+    return found or list(tools)
+
+
+def _key(tool: ToolSpec) -> bytes:
+    """Of the schema alone: the name is a text like any other to a grammar."""
+    return sha256(json.dumps(tool.parameters, default=dict).encode("utf-8", "replace")).digest()
