@@ -1,60 +1,65 @@
-"""What each principal's own requests have left in an engine's cache, as far as anybody may be told.
+"""What a principal's generations have left in an engine's cache, while there is no other: figures may tell of it.
 
-Remembers the ids of recent generations by principal, and gives the longest beginning of a prompt that one of the
-principal's own generations had. Figures about the cache never count more: what they said beyond that would tell one
-principal that another has asked the same. It knows no engine and no slot.
+Remembers the ids of recent generations, and gives the longest beginning of a prompt that one of them had. Once a second
+principal has come it knows nothing any more: a longest common beginning is then an oracle. Who asks twice, with a
+request of another in between that takes the slot, would be told how far the two agree. It knows no engine and no slot.
+Above: `slots.py`.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
 _IDS: Final = 1 << 20
 """Ids that are remembered in all, 8 MiB of references; what was used longest ago goes first."""
 _ENTRIES: Final = 64
-"""Generations that are remembered of one principal."""
+"""Generations that are remembered."""
 
 
 class LeftBehind:
-    """The generations of one engine, by principal."""
+    """The generations of one engine, as long as all are of one principal."""
 
     def __init__(self, most: int = _IDS, entries: int = _ENTRIES) -> None:
-        """Remember nothing yet. `most`: ids in all; `entries`: generations of one principal."""
+        """Remember nothing yet. `most`: ids in all; `entries`: generations."""
         self._most = most
         self._entries = entries
-        self._held: OrderedDict[str, list[list[int]]] = OrderedDict()
-        """By principal, the one that was heard last at the end; of each the latest generation at the end."""
+        self._owner: str | None = None
+        self.several = False
+        """Whether more than one principal has come."""
+        self._held: list[list[int]] = []
+        """The latest generation at the end."""
         self.size = 0
         """Ids that are remembered now."""
 
-    def own(self, owner: str, prompt: Sequence[int]) -> int:
-        """How many ids of a prompt's beginning one of the principal's own generations had."""
+    def enter(self, owner: str) -> None:
+        """A principal wants to generate."""
+        self._owner = self._owner or owner
+        if owner != self._owner:
+            self.several = True
+            self._held, self.size = [], 0
+
+    def own(self, prompt: Sequence[int]) -> int:
+        """How many ids of a prompt's beginning one of the generations had."""
         best = 0
-        for ids in reversed(self._held.get(owner, [])):
+        for ids in reversed(self._held):
             # Most begin otherwise: one id tells, before slices are made.
             longer = best < min(len(ids), len(prompt)) and ids[best] == prompt[best]
             if longer and ids[:best] == prompt[:best]:
                 best = shared_prefix(ids, prompt)
         return best
 
-    def note(self, owner: str, ids: list[int]) -> None:
+    def note(self, ids: list[int]) -> None:
         """Remember a generation, prompt and all; what it continues needs no place of its own."""
-        held = self._held.setdefault(owner, [])
-        self._held.move_to_end(owner)
-        for before in [each for each in held if ids[: len(each)] == each]:
-            self._forget(held, before)
-        held.append(ids)
+        if self.several:
+            return
+        for before in [each for each in self._held if ids[: len(each)] == each]:
+            self._forget(before)
+        self._held.append(ids)
         self.size += len(ids)
-        while len(held) > self._entries:
-            self._forget(held, held[0])
-        while self.size > self._most:
-            oldest, theirs = next(iter(self._held.items()))
-            self._forget(theirs, theirs[0])
-            if not theirs:
-                del self._held[oldest]
+        while len(self._held) > self._entries or self.size > self._most:
+            self._forget(self._held[0])
 
-    def _forget(self, held: list[list[int]], ids: list[int]) -> None:
-        held.remove(ids)
+    def _forget(self, ids: list[int]) -> None:
+        self._held.remove(ids)
         self.size -= len(ids)
 
 

@@ -71,10 +71,10 @@ class Place:
     reuse: bool
     """Whether what the slot holds may be reused."""
     own: int
-    """Ids at the prompt's beginning that its principal's own requests have left behind."""
+    """Ids at the prompt's beginning that its principal's own requests have left there, whatever others have asked."""
 
     def shown(self, timings: Timings) -> Timings:
-        """The engine's account as the principal may see it: of what others have left behind nothing is told."""
+        """The engine's account as the principal may see it: it does not depend on what others have left behind."""
         hidden = max(timings.cache_n - self.own, 0)
         return timings.counting(hidden) if hidden else timings
 
@@ -114,6 +114,7 @@ class SlotTable:
         Raises `EngineUnavailable` when too many wait already, or the slot does not come to rest.
         """
         await self._turn(owner, alone=alone)
+        self._left.enter(owner)
         slot = self._choose(prompt, owner)
         self._free.remove(slot)
         self._clock += 1
@@ -122,14 +123,15 @@ class SlotTable:
             pinned = await self._rested(slot)
             slot.mixed = slot.mixed or slot.owner not in (None, owner)
             reuse = not (self._isolate and slot.mixed)
+            place = Place(slot, pinned, reuse, self._own(slot, prompt, pinned))
             slot.holds([], at_rest=False, answered=False)
             slot.owner = owner
             try:
-                yield Place(slot, pinned, reuse, self._left.own(owner, prompt))
+                yield place
             finally:
                 if slot.answered:
                     slot.mixed = False
-                    self._left.note(owner, slot.ids)
+                    self._left.note(slot.ids)
         finally:
             self._free.append(slot)
             self._available.release()
@@ -138,6 +140,19 @@ class SlotTable:
         """Take a free slot out of the table for good, for somebody who must have one alone; returns its number."""
         self._available.acquire_nowait()
         return self._free.pop().number
+
+    def _own(self, slot: Slot, prompt: Sequence[int], pinned: int | None) -> int:
+        """How much of a prompt its principal may find in the slot, and be told of.
+
+        Of several principals each is told of what its own last generation left in that slot, if nobody else has had it
+        since. What a server chooses, it chooses by what others have left: nothing is told there.
+        """
+        if not self._left.several:
+            return self._left.own(prompt)
+        if pinned is None or slot.mixed or not slot.answered:
+            return 0
+        # The last id may have been sampled and not processed any more.
+        return shared_prefix(slot.ids[:-1], prompt)
 
     async def _rested(self, slot: Slot) -> int | None:
         """The slot's number once it is known to do nothing; None where the server chooses."""

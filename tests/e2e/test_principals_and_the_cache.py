@@ -75,3 +75,20 @@ def test_isolated_keys_reuse_nothing_of_each_other(start_gateway, tmp_path):
     Asker(started.url, eve).chat(SECRET)
 
     assert started.metric("codec_generation_reused_ids_total") == 0
+
+
+def test_how_far_a_guess_agrees_with_another_keys_prompt_is_told_nothing(start_gateway, tmp_path):
+    ada, eve = (key_for(tmp_path, name) for name in ("ada", "eve"))
+    bare = {"CODEC_GATEWAY_ENGINE__SLOTS": "1", "CODEC_GATEWAY_ENGINE__CACHE_MIB": "0"}
+    started = start_gateway({}, "--engine", "embedded", env=bare)
+    ada, eve = Asker(started.url, ada), Asker(started.url, eve)
+    told = []
+    for guess in (SECRET, SECRET.replace("nineteen", "seven"), SECRET.replace("vault", "cellar")):
+        eve.chat(guess)
+        # It takes the only slot, and leaves in it what agrees with the guess.
+        ada.chat(f"{SECRET} Do not tell.")
+        told.append(cached(eve.chat(guess)))
+        mine = cached(eve.chat(guess))
+
+    assert told == [0, 0, 0]
+    assert mine > 0

@@ -1,4 +1,4 @@
-"""What a principal may be told of the cache: the longest beginning that its own requests had, from a bounded memory."""
+"""What a principal may be told of the cache: as long as it is the only one, what its generations had."""
 
 import pytest
 from hypothesis import given
@@ -9,25 +9,33 @@ from gateway.engine.left_behind import LeftBehind, shared_prefix
 IDS = st.lists(st.integers(0, 2), max_size=8)
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), IDS), max_size=20), IDS)
-def test_no_more_is_told_than_the_principals_own_generations_had(noted: list[tuple[str, list[int]]], prompt: list[int]):
+@given(st.lists(IDS, max_size=20), IDS)
+def test_a_single_principal_is_told_what_any_of_its_generations_had(noted: list[list[int]], prompt: list[int]) -> None:
     left = LeftBehind()
-    for owner, ids in noted:
-        left.note(owner, list(ids))
-    for owner in "abc":
-        own = max((shared_prefix(ids, prompt) for who, ids in noted if who == owner), default=0)
-        assert left.own(owner, prompt) == own
+    for ids in noted:
+        left.enter("ada")
+        left.note(list(ids))
+    assert left.own(prompt) == max((shared_prefix(ids, prompt) for ids in noted), default=0)
+    assert not left.several
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), IDS), max_size=40), IDS)
-def test_memory_is_bounded_and_what_is_forgotten_is_told_as_less(noted: list[tuple[str, list[int]]], prompt: list[int]):
+@given(st.lists(IDS, max_size=40), IDS)
+def test_memory_is_bounded_and_what_is_forgotten_is_told_as_less(noted: list[list[int]], prompt: list[int]) -> None:
     left, whole = LeftBehind(most=20, entries=3), LeftBehind()
-    for owner, ids in noted:
-        left.note(owner, list(ids))
-        whole.note(owner, list(ids))
+    for ids in noted:
+        left.note(list(ids))
+        whole.note(list(ids))
     assert left.size <= 20
-    for owner in "abc":
-        assert left.own(owner, prompt) <= whole.own(owner, prompt)
+    assert left.own(prompt) <= whole.own(prompt)
+
+
+def test_with_the_second_principal_all_is_forgotten_for_good() -> None:
+    left = LeftBehind()
+    for owner in ("ada", "eve", "ada"):
+        left.enter(owner)
+        left.note([1, 2, 3])
+    assert left.several
+    assert (left.own([1, 2, 3]), left.size) == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,14 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 
 import anyio
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from gateway.engine.left_behind import shared_prefix
 from gateway.engine.protocol import Timings
 from gateway.engine.slots import Place, SlotTable
 from gateway.errors import EngineUnavailable
@@ -196,6 +200,87 @@ async def test_figures_tell_of_what_the_principal_left_behind_and_of_nothing_els
     assert (told.cache_n, told.prompt_n) == (0, 50)
     assert (hers.cache_n, hers.prompt_n) == (51, 1)
     assert (repeated.cache_n, repeated.prompt_n) == (49, 1)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A generation: whose, and of what. One that is not answered may have been processed all the same, or not."""
+
+    owner: str
+    prompt: list[int]
+    answered: bool
+    processed: bool
+
+
+class Caches:
+    """What a llama.cpp server reuses: the slot's ids, or with a host cache those of any prompt that it has seen."""
+
+    def __init__(self, count: int, *, host: bool) -> None:
+        self._slots: list[list[int]] = [[] for _ in range(count)]
+        self._saved: list[list[int]] = []
+        self._host = host
+
+    def run(self, prompt: list[int], number: int | None) -> int:
+        """Gives the ids that are reused."""
+        if number is None:
+            number = max(range(len(self._slots)), key=lambda n: shared_prefix(self._slots[n], prompt))
+        held = [self._slots[number], *(self._saved if self._host else [])]
+        self._slots[number] = prompt
+        self._saved.append(prompt)
+        return min(max(shared_prefix(ids, prompt) for ids in held), len(prompt) - 1)
+
+
+async def told(asked: list[Asked], count: int, *, chosen: bool, host: bool) -> list[int]:
+    """The cached ids that each answer of Eve's tells."""
+    table = SlotTable(count, at_rest=resting if chosen else None)
+    server = Caches(count, host=host)
+    figures: list[int] = []
+    for each in asked:
+        async with table.take(each.prompt, each.owner) as place:
+            if each.answered or each.processed:
+                cached = server.run(each.prompt, place.pinned)
+                shown = place.shown(timings(cached, len(each.prompt) - cached)).cache_n
+                figures += [shown] * (each.answered and each.owner == "eve")
+            # The id that a limit ended with was sampled, and not processed any more.
+            left = [*each.prompt, each.prompt[0]]
+            place.slot.holds(left, at_rest=each.answered, answered=each.answered)
+    return figures
+
+
+ASKED = st.builds(
+    Asked,
+    st.sampled_from(["eve", "eve", "ada", "bob"]),
+    st.lists(st.integers(0, 1), min_size=1),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+def all_answered(*asked: tuple[str, list[int]]) -> list[Asked]:
+    return [Asked(owner, prompt, True, True) for owner, prompt in asked]
+
+
+# A server that chooses gives her the slot that another's prompt has taken, since that agrees with hers.
+@example(asked=all_answered(("eve", [1, 0]), ("ada", [1, 0, 0]), ("eve", [1, 0, 1])), count=2, chosen=False, host=False)
+# Of the id that a limit ended with the host cache has only what another has asked.
+@example(
+    asked=all_answered(("eve", [1, 0]), ("ada", [1, 0, 1, 1]), ("eve", [1, 0, 1, 0])), count=2, chosen=True, host=True
+)
+@given(asked=st.lists(ASKED, max_size=12), count=st.integers(1, 3), chosen=st.booleans(), host=st.booleans())
+async def test_figures_are_the_same_whatever_other_principals_ask(
+    asked: list[Asked], count: int, *, chosen: bool, host: bool
+) -> None:
+    # Somebody else has been there from the beginning: that there are others is no secret.
+    asked = [Asked("ada", [0], True, True), *asked]
+    others = [each if each.owner == "eve" else replace(each, prompt=[9 + n for n in each.prompt]) for each in asked]
+
+    assert await told(asked, count, chosen=chosen, host=host) == await told(others, count, chosen=chosen, host=host)
+
+
+async def test_figures_of_a_principal_that_is_alone_are_the_engines_wherever_the_slot_is_chosen() -> None:
+    asked = [Asked("eve", prompt, True, True) for prompt in ([1, 2, 3], [1, 2, 4, 5], [7], [1, 2, 3, 4])]
+    for chosen in (False, True):
+        assert await told(asked, 1, chosen=chosen, host=True) == [0, 2, 0, 3]
 
 
 async def test_isolated_principals_reuse_nothing_of_each_other() -> None:
