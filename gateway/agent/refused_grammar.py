@@ -1,8 +1,7 @@
 """A grammar that the engine refuses: which tools are to blame, and what holds the request in its place.
 
 Asks the engine with grammars of fewer tools, in the slot that the generation has, an id each. What it finds is kept
-with the engine, so that no other request meets it. Below: `toolcalls.grammar.loosened`, which looks by halves. Above:
-`generation.py`.
+with the engine, so that no other request meets it. `toolcalls.grammar.loosened` looks by halves.
 """
 
 from collections.abc import Sequence

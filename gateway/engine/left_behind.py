@@ -3,7 +3,6 @@
 Remembers the ids of recent generations, and gives the longest beginning of a prompt that one of them had. Once a second
 principal has come it knows nothing any more: a longest common beginning is then an oracle. Who asks twice, with a
 request of another in between that takes the slot, would be told how far the two agree. It knows no engine and no slot.
-Above: `slots.py`.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 What engines refuse is known of those that were tried (`gbnf`); another build may have other limits. One grammar holds
 all tools of a request, so one schema can break it for all. Finds the schemas by halves, and remembers them for as long
-as the engine runs. It asks no engine itself. Above: `agent`, which does, and `engine`, which keeps the memory.
+as the engine runs. It asks no engine itself.
 """
 
 import json
