@@ -122,13 +122,18 @@ def render_page() -> str:
     return _HEAD + "".join(_section(module, held) for module, held in _modules(known)) + _HELD + _TAIL
 
 
+_NO_FAMILIES = ("chosen", "format", "registry", "taught")
+"""What else stands beside the families."""
+
+
 def _modules(known: Iterable[Format]) -> Iterator[tuple[ModuleType, list[Format]]]:
     """Give each file of `formats/` with the registered formats that it defines."""
     known = list(known)
     for info in sorted(pkgutil.iter_modules(formats.__path__), key=lambda info: info.name):
         module = importlib.import_module(f"{formats.__name__}.{info.name}")
         own = [value for value in vars(module).values() if isinstance(value, Format)]
-        yield module, [fmt for fmt in known if any(fmt is value for value in own)]
+        if info.name not in _NO_FAMILIES:
+            yield module, [fmt for fmt in known if any(fmt is value for value in own)]
 
 
 def _section(module: ModuleType, held: Iterable[Format]) -> str:
