@@ -1,4 +1,4 @@
-"""What happens while a request is answered, in order, as the faces above see it.
+"""What happens while a request is answered, in order, as the endpoints above see it.
 
 The tool-call parser's events go through as they are, with `index` counted over the whole response; the agent adds what
 it did itself. Nothing here knows OpenAI's JSON.

@@ -39,7 +39,7 @@ from gateway.serve.http.errors import no_such_path
 from gateway.serve.http.forwarded import ForwardedClients
 from gateway.serve.http.server import http_server
 from gateway.serve.http.sockets import listening, take_passed_sockets, url_of_socket
-from gateway.serve.mcp import McpFace
+from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.frames import FramedMcp
 from gateway.serve.openai.chat import OpenAiFace
 from gateway.serve.openai.completions import CompletionsFace
@@ -50,9 +50,9 @@ log = get_logger("serve")
 
 
 @asynccontextmanager
-async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[tuple[ASGIApp, McpFace]]:
-    """The faces as one ASGI app (/v1 and /mcp, behind the token and the host check), and the MCP face itself."""
-    mcp = McpFace(
+async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[tuple[ASGIApp, McpEndpoint]]:
+    """The endpoints as one ASGI app (/v1 and /mcp, behind the token and the host check), and that of MCP itself."""
+    mcp = McpEndpoint(
         services.proxy,
         config,
         tokens=services.tokens,
@@ -87,13 +87,13 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
 class _Shortcut:
     """One path that does not pass through the router: a request of MCP costs 30 µs less so (bench/results/mcp.json)."""
 
-    def __init__(self, path: str, face: ASGIApp, rest: ASGIApp) -> None:
+    def __init__(self, path: str, endpoint: ASGIApp, rest: ASGIApp) -> None:
         self._path = path
-        self._face = face
+        self._endpoint = endpoint
         self._rest = rest
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        app = self._face if scope["type"] == "http" and scope["path"] == self._path else self._rest
+        app = self._endpoint if scope["type"] == "http" and scope["path"] == self._path else self._rest
         return app(scope, receive, send)
 
 
@@ -118,7 +118,7 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown) ->
     limit = raise_file_limit(config.serve.connections.total)
     async with AsyncExitStack() as stack:
         passed = take_passed_sockets(os.environ, os.getpid())
-        faces = stack.enter_context(listening("faces", config.serve.host, config.serve.port, passed))
+        endpoints = stack.enter_context(listening("faces", config.serve.host, config.serve.port, passed))
         admin = stack.enter_context(listening("admin", config.serve.admin_host, config.serve.admin_port, passed))
         services = await stack.enter_async_context(open_services(config))
         inner, mcp = await stack.enter_async_context(open_app(services, config))
@@ -142,14 +142,14 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown) ->
         shutdown.ready(drain)
         settle_memory()
         await _announce(
-            config, services, url_of_socket(config.serve.host, faces), url_of_socket(config.serve.admin_host, admin)
+            config, services, url_of_socket(config.serve.host, endpoints), url_of_socket(config.serve.admin_host, admin)
         )
         async with anyio.create_task_group() as following:
             besides = {PinFile().path: services.proxy.list_again}
             following.start_soon(reloader.follow, services.take_over, besides)
             following.start_soon(services.costs.follow, services.proxy, services.metrics)
             async with anyio.create_task_group() as serving:
-                for server, listener in zip(servers, (faces, admin), strict=True):
+                for server, listener in zip(servers, (endpoints, admin), strict=True):
                     serving.start_soon(server.serve, [listener])
             following.cancel_scope.cancel()
 

@@ -1,8 +1,8 @@
 """`codec-gateway stdio`: the gateway as an MCP server on standard input and output, for desktop clients.
 
-Turns flags into a configuration, runs proxy and MCP face until the client closes our input, and says by the exit code
-how it ended. Standard output belongs to the protocol; every word of ours goes to standard error. It decides nothing:
-`proxy` and `serve/mcp` do. It registers the command and reports its errors.
+Turns flags into a configuration, runs proxy and MCP endpoint until the client closes our input, and says by the exit
+code how it ended. Standard output belongs to the protocol; every word of ours goes to standard error. It decides
+nothing: `proxy` and `serve/mcp` do. It registers the command and reports its errors.
 """
 
 import os
@@ -24,7 +24,7 @@ from gateway.observe.logs import configure_logging, get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens
-from gateway.serve.mcp import McpFace
+from gateway.serve.mcp import McpEndpoint
 
 
 def stdio(
@@ -68,7 +68,7 @@ async def _serve(settings: GatewayConfig, maps: MapSet) -> None:
     async with open_records(settings, metrics) as records:
         proxy = Proxy(settings, metrics, records.tracing)
         proxy.tell_maps(maps)
-        face = McpFace(
+        endpoint = McpEndpoint(
             proxy,
             settings,
             tokens=tokens,
@@ -79,7 +79,7 @@ async def _serve(settings: GatewayConfig, maps: MapSet) -> None:
             tracing=records.tracing,
         )
         # The servers start when the client has said what it can be asked for.
-        await face.serve_stdio(proxy, proxy.stop)
+        await endpoint.serve_stdio(proxy, proxy.stop)
 
 
 async def _watch_signals(caught: list[int], scope: anyio.CancelScope) -> None:

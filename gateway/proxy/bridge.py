@@ -21,7 +21,7 @@ from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.dispatcher import SessionGone
-from gateway.proxy.upstream.session import PROGRESS, cannot_ask, refusal
+from gateway.proxy.upstream.session import PROGRESS, cannot_ask, rpc_error
 from gateway.proxy.upstream.upstream import Upstream
 
 _TOKEN: Final = "codec-gateway."  # noqa: S105 - what our tokens begin with, not one of them
@@ -81,7 +81,7 @@ class Parked:
             with anyio.fail_after(_PATIENCE):
                 return await answer
         except TimeoutError:
-            raise refusal(INTERNAL_ERROR, f"the client did not answer {method!r} in time") from None
+            raise rpc_error(INTERNAL_ERROR, f"the client did not answer {method!r} in time") from None
         finally:
             self._questions.pop(key, None)
 
@@ -152,9 +152,9 @@ class Bridge:
         """
         parked = self._parked.get(str(params.get("requestState")))
         if parked is None or parked.principal != caller.principal or parked.method != method:
-            raise refusal(INVALID_PARAMS, "unknown or expired requestState: begin again without it")
+            raise rpc_error(INVALID_PARAMS, "unknown or expired requestState: begin again without it")
         if parked.round is not None:
-            raise refusal(INVALID_PARAMS, "this requestState is being answered already")
+            raise rpc_error(INVALID_PARAMS, "this requestState is being answered already")
         parked.join(caller, params)
         responses: object = params.get("inputResponses")
         parked.answer(cast(dict[str, Any], responses) if isinstance(responses, dict) else {})
@@ -187,7 +187,7 @@ class Bridge:
             except GatewayError as error:
                 parked.end(error)
             except Exception as error:  # noqa: BLE001 - the one boundary: one parked call must not end the others
-                parked.end(refusal(INTERNAL_ERROR, f"the call broke off: {type(error).__name__}"))
+                parked.end(rpc_error(INTERNAL_ERROR, f"the call broke off: {type(error).__name__}"))
             # A server need not wait for what it asks: the client, who was told to come back, finds the outcome here.
             await anyio.sleep(_PATIENCE)
         self._forget(parked)
@@ -245,5 +245,5 @@ async def _put(request: object, caller: Caller) -> dict[str, Any]:
     question = cast(dict[str, Any], request) if isinstance(request, dict) else {}
     method, params = question.get("method"), question.get("params")
     if not isinstance(method, str):
-        raise refusal(INTERNAL_ERROR, "the server asked something that is no request")
+        raise rpc_error(INTERNAL_ERROR, "the server asked something that is no request")
     return await caller.asked(method, cast(dict[str, Any], params) if isinstance(params, dict) else {})

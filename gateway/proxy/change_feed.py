@@ -13,7 +13,7 @@ from gateway.proxy.caller import ClientSession, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.listing import KINDS, Kind
-from gateway.proxy.upstream.session import ListKind, refusal
+from gateway.proxy.upstream.session import ListKind, rpc_error
 from gateway.proxy.upstream.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class ChangeFeed:
     ) -> Callable[[], None]:
         """As `Proxy.watch`; `owned`: the server of each URI, and the URI."""
         if (over := self._shares.take(principal, len(owned))) is not None:
-            raise refusal(INTERNAL_ERROR, over.message)
+            raise rpc_error(INTERNAL_ERROR, over.message)
         key = object()
         watched = list(owned)
         for server, uri in owned:

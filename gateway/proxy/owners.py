@@ -12,7 +12,7 @@ from gateway.observe.escape import escape_text
 from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.caller import NOBODY, Caller, Principal
 from gateway.proxy.catalog import Catalog
-from gateway.proxy.upstream.session import refusal
+from gateway.proxy.upstream.session import rpc_error
 from gateway.proxy.upstream.upstream import Upstream
 
 NAME_LENGTH: Final = 128
@@ -88,7 +88,7 @@ class Owners:
         owners = [(server, own) for server, own in self._catalog.naming.prompt_owners(name) if principal.sees(server)]
         having = [pair for pair in owners if self._has_prompt(*pair)] or owners
         if not having:
-            raise refusal(INVALID_PARAMS, f"unknown prompt {escape_text(name, NAME_LENGTH)!r}: list them anew")
+            raise rpc_error(INVALID_PARAMS, f"unknown prompt {escape_text(name, NAME_LENGTH)!r}: list them anew")
         server, own = having[0]
         return self._upstreams[server], own
 

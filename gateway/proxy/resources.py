@@ -11,7 +11,7 @@ from gateway.observe.escape import escape_text
 from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.owners import NAME_LENGTH, Owners
-from gateway.proxy.upstream.session import refusal
+from gateway.proxy.upstream.session import rpc_error
 from gateway.proxy.upstream.upstream import Upstream
 
 Watch = Callable[[Collection[str], Principal, Callable[[str], None]], Awaitable[Callable[[], None]]]
@@ -33,11 +33,11 @@ class Resources:
         """Put the request to the URI's owner, and to no other server."""
         uri = params.get("uri")
         if not isinstance(uri, str):
-            raise refusal(INVALID_PARAMS, f"{method} needs the resource's URI as a text in params.uri")
+            raise rpc_error(INVALID_PARAMS, f"{method} needs the resource's URI as a text in params.uri")
         owner = self._owners.uri_owner(uri, caller.principal, caller)
         if owner is None:
             known = f"no server has the resource {escape_text(uri, NAME_LENGTH)!r}: list them anew"
-            raise refusal(INVALID_PARAMS, known, uri=uri)
+            raise rpc_error(INVALID_PARAMS, known, uri=uri)
         return await self._ask(self._upstreams[owner], method, params, caller)
 
     async def subscribe(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:

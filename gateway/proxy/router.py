@@ -25,7 +25,7 @@ from gateway.proxy.resources import Resources, Watch
 from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_of, error_result
 from gateway.proxy.upstream.listing import Kind
 from gateway.proxy.upstream.sampling import SAMPLING
-from gateway.proxy.upstream.session import refusal
+from gateway.proxy.upstream.session import rpc_error
 from gateway.proxy.upstream.task_owners import unknown_task
 from gateway.proxy.upstream.upstream import Upstream
 
@@ -87,9 +87,9 @@ class Routes:
                 await self._ready()
             return await self._handlers.get(method, self._pass_on)(method, params, caller)
         except UnknownTool as error:
-            raise refusal(INVALID_PARAMS, error.message) from None
+            raise rpc_error(INVALID_PARAMS, error.message) from None
         except UpstreamError as error:
-            raise refusal(INTERNAL_ERROR, error.message, server=error.server) from None
+            raise rpc_error(INTERNAL_ERROR, error.message, server=error.server) from None
 
     async def call_tool(
         self,
@@ -137,7 +137,7 @@ class Routes:
 
     async def _list(self, kind: Kind, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         if params.get("cursor") is not None:
-            raise refusal(INVALID_PARAMS, "unknown cursor: the list has one page, ask for it without a cursor")
+            raise rpc_error(INVALID_PARAMS, "unknown cursor: the list has one page, ask for it without a cursor")
         result = await self._lists.merged(kind, self.owners.visible(caller.principal), caller)
         return {**result, "tools": list(finder.DEFINITIONS)} if self.searching and kind == "tools" else result
 
@@ -157,7 +157,7 @@ class Routes:
     async def _get_prompt(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         name = params.get("name")
         if not isinstance(name, str):
-            raise refusal(INVALID_PARAMS, "prompts/get needs the prompt's name as a text in params.name")
+            raise rpc_error(INVALID_PARAMS, "prompts/get needs the prompt's name as a text in params.name")
         upstream, own = self.owners.prompt(name, caller.principal)
         return await self._ask(upstream, method, {**params, "name": own}, caller)
 
@@ -172,7 +172,9 @@ class Routes:
             owner = self.owners.uri_owner(uri, caller.principal, caller)
             if owner is not None:
                 return await self._ask(self._upstreams[owner], method, params, caller)
-        raise refusal(INVALID_PARAMS, "completion/complete needs params.ref to name a prompt or a resource that exists")
+        raise rpc_error(
+            INVALID_PARAMS, "completion/complete needs params.ref to name a prompt or a resource that exists"
+        )
 
     async def _set_level(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         visible = self.owners.visible(caller.principal)
@@ -181,7 +183,7 @@ class Routes:
             # It was announced because one of these may; a session tells its server when there is one.
             return {}
         if not logging:
-            raise refusal(METHOD_NOT_FOUND, "no server here writes log messages for clients", method=method)
+            raise rpc_error(METHOD_NOT_FOUND, "no server here writes log messages for clients", method=method)
         answers: list[dict[str, Any]] = []
         refused: list[RpcError | UpstreamError] = []
 
@@ -252,9 +254,9 @@ def _read_call(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The tool's name and the arguments of `tools/call`."""
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str):
-        raise refusal(INVALID_PARAMS, "tools/call needs the tool's name as a text in params.name")
+        raise rpc_error(INVALID_PARAMS, "tools/call needs the tool's name as a text in params.name")
     if arguments is not None and not isinstance(arguments, dict):
-        raise refusal(INVALID_PARAMS, "tools/call needs params.arguments to be an object")
+        raise rpc_error(INVALID_PARAMS, "tools/call needs params.arguments to be an object")
     return name, cast(dict[str, Any], arguments or {})
 
 

@@ -172,7 +172,7 @@ class ResultTokens:
 
     def _piece(self, tool: str, part: TextPart, token_map: TokenMap, *, proven: bool) -> IdPiece:
         """The block's own ids if they stand every check, else ids made from its text."""
-        refusal = self._refusal(part, token_map, proven=proven)
+        refusal = self._why_refused(part, token_map, proven=proven)
         if part.payload is not None and refusal is None:
             ids = tuple(part.payload["ids"])
             self._bypass(tool, token_map, len(ids))
@@ -191,7 +191,7 @@ class ResultTokens:
         self._metrics.shim_tokenized(token_map.map_id, ids=len(ids), seconds=perf_counter() - began)
         return ids
 
-    def _refusal(self, part: TextPart, token_map: TokenMap, *, proven: bool) -> _Refusal | None:
+    def _why_refused(self, part: TextPart, token_map: TokenMap, *, proven: bool) -> _Refusal | None:
         """Why what was shipped can't be used under `token_map`; None if it can, or if nothing was shipped.
 
         Another map's ids are used only if both maps are accepted and known to be the same tokenizer; then they must

@@ -1,1 +1,1 @@
-"""The faces: Starlette on uvicorn, one file a face, joined in `app.py`."""
+"""What clients meet: `/v1`, `/mcp` over HTTP and standard streams, frames of ids, the admin port; and who may call."""

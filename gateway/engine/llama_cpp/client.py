@@ -18,7 +18,7 @@ from time import monotonic
 from gateway.engine.llama_cpp.completion_stream import EVENT_FIELDS, CompletionStream
 from gateway.engine.llama_cpp.connections import Connections
 from gateway.engine.llama_cpp.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
-from gateway.engine.llama_cpp.json import completion_body, refusal
+from gateway.engine.llama_cpp.json import completion_body, error_of_answer
 from gateway.engine.llama_cpp.questions import Questions
 from gateway.engine.protocol import EngineFacts, GenerateRequest, GenerationEnd, GenerationEvent
 from gateway.errors import EngineRefused, EngineUnavailable, GatewayError
@@ -113,7 +113,7 @@ class LlamaCpp(Questions):
         with self._errors():
             async with self._connections.streamed("POST", "/completion", body) as answer:
                 if answer.status != 200:
-                    raise refusal(answer.status, await answer.body())
+                    raise error_of_answer(answer.status, await answer.body())
                 stream = CompletionStream(self.url, self._token_map, most=request.max_tokens, gather=request.gather)
                 events = self._events(answer, stream)
                 try:

@@ -144,7 +144,7 @@ def read_end(message: dict[str, Any], last: int | None, counts: list[int]) -> Ge
     )
 
 
-def refusal(status: int, body: bytes) -> EngineRefused | EngineUnavailable:
+def error_of_answer(status: int, body: bytes) -> EngineRefused | EngineUnavailable:
     """The error that an HTTP status other than 200 stands for; 503: the model is still loading."""
     try:
         error: Any = json.loads(body).get("error", {})

@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
-from gateway.engine.llama_cpp.json import expecting, read_facts, refusal
+from gateway.engine.llama_cpp.json import error_of_answer, expecting, read_facts
 from gateway.engine.protocol import EngineFacts, Message
 from gateway.errors import EngineRefused
 
@@ -65,7 +65,7 @@ class Questions:
     async def _slots(self) -> list[dict[str, Any]]:
         status, body = await self._ask("GET", "/slots", b"")
         if status != 200:
-            raise refusal(status, body)
+            raise error_of_answer(status, body)
         with expecting(self._url):
             return cast(list[dict[str, Any]], json.loads(body))
 
@@ -77,7 +77,7 @@ class Questions:
 
     def _object(self, path: str, status: int, body: bytes) -> dict[str, Any]:
         if status != 200:
-            raise refusal(status, body)
+            raise error_of_answer(status, body)
         try:
             answer: object = json.loads(body)
         except (ValueError, RecursionError):

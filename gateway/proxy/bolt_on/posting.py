@@ -56,7 +56,7 @@ async def _ask(
         connection.send(method, address.path, lines, body)
         await connection.head()
         if connection.status != 200:
-            raise NoAnswer(await _refusal(connection))
+            raise NoAnswer(await _words_of_refusal(connection))
         if kind is not None and media_type(connection.header("content-type")) != kind:
             raise NoAnswer(f"its answer is {connection.header('content-type')[:80]!r}, expected {kind!r}")
         if connection.header("content-encoding") not in ("", "identity"):
@@ -70,7 +70,7 @@ async def _ask(
     return answer
 
 
-async def _refusal(connection: Connection) -> str:
+async def _words_of_refusal(connection: Connection) -> str:
     words = status_words(connection.status)
     said = await connection.read(_REFUSAL)
     return f"{words}: {said.decode('utf-8', 'replace').strip()}" if said else words

@@ -35,9 +35,13 @@ class Questions:
         if request.method == "ping":
             self._answer_at_once(request, encode_response(request.id, {}))
         elif request.id in self._open:
-            self._answer_at_once(request, _refusal(request.id, "a request with this id is being answered already"))
+            self._answer_at_once(
+                request, _encoded_error(request.id, "a request with this id is being answered already")
+            )
         elif len(self._open) >= MOST:
-            self._answer_at_once(request, _refusal(request.id, f"{MOST} requests wait for answers; ask again later"))
+            self._answer_at_once(
+                request, _encoded_error(request.id, f"{MOST} requests wait for answers; ask again later")
+            )
         else:
             task = asyncio.get_running_loop().create_task(self._answer(request, exchange))
             self._open[request.id] = task
@@ -75,7 +79,7 @@ class Questions:
             answer = encode_failure(request.id, refusal.error)
         except Exception:  # noqa: BLE001 - the one boundary: a server always gets an answer, and learns nothing of ours
             self._server_log.warning("request of upstream not answered", method=_shown(request), exc_info=True)
-            answer = _refusal(request.id, "the gateway failed to answer")
+            answer = _encoded_error(request.id, "the gateway failed to answer")
         await self._send(answer)
 
 
@@ -83,5 +87,5 @@ def _shown(request: Request) -> str:
     return escape_text(request.method, 100)
 
 
-def _refusal(request_id: RequestId, message: str) -> bytes:
+def _encoded_error(request_id: RequestId, message: str) -> bytes:
     return encode_failure(request_id, {"code": INTERNAL_ERROR, "message": message})

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from gateway.protocol.messages import INTERNAL_ERROR
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.shares import ShareRule
-from gateway.proxy.upstream.session import refusal
+from gateway.proxy.upstream.session import rpc_error
 
 SAMPLING: Final = "sampling/createMessage"
 CAPABILITY: Final = "sampling"
@@ -64,14 +64,14 @@ class Allowance:
             RpcError: nothing is left, or it can't be generated.
         """
         if self.sampler is None or self.left <= 0:
-            raise refusal(
+            raise rpc_error(
                 INTERNAL_ERROR, f"server {self._server!r} has no tokens left to sample with (sampling_tokens)"
             )
         asked: object = params.get("maxTokens")
         left = self._shares.left(payer)
         most = min(asked, left) if isinstance(asked, int) and asked > 0 else left
         if (over := self._shares.take(payer, max(1, most))) is not None:
-            raise refusal(INTERNAL_ERROR, over.message)
+            raise rpc_error(INTERNAL_ERROR, over.message)
         spent = most
         try:
             result, spent = await self.sampler.sample(params, most, payer)

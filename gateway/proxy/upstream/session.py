@@ -226,14 +226,14 @@ class Session:
         return self.owner or self._requests.only_caller() or NOBODY
 
 
-def refusal(code: int, message: str, **data: object) -> RpcError:
+def rpc_error(code: int, message: str, **data: object) -> RpcError:
     """A JSON-RPC error in our own words; `data` only where there is some."""
     return RpcError({"code": code, "message": message, **({"data": data} if data else {})})
 
 
 def cannot_ask(method: str) -> RpcError:
     """What a server is told that asks for something which its client does not offer."""
-    return refusal(METHOD_NOT_FOUND, f"the client does not offer {method!r}")
+    return rpc_error(METHOD_NOT_FOUND, f"the client does not offer {method!r}")
 
 
 def _wants(audience: Caller | ClientSession, params: Mapping[str, Any]) -> bool:

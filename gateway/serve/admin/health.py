@@ -3,7 +3,7 @@
 Turns what the packages said last (`Readiness.set`) into HTTP answers. Nothing is asked at the time of the request: a
 probe that reached for the engine would make a busy engine look dead, and load it further. No key is asked here, which
 is why the port listens on loopback unless told otherwise; the page that says most (`/status`) is for this machine in
-any case. The app factory in `serve` runs it beside the faces.
+any case. `app/process.py` runs it beside the endpoints.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ from starlette.routing import Route
 from gateway.config.address import is_loopback
 from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
-from gateway.serve.http.errors import refusal
+from gateway.serve.http.errors import error_response
 
 _REASON_LENGTH = 300
 
@@ -87,7 +87,7 @@ def admin_app(metrics: Metrics, readiness: Readiness, status: Status | None = No
         # Both: a page in a browser on this machine comes from loopback too, but by a name of its own.
         here = request.client is not None and is_loopback(request.client.host)
         if status is None or not (here and is_loopback(request.url.hostname or "")):
-            return refusal(403, "/status is for this machine only: ask there, by 127.0.0.1", code="not_local")
+            return error_response(403, "/status is for this machine only: ask there, by 127.0.0.1", code="not_local")
         return JSONResponse(await status(), headers=_fresh())
 
     return Starlette(

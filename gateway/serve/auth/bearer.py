@@ -21,7 +21,7 @@ from gateway.serve.auth.credentials import Credentials
 from gateway.serve.auth.identity import PRINCIPAL, CannotTell, CredentialRefused, Identity, MustWait, ScopeMissing
 from gateway.serve.auth.rate_limiter import FailedTries, Kind, Limiter, Refused
 from gateway.serve.auth.resource import ProtectedResource
-from gateway.serve.http.errors import refusal
+from gateway.serve.http.errors import error_response
 
 _ANONYMOUS: Final = Identity(ANYBODY)
 _ASK: Final = "this gateway asks for a token: send 'Authorization: Bearer TOKEN'; `codec-gateway token` shows it"
@@ -98,7 +98,7 @@ class BearerAuth:
         if (signed := await self._credentials.verify(given.decode("latin-1"), digest)) is not None:
             return signed
         address = _address_of(scope)
-        if (refused := self._tries.refusal(address)) is not None:
+        if (refused := self._tries.refused(address)) is not None:
             return refused
         try:
             return self._credentials.check_guess(digest)
@@ -132,11 +132,11 @@ class BearerAuth:
     def _limited(self, refused: Refused) -> JSONResponse:
         self._metrics.limited(refused.limit)
         headers = {"Retry-After": str(max(1, ceil(refused.wait)))}
-        return refusal(429, _TOO_MUCH[refused.limit], code="rate_limit_exceeded", headers=headers)
+        return error_response(429, _TOO_MUCH[refused.limit], code="rate_limit_exceeded", headers=headers)
 
     def _refuse(self, error: CredentialRefused) -> JSONResponse:
         if isinstance(error, CannotTell):
-            return refusal(503, error.detail, code="issuer_unavailable", headers={"Retry-After": "5"})
+            return error_response(503, error.detail, code="issuer_unavailable", headers={"Retry-After": "5"})
         challenge = ['realm="codec-gateway"']
         if self._resource is not None:
             challenge += self._resource.challenge()
@@ -147,7 +147,9 @@ class BearerAuth:
         elif error.kind != "missing":
             # RFC 6750 §3.1: a request without credentials is told nothing but how to come back.
             challenge += ['error="invalid_token"', f'error_description="{error.detail}"']
-        return refusal(status, error.detail, code=code, headers={"WWW-Authenticate": "Bearer " + ", ".join(challenge)})
+        return error_response(
+            status, error.detail, code=code, headers={"WWW-Authenticate": "Bearer " + ", ".join(challenge)}
+        )
 
 
 def _credential_of(scope: Scope) -> bytes:

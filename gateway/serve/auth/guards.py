@@ -1,4 +1,4 @@
-"""The guards before every face, made from the settings: who may call, how much, and by which of our names.
+"""The guards before every endpoint, made from the settings: who may call, how much, and by which of our names.
 
 Turns the faces' application into one that is safe to listen with.
 """

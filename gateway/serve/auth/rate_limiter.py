@@ -142,7 +142,7 @@ class FailedTries:
         self._bound = bound
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
-    def refusal(self, address: str) -> Refused | None:
+    def refused(self, address: str) -> Refused | None:
         """None where this address may try again now."""
         bucket = self._buckets.get(network_of(address))
         left = 1.0 if bucket is None else bucket.left(FAILURES_AT_ONCE, FAILURES_A_SECOND, self._clock())

@@ -2,7 +2,7 @@
 
 Keeps the token that the operator was given, and turns an ASGI application into one that answers only who reached us by
 a name that is ours (`HostGuard`, against DNS rebinding: a page on a foreign name that resolves to 127.0.0.1). It knows
-no route and no other credential (`bearer.py`). `app/process.py` wraps the faces and the admin port in it.
+no route and no other credential (`bearer.py`). `app/process.py` wraps the endpoints and the admin port in it.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.config.state import state_folder
 from gateway.errors import ConfigError
 from gateway.observe.escape import escape_text
-from gateway.serve.http.errors import refusal
+from gateway.serve.http.errors import error_response
 
 TOKEN_BYTES: Final = 32
 SHORTEST_TOKEN: Final = 8
@@ -133,16 +133,16 @@ class HostGuard:
         first = {name: value.decode("latin-1") for name, value in named}
         if len(first) < len(named):
             # Whoever stands before us may have judged the other one (RFC 9112, 3.2).
-            return refusal(400, "more than one Host or Origin header came: send one", code="header_repeated")
+            return error_response(400, "more than one Host or Origin header came: send one", code="header_repeated")
         host, origin = first.get(b"host", ""), first.get(b"origin")
         if not self._is_ours(host):
-            return refusal(
+            return error_response(
                 421,
                 f"host {escape_text(host, _SHOWN)!r} is not a name of this gateway: add it to serve.allowed_hosts",
                 code="host_not_allowed",
             )
         if origin is not None and not self._is_our_page(origin):
-            return refusal(
+            return error_response(
                 403,
                 f"pages of {escape_text(origin, _SHOWN)!r} may not call this: add its host to serve.allowed_hosts",
                 code="origin_not_allowed",

@@ -17,7 +17,7 @@ from gateway.config.wire import WireConfig
 from gateway.engine.maps import MapSet, map_file
 from gateway.errors import GatewayError
 from gateway.serve.codec.wire import WireOffer, published_path
-from gateway.serve.http.errors import refusal
+from gateway.serve.http.errors import error_response
 
 CODEC_VERSION: Final = "0.5"
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
@@ -125,4 +125,4 @@ def _headers(tag: str, keep: str) -> dict[str, str]:
 
 def _missing(message: str) -> Response:
     headers = {"access-control-allow-origin": "*", "cache-control": "no-store"}
-    return refusal(404, message, code="not_found", headers=headers)
+    return error_response(404, message, code="not_found", headers=headers)

@@ -1,6 +1,6 @@
 """Counts what is running, so that a stop can wait for it.
 
-An ASGI layer over all faces. Requests that may stay open for ever (the GET stream of an MCP session) are not waited
+An ASGI layer over all endpoints. Requests that may stay open for ever (the GET stream of an MCP session) are not waited
 for; after a stop has begun new requests are refused with 503. What has not finished in time is told so: each request
 finds an event in its scope that says when.
 """

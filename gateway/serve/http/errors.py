@@ -49,13 +49,13 @@ def error_answer(error: Exception) -> tuple[int, dict[str, Any]]:
 
 
 async def no_such_path(request: Request, error: Exception) -> Response:
-    """A path or a method that no face has, in the same shape."""
+    """A path or a method that no endpoint has, in the same shape."""
     status = error.status_code if isinstance(error, HTTPException) else 404
     words = f"{request.method} {request.url.path} is not served here; see /v1/chat/completions, /v1/completions, /mcp"
     return JSONResponse(_body(words, "invalid_request_error", "not_found", None), status)
 
 
-def refusal(status: int, message: str, *, code: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def error_response(status: int, message: str, *, code: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """An answer to a request that is not let in, in the same shape."""
     return JSONResponse(_body(message, "invalid_request_error", code, None), status, headers)
 

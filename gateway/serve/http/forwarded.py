@@ -8,7 +8,7 @@ credential.
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.serve.http.connections import Connections
-from gateway.serve.http.errors import refusal
+from gateway.serve.http.errors import error_response
 
 
 class ForwardedClients:
@@ -29,7 +29,9 @@ class ForwardedClients:
         if not self._connections.enter(address):
             limit = self._connections.limits.per_address
             words = f"{limit} requests of your address are running (serve.connections.per_address): ask again later"
-            await refusal(503, words, code="too_many_connections", headers={"Retry-After": "1"})(scope, receive, send)
+            await error_response(503, words, code="too_many_connections", headers={"Retry-After": "1"})(
+                scope, receive, send
+            )
             return
         try:
             await self._app({**scope, "client": (address, 0)}, receive, send)

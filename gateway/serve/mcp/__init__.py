@@ -1,5 +1,5 @@
-"""The MCP face: both protocol eras, over Streamable HTTP and over standard input and output."""
+"""The MCP endpoint: both protocol eras, over Streamable HTTP and over standard input and output."""
 
-from gateway.serve.mcp.endpoint import McpFace
+from gateway.serve.mcp.endpoint import McpEndpoint
 
-__all__ = ["McpFace"]
+__all__ = ["McpEndpoint"]

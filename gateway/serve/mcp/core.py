@@ -124,7 +124,7 @@ class Core:
                 self._log.error("request failed", method=method[:64], exc_info=raised)
                 error = {"code": INTERNAL_ERROR, "message": "internal error of the gateway; its log says more"}
         self._failed(error.get("code"))
-        return refusal(request_id, error)
+        return error_answer(request_id, error)
 
     async def _greeting(self, session: Session, *, alone: bool) -> dict[str, Any]:
         if alone:
@@ -198,7 +198,7 @@ class Core:
         return result
 
 
-def refusal(request_id: RequestId | None, error: Mapping[str, Any]) -> Answer:
+def error_answer(request_id: RequestId | None, error: Mapping[str, Any]) -> Answer:
     """An error as an answer."""
     code: object = error.get("code")
     return encode_failure(request_id, error), code if isinstance(code, int) else INTERNAL_ERROR

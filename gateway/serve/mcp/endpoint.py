@@ -1,4 +1,4 @@
-"""The MCP face: what an MCP client meets, over Streamable HTTP and over standard input and output.
+"""The MCP endpoint: what an MCP client meets, over Streamable HTTP and over standard input and output.
 
 One ASGI app for `/mcp` that tells the two protocol eras apart by the version header, and one server for a client on
 standard input and output. It knows no server behind us, no engine and not who may call: `app/process.py` wraps it in
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
 
 
-class McpFace:
+class McpEndpoint:
     """One MCP server made of many: an ASGI app for `/mcp`, and a server on standard input and output."""
 
     def __init__(
@@ -114,7 +114,7 @@ class McpFace:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request (ASGI). A header that names no map of ours is refused before anything else."""
         if not self._is_running:
-            raise RuntimeError("McpFace serves HTTP only inside `async with face.running()`")
+            raise RuntimeError("McpEndpoint serves HTTP only inside `async with endpoint.running()`")
         headers, repeated = read_headers(scope)
         try:
             named = headers.get(MAP_HEADER)

@@ -1,6 +1,6 @@
-"""`/mcp` in frames: an ASGI layer before the MCP face, for clients that ask for msgpack or protobuf.
+"""`/mcp` in frames: an ASGI layer before the MCP endpoint, for clients that ask for msgpack or protobuf.
 
-Turns a framed request into the JSON that the face reads, and its JSON or its events into one frame a message, each
+Turns a framed request into the JSON that the endpoint reads, and its JSON or its events into one frame a message, each
 whole. What is no JSON passes as it is, with its own content type. A client that asks for nothing passes untouched.
 Every write waits for the one before, so a slow client slows what it slows in JSON. Keep-alive comments and event ids
 have no place in frames: such a stream can't be taken up again.
@@ -37,11 +37,11 @@ _ARGUMENTS: Final = "_codec_meta"
 
 
 class FramedMcp:
-    """The MCP face, in frames where they are asked for."""
+    """The MCP endpoint, in frames where they are asked for."""
 
-    def __init__(self, face: ASGIApp, maps: Mapping[str, TokenMap], bound: int, metrics: Metrics) -> None:
+    def __init__(self, endpoint: ASGIApp, maps: Mapping[str, TokenMap], bound: int, metrics: Metrics) -> None:
         """`maps`: by which arguments may come as ids; `bound`: bytes of a request's body."""
-        self._face = face
+        self._endpoint = endpoint
         self._maps = maps
         self._bound = bound
         self._metrics = metrics
@@ -49,11 +49,11 @@ class FramedMcp:
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """One request."""
         if scope["type"] != "http":
-            return self._face(scope, receive, send)
+            return self._endpoint(scope, receive, send)
         # Whether anything in the head hints at frames; all other clients pay for this look alone.
         hints = [_OURS in value.lower() for name, value in scope["headers"] if name in _TYPES]
         is_ours = True in hints or b"ormat=" in scope["query_string"]
-        return (self._serve if is_ours else self._face)(scope, receive, send)
+        return (self._serve if is_ours else self._endpoint)(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Request(scope).headers
@@ -77,7 +77,7 @@ class FramedMcp:
             names = [_ACCEPT, *((name, value) for name, value in scope["headers"] if name != b"accept")]
             scope = {**scope, "headers": names}
             send = _Frames(form, send).send
-        await self._face(scope, receive, send)
+        await self._endpoint(scope, receive, send)
 
     async def _as_json(self, scope: Scope, receive: Receive, form: Form) -> tuple[Scope, Receive]:
         message = read_message(form, await read_body(Request(scope, receive), self._bound))

@@ -1,4 +1,4 @@
-"""What both HTTP faces of MCP share: reading a request, answering it at once, answering it as a stream of events.
+"""What both HTTP endpoints of MCP share: reading a request, answering it at once, answering it as a stream of events.
 
 Plain ASGI: on the path of every call no framework object is made. Turns a scope into an `HttpRequest` (headers without
 the blanks around them), a body into bytes within a bound, frames into JSON or server-sent events. It knows no method.
@@ -17,7 +17,7 @@ from gateway.deadlines import Deadlines
 from gateway.protocol.messages import INVALID_REQUEST
 from gateway.proxy.caller import Principal
 from gateway.serve.http.body import media_type
-from gateway.serve.mcp.core import refusal
+from gateway.serve.mcp.core import error_answer
 from gateway.serve.mcp.outbox import ignore
 from leaf_sdk.vocab import TokenMap
 
@@ -148,7 +148,7 @@ async def send_empty(send: Send, status: int, extra: Extra = ()) -> None:
 
 async def send_rejection(send: Send, rejected: Rejected) -> None:
     """Answer with what is wrong; no id, because no request was read."""
-    frame, _ = refusal(None, {"code": INVALID_REQUEST, "message": rejected.message})
+    frame, _ = error_answer(None, {"code": INVALID_REQUEST, "message": rejected.message})
     await send_frame(send, rejected.status, frame, rejected.headers)
 
 

@@ -23,7 +23,7 @@ from gateway.protocol.headers import (
 from gateway.protocol.messages import INVALID_REQUEST, Malformed, Notification, Request, parse_message
 from gateway.protocol.sse import encode_event
 from gateway.proxy.caller import Principal
-from gateway.serve.mcp.core import Answer, Core, refusal
+from gateway.serve.mcp.core import Answer, Core, error_answer
 from gateway.serve.mcp.http import HttpRequest, Rejected, Watch, read_message_body, send_empty, send_frame, write_events
 from gateway.serve.mcp.outbox import Outbox
 from gateway.serve.mcp.sessions import enveloped_call
@@ -52,19 +52,19 @@ class ModernHttp:
             if error is None:
                 await self._run(message, request)
                 return
-            await _send_answer(request, refusal(message.id, error))
+            await _send_answer(request, error_answer(message.id, error))
         elif isinstance(message, Notification):
             # The era has none that a server acts on: who wants to cancel closes the stream.
             version = request.headers[VERSION_HEADER]
             if version not in MODERN_VERSIONS:
-                await _send_answer(request, refusal(None, unsupported(version)))
+                await _send_answer(request, error_answer(None, unsupported(version)))
             else:
                 await send_empty(request.send, 202)
         else:
             code, detail = INVALID_REQUEST, _NO_REQUEST
             if isinstance(message, Malformed):
                 code, detail = message.code, message.detail
-            await _send_answer(request, refusal(message.id, {"code": code, "message": detail}))
+            await _send_answer(request, error_answer(message.id, {"code": code, "message": detail}))
 
     def _fault(self, message: Request, request: HttpRequest) -> dict[str, Any] | None:
         """What is wrong with the envelope, as an error; None: nothing."""

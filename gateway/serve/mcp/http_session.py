@@ -22,7 +22,7 @@ from gateway.protocol.messages import (
 )
 from gateway.proxy.caller import Principal
 from gateway.proxy.shares import Shares
-from gateway.serve.mcp.core import CANCELLED, OWN_NEWS, Core, refusal
+from gateway.serve.mcp.core import CANCELLED, OWN_NEWS, Core, error_answer
 from gateway.serve.mcp.events import EventStream, History
 from gateway.serve.mcp.http import HttpRequest
 from gateway.serve.mcp.sessions import Session, session_call
@@ -207,7 +207,7 @@ class HttpSession(Session):
 
 def _cancelled(request_id: RequestId) -> bytes:
     """The stream of a request ends with an answer, and with nothing else."""
-    frame, _ = refusal(request_id, {"code": CANCELLED, "message": "the request was cancelled"})
+    frame, _ = error_answer(request_id, {"code": CANCELLED, "message": "the request was cancelled"})
     return frame
 
 

@@ -18,7 +18,7 @@ from gateway.observe.logs import get_logger
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, MAP_KEY, VERSION_KEY, meta_of
 from gateway.protocol.headers import ERROR_STATUS, VERSION_HEADER, mismatch
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_REQUEST, Malformed, Request, parse_message
-from gateway.serve.mcp.core import Core, check_greeting, refusal
+from gateway.serve.mcp.core import Core, check_greeting, error_answer
 from gateway.serve.mcp.events import EventStream, Reader
 from gateway.serve.mcp.http import (
     EVENTS,
@@ -109,7 +109,7 @@ class HttpSessions:
         session = self._session_of(request) if SESSION_HEADER in request.headers else None
         message = parse_message(await read_message_body(request, self._limits.body_bytes))
         if isinstance(message, Malformed):
-            frame, _ = refusal(message.id, {"code": message.code, "message": message.detail})
+            frame, _ = error_answer(message.id, {"code": message.code, "message": message.detail})
             await send_frame(request.send, 400, frame)
         elif session is None:
             await self._post_outside(message, request)
@@ -131,7 +131,7 @@ class HttpSessions:
         else:
             detail = f"{message.method[:64]!r} came before initialize: send initialize first, then {SESSION_HEADER}"
             error = {"code": INVALID_REQUEST, "message": detail}
-        frame, _ = refusal(message.id, error)
+        frame, _ = error_answer(message.id, error)
         await send_frame(request.send, 400, frame)
 
     async def _open(self, message: Request, request: HttpRequest) -> None:
@@ -141,7 +141,7 @@ class HttpSessions:
             fault: dict[str, Any] = (
                 error.error if isinstance(error, RpcError) else {"code": INVALID_REQUEST, "message": error.message}
             )
-            frame, code = refusal(message.id, fault)
+            frame, code = error_answer(message.id, fault)
             await send_frame(request.send, ERROR_STATUS.get(code, 200), frame)
             return
         if (over := self._limits.sessions.take(session.principal)) is not None:
@@ -175,7 +175,7 @@ class HttpSessions:
         try:
             stream, task = session.start(message, request)
         except RpcError as error:
-            frame, _ = refusal(message.id, error.error)
+            frame, _ = error_answer(message.id, error.error)
             await send_frame(request.send, 200, frame)
             return
         reader = stream.attach()

@@ -1,7 +1,7 @@
 """What clients lose because they do not read: each notification counted, and one line in the log now and then.
 
 Turns every loss into a count of the metrics, and the losses of a minute into one line, so that a server which floods a
-slow client floods no log. It knows no stream. `face.py` stands above, `outbox.py` calls it.
+slow client floods no log. It knows no stream. `endpoint.py` stands above, `outbox.py` calls it.
 """
 
 from collections.abc import Callable

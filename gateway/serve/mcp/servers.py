@@ -1,4 +1,4 @@
-"""What the faces need of the servers behind us, as one Protocol.
+"""What the endpoints need of the servers behind us, as one Protocol.
 
 `gateway.proxy.Proxy` is the implementation; tests may have a smaller one. Nothing of HTTP or of lines stands here.
 """

@@ -26,7 +26,7 @@ from gateway.protocol.messages import (
     parse_message,
 )
 from gateway.proxy.caller import ANYBODY
-from gateway.serve.mcp.core import OWN_NEWS, Core, check_greeting, refusal
+from gateway.serve.mcp.core import OWN_NEWS, Core, check_greeting, error_answer
 from gateway.serve.mcp.outbox import HeldStream, Outbox
 from gateway.serve.mcp.pipe import Pipe
 from gateway.serve.mcp.sessions import Call, Session, enveloped_call, session_call
@@ -173,7 +173,7 @@ class StdioClient:
         elif VERSION_KEY in meta_of(message.params):
             error = check_envelope(message.method, message.params)
             if error is not None:
-                self.put(refusal(message.id, error)[0])
+                self.put(error_answer(message.id, error)[0])
                 return
             self._start(message, enveloped_call(message.params, ANYBODY, self._core.session_map, self, size))
         elif self._session is not None:
@@ -217,7 +217,7 @@ class StdioClient:
         try:
             self._session = self._make(message.params)
         except RpcError as error:
-            self.put(refusal(message.id, error.error)[0])
+            self.put(error_answer(message.id, error.error)[0])
         except MapUnknown as error:
             self._refuse(message.id, INVALID_REQUEST, error.message)
         else:
@@ -238,4 +238,4 @@ class StdioClient:
         self._opened.set()
 
     def _refuse(self, request_id: RequestId | None, code: int, message: str) -> None:
-        self.put(refusal(request_id, {"code": code, "message": message})[0])
+        self.put(error_answer(request_id, {"code": code, "message": message})[0])

@@ -1,7 +1,7 @@
-"""The OpenAI face: `POST /v1/chat/completions` and `GET /v1/models`.
+"""The OpenAI endpoint: `POST /v1/chat/completions` and `GET /v1/models`.
 
 Turns requests into turns of the agent; how an answer is shown is `serve/generation/answers.py`'s, and as frames the
-Codec face's. Plain completions are `completions.py`'s.
+Codec endpoint's. Plain completions are `completions.py`'s.
 """
 
 import time

@@ -1,7 +1,7 @@
 """`POST /v1/completions`: a prompt as text or ids, continued, as JSON, as an event stream or as frames.
 
 `/v1/completions/codec` is the same with its request in msgpack or protobuf. Turns requests into runs of the completer.
-How an answer is shown is `serve/generation/answers.py`'s and the Codec face's.
+How an answer is shown is `serve/generation/answers.py`'s and the Codec endpoint's.
 """
 
 import time

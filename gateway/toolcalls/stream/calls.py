@@ -40,7 +40,7 @@ class _Call:
     """The policy wants no call of it: nothing of it is told."""
 
 
-class Calls:
+class CallEvents:
     """Collects what the nodes find and hands it on as events."""
 
     def __init__(

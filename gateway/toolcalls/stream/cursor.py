@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Literal
 
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.calls import Calls
+from gateway.toolcalls.stream.calls import CallEvents
 from gateway.toolcalls.stream.spelling import Spelling
 
 WHITESPACE = " \t\r\n"
@@ -41,7 +41,7 @@ class Cursor:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: CallEvents,
         spelling: Spelling,
         *,
         tools: Mapping[str, ToolSpec],

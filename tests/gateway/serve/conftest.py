@@ -22,7 +22,7 @@ from gateway.protocol.eras import CAPABILITIES_KEY, VERSION_KEY
 from gateway.protocol.headers import VERSION_HEADER, routing_headers
 from gateway.proxy.caller import ANYBODY, Caller, ClientSession, Principal
 from gateway.proxy.results import CallOutcome, ending_of
-from gateway.serve.mcp import McpFace
+from gateway.serve.mcp import McpEndpoint
 
 ACCEPT = "application/json, text/event-stream"
 MODERN = "2026-07-28"
@@ -248,7 +248,7 @@ class Stream:
 class Site:
     """A running face."""
 
-    def __init__(self, url: str, face: McpFace, metrics: Metrics, stack: AsyncExitStack) -> None:
+    def __init__(self, url: str, face: McpEndpoint, metrics: Metrics, stack: AsyncExitStack) -> None:
         self.url = url
         self.face = face
         self.metrics = metrics
@@ -378,9 +378,9 @@ class Lines:
 
 def make_face(
     servers: Servers, metrics: Metrics | None = None, *, config: GatewayConfig | None = None, **more: Any
-) -> McpFace:
+) -> McpEndpoint:
     config = config or GatewayConfig(limits=LimitsConfig(body_bytes=100_000))
-    return McpFace(servers, config, **{"tokens": None, "maps": {}, "metrics": metrics, **more})
+    return McpEndpoint(servers, config, **{"tokens": None, "maps": {}, "metrics": metrics, **more})
 
 
 @asynccontextmanager
@@ -422,7 +422,7 @@ def lines_of() -> Callable[..., contextlib.AbstractAsyncContextManager[Lines]]:
 
 
 @pytest.fixture(scope="session")
-def face_of() -> Callable[[Servers], McpFace]:
+def face_of() -> Callable[[Servers], McpEndpoint]:
     """Makes a face that runs nowhere yet."""
     return make_face
 

@@ -128,16 +128,16 @@ def test_address_with_many_bad_tries_has_to_wait() -> None:
     clock = Clock()
     tries = FailedTries(clock)
     for _ in range(FAILURES_AT_ONCE):
-        assert tries.refusal("10.0.0.1") is None
+        assert tries.refused("10.0.0.1") is None
         tries.failed("10.0.0.1")
 
-    refused = tries.refusal("10.0.0.1")
+    refused = tries.refused("10.0.0.1")
 
     assert refused is not None
     assert refused.limit == "tries"
-    assert tries.refusal("10.0.0.2") is None
+    assert tries.refused("10.0.0.2") is None
     clock.now += refused.wait
-    assert tries.refusal("10.0.0.1") is None
+    assert tries.refused("10.0.0.1") is None
 
 
 def test_table_of_addresses_is_bounded() -> None:

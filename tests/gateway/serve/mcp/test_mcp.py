@@ -22,7 +22,7 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens
 from gateway.serve.auth.token import HostGuard, own_hosts
-from gateway.serve.mcp import McpFace
+from gateway.serve.mcp import McpEndpoint
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import load_map
 
@@ -87,7 +87,7 @@ async def site_of(config: GatewayConfig, *, with_map: bool = False) -> AsyncGene
     tokens = ResultTokens(maps, level="verify", metrics=metrics, notices=notices) if with_map else None
     async with Proxy(config, metrics) as proxy:
         listener = socket.create_server(("127.0.0.1", 0))
-        face = McpFace(proxy, config, tokens=tokens, maps=maps)
+        face = McpEndpoint(proxy, config, tokens=tokens, maps=maps)
         guarded = HostGuard(face, own_hosts(config.serve))
         server = uvicorn.Server(
             uvicorn.Config(
@@ -393,7 +393,7 @@ async def test_change_of_an_upstreams_tools_is_told_to_a_client_that_listens():
 
 async def test_face_serves_http_only_while_it_runs():
     config = config_of()
-    face = McpFace(Proxy(config, Metrics()), config, tokens=None, maps={})
+    face = McpEndpoint(Proxy(config, Metrics()), config, tokens=None, maps={})
 
     with pytest.raises(RuntimeError, match="running"):
         await face({"type": "http", "headers": []}, None, None)  # pyright: ignore[reportArgumentType]

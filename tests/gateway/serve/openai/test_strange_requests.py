@@ -24,7 +24,7 @@ from gateway.protocol.eras import CAPABILITIES_KEY, VERSION_KEY
 from gateway.proxy import Proxy, ResultTokens
 from gateway.serve.codec.responder import FrameResponder
 from gateway.serve.codec.wire import WireOffer
-from gateway.serve.mcp import McpFace
+from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.frames import FramedMcp
 from gateway.serve.openai.chat import OpenAiFace
 from gateway.serve.openai.completions import CompletionsFace
@@ -197,7 +197,7 @@ async def client(request: pytest.FixtureRequest) -> AsyncGenerator[httpx2.AsyncC
         frames = FrameResponder(WireOffer.of(config.wire), metrics, None)
         openai = OpenAiFace(agent, route, config.limits, metrics, frames)
         completions = CompletionsFace(route, config.limits, metrics, frames)
-        mcp = McpFace(proxy, config, tokens=tokens, maps={}, metrics=metrics)
+        mcp = McpEndpoint(proxy, config, tokens=tokens, maps={}, metrics=metrics)
         framed = FramedMcp(mcp, {}, config.limits.body_bytes, metrics)
         app = Starlette(routes=[*openai.routes(), *completions.routes(), Mount("/mcp/", app=framed)])
         transport = httpx2.ASGITransport(app=app)

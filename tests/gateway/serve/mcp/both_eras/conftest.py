@@ -22,7 +22,7 @@ from mcp.shared.message import SessionMessage
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
-from gateway.serve.mcp import McpFace
+from gateway.serve.mcp import McpEndpoint
 
 SCRIPT = Path(__file__).parents[3] / "proxy" / "servers" / "talks.py"
 MODES = {"handshake": "legacy", "modern": "2026-07-28"}
@@ -102,7 +102,7 @@ def talks_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, P
 @asynccontextmanager
 async def over_http(proxy: Proxy, config: GatewayConfig) -> AsyncGenerator[Callable[[], Any]]:
     """Runs the gateway; gives what connects to it."""
-    face = McpFace(proxy, config, tokens=None, maps={})
+    face = McpEndpoint(proxy, config, tokens=None, maps={})
     with socket.create_server(("127.0.0.1", 0)) as listener:
         settings = uvicorn.Config(face, lifespan="off", log_level="critical", ws="none", timeout_graceful_shutdown=1)
         server = uvicorn.Server(settings)
@@ -119,7 +119,7 @@ async def over_pipes(proxy: Proxy, config: GatewayConfig) -> AsyncGenerator[Call
     """As `over_http`, for one client."""
     source, to_us = os.pipe()
     from_us, sink = os.pipe()
-    face = McpFace(proxy, config, tokens=None, maps={})
+    face = McpEndpoint(proxy, config, tokens=None, maps={})
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(face.serve_descriptors, source, sink, proxy)
