@@ -41,8 +41,8 @@ from gateway.serve.http.server import http_server
 from gateway.serve.http.sockets import listening, take_passed_sockets, url_of_socket
 from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.frames import FramedMcp
-from gateway.serve.openai.chat import OpenAiFace
-from gateway.serve.openai.completions import CompletionsFace
+from gateway.serve.openai.chat import ChatEndpoint
+from gateway.serve.openai.completions import CompletionsEndpoint
 
 _ADMIN_CONNECTIONS: Final = 64
 
@@ -65,8 +65,8 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
     frames = FrameResponder(offer, services.metrics, config.wire.minimum_version)
     bolt_ons = any(upstream.transport == "bolt-on" for upstream in config.upstreams)
     documents = Documents(services.route.maps, offer, config.wire, runs_bolt_ons=bolt_ons)
-    openai = OpenAiFace(services.agent, services.route, config.limits, services.metrics, frames)
-    completions = CompletionsFace(services.route, config.limits, services.metrics, frames)
+    openai = ChatEndpoint(services.agent, services.route, config.limits, services.metrics, frames)
+    completions = CompletionsEndpoint(services.route, config.limits, services.metrics, frames)
     framed = FramedMcp(mcp, services.route.maps.accepted, config.limits.body_bytes, services.metrics)
     app: ASGIApp = Starlette(
         routes=[

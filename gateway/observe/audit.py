@@ -1,8 +1,8 @@
 """The audit log: who called what, one JSON line a call.
 
-Turns what a face says of a call into a line of a file. The event loop only puts it into a bounded queue; a thread makes
-the text, masks what is secret, and writes, a batch at a time. What does not fit, or can't be written, is counted, and
-noted in the file itself as soon as that can be written. It knows no face and no server.
+Turns what an endpoint says of a call into a line of a file. The event loop only puts it into a bounded queue; a thread
+makes the text, masks what is secret, and writes, a batch at a time. What does not fit, or can't be written, is counted,
+and noted in the file itself as soon as that can be written. It knows no endpoint and no server.
 """
 
 import threading

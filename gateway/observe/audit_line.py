@@ -31,7 +31,7 @@ Source = Literal["leaf", "shim", "mixed", "none"]
 
 @dataclass(frozen=True, slots=True)
 class AuditLine:
-    """One call, as the face that served it saw it."""
+    """One call, as the endpoint that served it saw it."""
 
     principal: str
     face: Face

@@ -25,7 +25,7 @@ from gateway.proxy.upstream.session import PROGRESS, cannot_ask, rpc_error
 from gateway.proxy.upstream.upstream import Upstream
 
 _TOKEN: Final = "codec-gateway."  # noqa: S105 - what our tokens begin with, not one of them
-_PATIENCE: Final = 600.0
+_ANSWER_TIME: Final = 600.0
 """Seconds that a question waits for the client's next round."""
 _MOST: Final = 1000
 _ROUNDS: Final = 32
@@ -78,7 +78,7 @@ class Parked:
         self._questions[key] = ({"method": method, "params": params}, answer)
         self._changed.set()
         try:
-            with anyio.fail_after(_PATIENCE):
+            with anyio.fail_after(_ANSWER_TIME):
                 return await answer
         except TimeoutError:
             raise rpc_error(INTERNAL_ERROR, f"the client did not answer {method!r} in time") from None
@@ -189,7 +189,7 @@ class Bridge:
             except Exception as error:  # noqa: BLE001 - the one boundary: one parked call must not end the others
                 parked.end(rpc_error(INTERNAL_ERROR, f"the call broke off: {type(error).__name__}"))
             # A server need not wait for what it asks: the client, who was told to come back, finds the outcome here.
-            await anyio.sleep(_PATIENCE)
+            await anyio.sleep(_ANSWER_TIME)
         self._forget(parked)
 
 

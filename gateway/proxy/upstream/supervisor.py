@@ -64,7 +64,7 @@ class Supervisor:
         self._metrics = metrics
         self._opener = opener
         self._on_change = on_change
-        self._on_doze = on_stop_idle
+        self._on_stop_idle = on_stop_idle
         self.maintenance = Maintenance(config, limits, follower, on_change, is_busy)
         self._log = get_logger("gateway.proxy").bind(server=config.name)
         self._backoff = Backoff(limits.restart_backoff, limits.restart_backoff_max)
@@ -130,7 +130,7 @@ class Supervisor:
         self.lifecycle = self.lifecycle.fell_asleep()
         self.main = None
         member.leave.set()
-        self._on_doze()
+        self._on_stop_idle()
 
     @property
     def asleep(self) -> bool:

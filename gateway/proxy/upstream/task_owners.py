@@ -20,7 +20,7 @@ RELATED: Final = "io.modelcontextprotocol/related-task"
 """Key of a `_meta` that says which task a message belongs to."""
 TASK_METHODS: Final = "tasks/"
 _LIST: Final = "tasks/list"
-_NEWS: Final = "notifications/tasks"
+_ABOUT_TASKS: Final = "notifications/tasks"
 _MOST: Final = 10_000
 """Tasks that are remembered; of more, the oldest of whoever has most is forgotten."""
 _LONGEST: Final = 1024
@@ -75,7 +75,7 @@ class TaskOwners:
 
     def may_hear(self, method: str, params: Mapping[str, Any], principal: Principal) -> bool:
         """Whether a notification or a question may reach this principal: one of a task only who made it."""
-        if method.startswith(_NEWS):
+        if method.startswith(_ABOUT_TASKS):
             return self.owns(params.get("taskId"), principal)
         meta = meta_of(params)
         return RELATED not in meta or self.owns(_id_of(meta[RELATED]), principal)

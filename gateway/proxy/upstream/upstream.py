@@ -210,7 +210,7 @@ class Upstream:
         return len(self.selector)
 
     def _stopped_idle(self) -> None:
-        # Their processes are as idle as the main one's: while a call runs nothing dozes.
+        # Their processes are as idle as the main one's: while a call runs nothing is stopped.
         self.selector.close()
 
     def _changed(self, kinds: Collection[ListKind]) -> None:

@@ -39,7 +39,7 @@ from leaf_sdk.vocab import TokenMap
 CANCELLED: Final = -32800
 """What a cancelled request is answered with where its transport owes an answer."""
 
-OWN_NEWS: Final = frozenset({"notifications/initialized", "notifications/progress"})
+OWN_NOTIFICATIONS: Final = frozenset({"notifications/initialized", "notifications/progress"})
 """What a client tells us and no server needs to hear."""
 SERVER_INFO: Final[Mapping[str, str]] = {"name": "codec-gateway", "version": version("codec-gateway")}
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")

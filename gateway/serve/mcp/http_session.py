@@ -22,7 +22,7 @@ from gateway.protocol.messages import (
 )
 from gateway.proxy.caller import Principal
 from gateway.proxy.shares import Shares
-from gateway.serve.mcp.core import CANCELLED, OWN_NEWS, Core, error_answer
+from gateway.serve.mcp.core import CANCELLED, OWN_NOTIFICATIONS, Core, error_answer
 from gateway.serve.mcp.events import EventStream, History
 from gateway.serve.mcp.http import HttpRequest
 from gateway.serve.mcp.sessions import Session, session_call
@@ -127,7 +127,7 @@ class HttpSession(Session):
             self.asks.settle(message)
         elif message.method == "notifications/cancelled":
             self.cancel(message.params.get("requestId"))
-        elif message.method not in OWN_NEWS and len(self._notes) < _NOTES:
+        elif message.method not in OWN_NOTIFICATIONS and len(self._notes) < _NOTES:
             self._spawn(self._core.pass_on(message, self))
 
     def find(self, event_id: str) -> tuple[EventStream, int] | None:

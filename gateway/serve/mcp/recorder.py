@@ -26,7 +26,7 @@ _FAULT: Final = "refused"
 
 
 class Recorder:
-    """Watches requests for one face."""
+    """Watches requests for one endpoint."""
 
     def __init__(self, servers: Servers, audit: Audit | None, tracing: "Tracing | None") -> None:
         """One of the two may be None."""

@@ -26,7 +26,7 @@ from gateway.protocol.messages import (
     parse_message,
 )
 from gateway.proxy.caller import ANYBODY
-from gateway.serve.mcp.core import OWN_NEWS, Core, check_greeting, error_answer
+from gateway.serve.mcp.core import OWN_NOTIFICATIONS, Core, check_greeting, error_answer
 from gateway.serve.mcp.outbox import HeldStream, Outbox
 from gateway.serve.mcp.pipe import Pipe
 from gateway.serve.mcp.sessions import Call, Session, enveloped_call, session_call
@@ -193,7 +193,7 @@ class StdioClient:
                 self._running[request_id].cancel()
         elif message.method == "notifications/initialized":
             self._standing.release()
-        elif message.method not in OWN_NEWS and self._session is not None and len(self._notes) < _NOTES:
+        elif message.method not in OWN_NOTIFICATIONS and self._session is not None and len(self._notes) < _NOTES:
             task = self._loop.create_task(self._core.pass_on(message, self._session))
             self._notes.add(task)
             task.add_done_callback(self._notes.discard)

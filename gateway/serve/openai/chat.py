@@ -24,7 +24,7 @@ from gateway.serve.openai.chat_reply import ChatReply
 from gateway.serve.openai.chat_request import ChatRequest
 
 
-class OpenAiFace:
+class ChatEndpoint:
     """Routes under /v1 over one agent."""
 
     def __init__(

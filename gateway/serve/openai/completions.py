@@ -26,7 +26,7 @@ from gateway.serve.openai.completion_reply import CompletionReply
 from gateway.serve.openai.completion_request import CompletionRequest
 
 
-class CompletionsFace:
+class CompletionsEndpoint:
     """The route of plain completions."""
 
     def __init__(self, route: EngineRoute, limits: LimitsConfig, metrics: Metrics, frames: FrameResponder) -> None:

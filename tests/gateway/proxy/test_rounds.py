@@ -80,7 +80,7 @@ async def test_call_that_its_client_never_came_back_for_is_told_its_server_and_i
         await put(proxy, await put(proxy))
         await anyio.wait_all_tasks_blocked()
         before = len(anyio.get_running_tasks())
-        monkeypatch.setattr("gateway.proxy.bridge._PATIENCE", 0.2)
+        monkeypatch.setattr("gateway.proxy.bridge._ANSWER_TIME", 0.2)
         first = await put(proxy)
         await until_noted("answer the client did not answer 'elicitation/create' in time")
         await soon(lambda: len(anyio.get_running_tasks()) <= before)

@@ -26,8 +26,8 @@ from gateway.serve.codec.responder import FrameResponder
 from gateway.serve.codec.wire import WireOffer
 from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.frames import FramedMcp
-from gateway.serve.openai.chat import OpenAiFace
-from gateway.serve.openai.completions import CompletionsFace
+from gateway.serve.openai.chat import ChatEndpoint
+from gateway.serve.openai.completions import CompletionsEndpoint
 from gateway.toolcalls import choose_format
 from leaf_sdk.testing import tiny_map
 
@@ -195,8 +195,8 @@ async def client(request: pytest.FixtureRequest) -> AsyncGenerator[httpx2.AsyncC
     async with Proxy(config, metrics) as proxy:
         agent = Agent(route, CallRunner(proxy, tokens, config.limits), config.limits, metrics)
         frames = FrameResponder(WireOffer.of(config.wire), metrics, None)
-        openai = OpenAiFace(agent, route, config.limits, metrics, frames)
-        completions = CompletionsFace(route, config.limits, metrics, frames)
+        openai = ChatEndpoint(agent, route, config.limits, metrics, frames)
+        completions = CompletionsEndpoint(route, config.limits, metrics, frames)
         mcp = McpEndpoint(proxy, config, tokens=tokens, maps={}, metrics=metrics)
         framed = FramedMcp(mcp, {}, config.limits.body_bytes, metrics)
         app = Starlette(routes=[*openai.routes(), *completions.routes(), Mount("/mcp/", app=framed)])
