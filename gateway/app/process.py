@@ -26,7 +26,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.upstream.pins import PinFile
 from gateway.serve.admin.health import admin_app
-from gateway.serve.auth.guards import guard_faces
+from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.auth.token import guard_admin
 from gateway.serve.codec.documents import Documents
 from gateway.serve.codec.responder import FrameResponder
@@ -79,7 +79,7 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
         exception_handlers={404: no_such_path, 405: no_such_path},
     )
     app = _Shortcut("/mcp", framed, app)
-    app = guard_faces(app, config, services.metrics)
+    app = guard_endpoints(app, config, services.metrics)
     async with mcp.running():
         yield app, mcp
 

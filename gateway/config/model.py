@@ -196,7 +196,7 @@ class LimitsConfig:
 
 @dataclass(frozen=True, slots=True)
 class ServeConfig:
-    """Where the faces and the admin port listen, and who may call."""
+    """Where the endpoints and the admin port listen, and who may call."""
 
     host: str = "127.0.0.1"
     port: int = 8600

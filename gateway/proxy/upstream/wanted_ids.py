@@ -14,7 +14,7 @@ from leaf_sdk.leaf.packing import announce_packing
 
 
 def wanted_ids(params: Mapping[str, Any], policy: WantedIds) -> dict[str, Any]:
-    """The keys of `_meta` for a server of that policy. `params`: as the gateway's faces and its agent make them."""
+    """The keys of `_meta` for a server of that policy. `params`: as the gateway's endpoints and its agent make them."""
     reader = meta_of(params).get(MAP_KEY)
     if policy == "any" or not isinstance(reader, str):
         return {}

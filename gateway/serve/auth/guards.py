@@ -1,6 +1,6 @@
 """The guards before every endpoint, made from the settings: who may call, how much, and by which of our names.
 
-Turns the faces' application into one that is safe to listen with.
+Turns the endpoints' application into one that is safe to listen with.
 """
 
 from starlette.types import ASGIApp
@@ -15,7 +15,7 @@ from gateway.serve.auth.token import HostGuard, own_hosts
 from gateway.serve.http.home import Home
 
 
-def guard_faces(app: ASGIApp, config: GatewayConfig, metrics: Metrics) -> ASGIApp:
+def guard_endpoints(app: ASGIApp, config: GatewayConfig, metrics: Metrics) -> ASGIApp:
     """The application behind the credential check, and behind it the host check; before both the page at `/`.
 
     Raises:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.observe.metrics import Metrics
-from gateway.serve.auth.guards import guard_faces
+from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.http.home import Home
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +55,7 @@ async def test_only_the_root_is_a_page(method, path, text):
 
 async def test_page_asks_for_no_credential_and_everything_else_does():
     config = GatewayConfig(serve=ServeConfig(token="secret"))
-    app = guard_faces(Route("/x", lambda _: PlainTextResponse("x")), config, Metrics())
+    app = guard_endpoints(Route("/x", lambda _: PlainTextResponse("x")), config, Metrics())
     async with client(app) as http:
         page, other = await http.get("/"), await http.get("/x")
 

@@ -26,7 +26,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.bearer import BearerAuth
 from gateway.serve.auth.credentials import Credentials
-from gateway.serve.auth.guards import guard_faces
+from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.auth.identity import CredentialRefused, MustWait
 from gateway.serve.auth.jwks import FRESH, IssuerKeys
 from gateway.serve.auth.keys import digest_of
@@ -249,7 +249,7 @@ class Gateway:
     def __init__(self, issuer: Issuer, serve: ServeConfig) -> None:
         self.metrics = Metrics()
         app = Starlette(routes=[Route("/mcp", _say_who, methods=["GET", "POST"])])
-        self.app = guard_faces(app, GatewayConfig(serve=serve), self.metrics)
+        self.app = guard_endpoints(app, GatewayConfig(serve=serve), self.metrics)
         self.url = ""
 
     async def post(self, token: str | None) -> httpx2.Response:
