@@ -96,8 +96,10 @@ async def accepted(engine: LlamaCpp) -> tuple[int, bool]:
 async def control_ids(template: ChatTemplate, token_map: TokenMap, word: str, form: tuple[int, bool]) -> list[int]:
     number, with_tools = form
     tools = tools_of(word) if with_tools else []
+    # An id of nine signs is one that Mistral's templates take, unless it is guarded: then calls are not shown at all.
+    call_id = HARMLESS if len(word) == len("abcdefghi") else word
     try:
-        ids = await template.prompt(shorter(lived(word, word))[number], tools)
+        ids = await template.prompt(shorter(lived(word, call_id))[number], tools)
     except TemplateRefused:
         ids = await template.prompt(shorter(lived(word))[number], tools)
     return [token_id for token_id in ids if token_id in token_map.special_ids]
