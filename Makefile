@@ -43,7 +43,7 @@ grammar-seeds: $(READY) ## let the engine write 20 calls under each format's gra
 	@TOOLCALL_SEEDS=20 $(BIN)/pytest tests/gateway/toolcalls/test_engine_grammar.py
 
 mutants: $(READY) ## change the code in small ways, and name the changes that no test notices: ONLY=agent, BUDGET=1800 seconds
-	@PYTHONPATH=. $(BIN)/python -m tests.mutation.run --only "$(ONLY)" --budget $(or $(BUDGET),1800) --seed $(or $(SEED),1)
+	@PYTHONPATH=. $(BIN)/python -m tests.mutation.run --only "$(ONLY)" --budget $(or $(BUDGET),1800) --most $(or $(MOST),100) --seed $(or $(SEED),1)
 
 tokenizers: $(READY) ## fetch real models' tokenizers into .tools, for test-tokenizers and bench-maps
 	@$(BIN)/python tests/fetch_tokenizers.py

@@ -54,26 +54,50 @@ async def test_one_that_is_nearer_than_a_step_comes_before_the_step_is_over_or_n
     assert waiting.names == ["late already", "near", "step"]
 
 
+class Timer:
+    """What a loop was asked to call, and when."""
+
+    def __init__(self, when: float, call, arguments) -> None:
+        self.when = when
+        self.waits = True
+        self._call = call
+        self._arguments = arguments
+
+    def cancel(self) -> None:
+        self.waits = False
+
+    def come(self) -> None:
+        self.waits = False
+        self._call(*self._arguments)
+
+
 class Timers:
-    """A loop whose clock stands still: it keeps what it was asked to call, and when."""
+    """A loop whose clock stands still, and which calls nothing of its own accord."""
 
     def __init__(self, now: float) -> None:
         self.now = now
-        self.asked: list[tuple[float, object, tuple[object, ...]]] = []
+        self.asked: list[Timer] = []
 
     def time(self) -> float:
         return self.now
 
     def call_at(self, when, call, *arguments):
-        self.asked.append((when, call, arguments))
-        return self
+        self.asked.append(Timer(when, call, arguments))
+        return self.asked[-1]
 
-    def cancel(self) -> None: ...
+    @property
+    def waiting(self) -> list[Timer]:
+        return [timer for timer in self.asked if timer.waits]
 
 
-async def test_one_that_is_nearer_than_a_step_has_a_timer_of_its_own_for_its_very_time(monkeypatch):
+@pytest.fixture
+def timers(monkeypatch):
     timers = Timers(1.01)
     monkeypatch.setattr(asyncio, "get_running_loop", lambda: timers)
+    return timers
+
+
+async def test_one_that_is_nearer_than_a_step_has_a_timer_of_its_own_for_its_very_time(timers):
     came: list[str] = []
     deadlines = Deadlines()
 
@@ -82,15 +106,45 @@ async def test_one_that_is_nearer_than_a_step_has_a_timer_of_its_own_for_its_ver
     deadlines.after(STEP, lambda: came.append("step"))
 
     near, gone, step = timers.asked
-    assert [round(when, 6) for when, _, _ in (near, gone)] == [round(1.01 + STEP / 4, 6), round(1.01 + STEP / 2, 6)]
-    assert step[0] >= 1.01 + STEP
-    assert abs(step[0] / STEP - round(step[0] / STEP)) < 1e-6
-    for _, call, arguments in (near, gone):
-        call(*arguments)
+    assert [round(each.when, 6) for each in (near, gone)] == [round(1.01 + STEP / 4, 6), round(1.01 + STEP / 2, 6)]
+    assert abs(step.when / STEP - round(step.when / STEP)) < 1e-6
+    near.come()
+    gone.come()
     assert came == ["near"]
-    timers.now = step[0]
-    step[1](*step[2])
+    timers.now = step.when
+    step.come()
     assert came == ["near", "step"]
+
+
+async def test_one_comes_up_to_a_step_late_and_never_early(timers):
+    for parts in range(1, 12):
+        timers.asked.clear()
+        timers.now = 1 + parts * STEP / 4
+
+        Deadlines().after(3 * STEP, list)
+
+        assert timers.now + 3 * STEP <= timers.asked[0].when <= timers.now + 4 * STEP + 1e-9
+
+
+async def test_all_have_one_timer_of_the_loop_whichever_comes_first(timers):
+    deadlines = Deadlines()
+    for steps in (8, 4, 6, 2, 4, 2):
+        deadlines.after(steps * STEP, list)
+
+    while timers.waiting:
+        (timer,) = timers.waiting
+        timers.now = timer.when
+        timer.come()
+
+    assert timers.now >= 1.01 + 8 * STEP
+
+
+async def test_one_that_is_cancelled_waits_in_no_step_any_more():
+    deadlines = Deadlines()
+    cancelled = deadlines.after(3600, list)
+    cancelled.cancel()
+
+    assert not [each for each in gc.get_referrers(cancelled) if isinstance(each, set)]
 
 
 async def test_one_that_is_cancelled_does_not_come_be_it_by_another_of_the_same_time():

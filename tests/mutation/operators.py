@@ -63,7 +63,7 @@ def mutants(source: str) -> Iterator[Mutant]:
 
 
 def _annotations(tree: ast.Module) -> set[int]:
-    """What says nothing at run time: annotations, and the texts of documentation."""
+    """What says nothing about behaviour: annotations, and whether a dataclass is frozen and has slots."""
     found: list[ast.AST] = []
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -71,6 +71,8 @@ def _annotations(tree: ast.Module) -> set[int]:
             found += [arg.annotation for arg in ast.walk(node.args) if isinstance(arg, ast.arg) and arg.annotation]
         elif isinstance(node, ast.AnnAssign):
             found.append(node.annotation)
+        elif isinstance(node, ast.ClassDef):
+            found += node.decorator_list
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             found.append(node)
     return {id(inner) for node in found for inner in ast.walk(node)}
@@ -84,10 +86,23 @@ def _changes(node: ast.AST) -> Iterator[ast.AST]:
         changed = deepcopy(node)
         changed.test = ast.copy_location(ast.Constant(False), node.test)
         yield changed
-    elif isinstance(node, ast.Return) and ast.unparse(node) not in ("return", "return None"):
+    elif isinstance(node, ast.Return) and not _is_nothing(node.value):
         yield ast.copy_location(ast.Return(ast.copy_location(ast.Constant(None), node)), node)
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call | ast.Await):
         yield ast.copy_location(ast.Pass(), node)
+
+
+def _is_nothing(value: ast.expr | None) -> bool:
+    """Nothing, and what a caller takes for it: None in place of another false value is the type checker's to see."""
+    match value:
+        case ast.Constant(value=constant):
+            return not constant
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            return not elements
+        case ast.Dict(keys=keys):
+            return not keys
+        case _:
+            return value is None
 
 
 def _expressions(node: ast.expr) -> Iterator[ast.expr]:

@@ -1,22 +1,23 @@
 """Which small changes to the code no test notices: `make mutants`, `make mutants ONLY=agent BUDGET=600`.
 
-Takes mutants of the modules in `GROUPS` at random, runs the tests of their room with each in turn, and prints those
-that survive and the score of each room. A seed makes the choice, so that a run can be had again. Nothing is written.
+Takes mutants of the modules in `GROUPS` at random, runs the tests of their room that run the changed statement with
+each in turn, and prints those that survive and the score of each room. A seed makes the choice, so that a run can be
+had again. Nothing is written. Below: `operators`, `equivalent`, `trying`.
 """
 
 import argparse
 import os
 import random
-import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.operators import Mutant, mutants
+from tests.mutation.trying import Trial, first_over, learn, lines_of, start
 
 ROOT = Path(__file__).parents[2]
 GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -31,7 +32,7 @@ GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
 }
 """For each room the modules that are changed, and the tests that should notice, quickest first."""
-_LONGEST = 3
+_LONGEST = 5
 """Times what the tests take on unchanged code, after which a mutant hangs: that is noticed too."""
 
 
@@ -40,18 +41,22 @@ class Score:
     """How many mutants of a room were tried, and those that no test noticed."""
 
     tried: int = 0
-    survivors: list[str] = field(default_factory=list[str])
+    survivors: int = 0
+
+    def survived(self, what: str) -> None:
+        """No test noticed this."""
+        self.survivors += 1
+        say(f"survived: {what}")
 
     def __str__(self) -> str:
-        noticed = self.tried - len(self.survivors)
+        noticed = self.tried - self.survivors
         return f"{noticed} of {self.tried} noticed" + (f", {noticed / self.tried:.0%}" if self.tried else "")
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """One mutant with the tests that should notice it."""
+class Change:
+    """One mutant of a room's module."""
 
-    room: str
     path: str
     number: int
     mutant: Mutant
@@ -60,68 +65,60 @@ class Trial:
         return f"{self.path}:{self.mutant.line}: {self.mutant.said}"
 
 
-def run_tests(room: str, env: dict[str, str], timeout: float | None) -> bool:
-    """Whether the room's tests pass."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not engine", "-p", "tests.mutation.plugin"]
-    command += ["-p", "no:cacheprovider", *GROUPS[room][1]]
-    try:
-        ended = subprocess.run(
-            command, cwd=ROOT, env={**os.environ, **env}, timeout=timeout, capture_output=True, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    return ended.returncode == 0
+def changes(room: str, only: str) -> Iterator[Change]:
+    """Give every mutant of the room's modules that match, but those that change nothing."""
+    for path in sorted(path for pattern in GROUPS[room][0] for path in ROOT.glob(pattern)):
+        name = path.relative_to(ROOT).as_posix()
+        if only in ("", room, name) or fnmatch(name, only):
+            for number, mutant in enumerate(mutants(path.read_text(encoding="utf-8"))):
+                if f"{name}: {mutant.said}" not in EQUIVALENT:
+                    yield Change(name, number, mutant)
 
 
-def trials(only: str) -> Iterator[Trial]:
-    """Give every mutant of the modules that match."""
-    for room, (patterns, _) in GROUPS.items():
-        for path in sorted(path for pattern in patterns for path in ROOT.glob(pattern)):
-            name = path.relative_to(ROOT).as_posix()
-            if only in ("", room, name) or fnmatch(name, only):
-                for number, mutant in enumerate(mutants(path.read_text(encoding="utf-8"))):
-                    yield Trial(room, name, number, mutant)
-
-
-def times_of(rooms: Iterable[str]) -> dict[str, float]:
-    """Give how long the tests of each room may take with a mutant. Exits where they fail on unchanged code."""
-    longest: dict[str, float] = {}
-    for room in rooms:
-        began = time.monotonic()
-        if not run_tests(room, {"MUTANT": ""}, None):
-            sys.exit(f"the tests of {room} fail on unchanged code")
-        longest[room] = _LONGEST * (time.monotonic() - began) + 10
-    return longest
+def score_of(room: str, chosen: Sequence[Change], jobs: int, over: float) -> Score:
+    """Try the mutants of one room in turn, until the time is over."""
+    known = learn(sorted({change.path for change in chosen}), GROUPS[room][1])
+    score = Score()
+    waiting = list(reversed(chosen))
+    running: dict[Trial, Change] = {}
+    while running or (waiting and time.monotonic() < over):
+        if waiting and len(running) < jobs and time.monotonic() < over:
+            change = waiting.pop()
+            score.tried += 1
+            tests = known.tests_of(change.path, lines_of(change.mutant))
+            if not tests:
+                score.survived(f"{change} (no test runs it)")
+                continue
+            seconds = _LONGEST * sum(known.seconds[test] for test in tests) + 30
+            env = {"MUTANT": f"{change.path}:{change.number}"}
+            running[start(["-p", "tests.mutation.plugin", *tests], env, seconds)] = change
+            continue
+        trial = first_over(running)
+        change = running.pop(trial)
+        if trial.end() == 0:
+            score.survived(str(change))
+    return score
 
 
 def main(arguments: Sequence[str]) -> int:
     """Try mutants until the budget is spent; 1 where nothing matches."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="a room, a module's path, or a pattern of paths")
-    parser.add_argument("--budget", type=float, default=1800, help="seconds")
+    parser.add_argument("--budget", type=float, default=1800, help="seconds, shared by the rooms")
+    parser.add_argument("--most", type=int, default=100, help="mutants of each room, chosen by the seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
-    chosen = parser.parse_args(arguments)
-    waiting = list(trials(chosen.only))
-    random.Random(chosen.seed).shuffle(waiting)
-    longest = times_of(sorted({trial.room for trial in waiting}))
-    scores = {room: Score() for room in longest}
-    over = time.monotonic() + chosen.budget
-
-    def survives(trial: Trial) -> bool | None:
-        if time.monotonic() > over:
-            return None
-        return run_tests(trial.room, {"MUTANT": f"{trial.path}:{trial.number}"}, longest[trial.room])
-
-    with ThreadPoolExecutor(chosen.jobs) as threads:
-        for trial, survived in zip(waiting, threads.map(survives, waiting), strict=True):
-            scores[trial.room].tried += survived is not None
-            if survived:
-                scores[trial.room].survivors.append(str(trial))
-                say(f"survived: {trial}")
-    for room, score in scores.items():
-        say(f"{room}: {score}, of {sum(trial.room == room for trial in waiting)} mutants")
-    return 0 if scores else 1
+    given = parser.parse_args(arguments)
+    os.chdir(ROOT)
+    found = {room: list(changes(room, given.only)) for room in GROUPS}
+    rooms = [room for room in found if found[room]]
+    for left, room in zip(range(len(rooms), 0, -1), rooms, strict=True):
+        began = time.monotonic()
+        random.Random(given.seed).shuffle(found[room])
+        score = score_of(room, found[room][: given.most], given.jobs, began + given.budget / left)
+        given.budget -= time.monotonic() - began
+        say(f"{room}: {score}, of {len(found[room])} mutants")
+    return 0 if rooms else 1
 
 
 def say(line: str) -> None:

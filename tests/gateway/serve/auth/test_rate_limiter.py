@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.identity import Allowance, Identity
-from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, FailedTries, Limiter, Refused
+from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, FailedTries, Limiter, Refused, SignatureChecks
 from gateway.serve.http.client_address import network_of
 
 
@@ -34,6 +34,17 @@ def test_rate_lets_a_minute_s_worth_through_and_then_one_for_each_share_of_the_m
     clock.now += 0.2
     assert limiter.enter(key, "call") is None
     assert limiter.enter(key, "call") is not None
+
+
+def test_who_has_waited_a_while_is_told_the_rest_of_the_wait() -> None:
+    clock = Clock()
+    limiter, key = Limiter(clock), who(rate=6)
+    while limiter.enter(key, "call") is None:
+        pass
+
+    clock.now += 7.5
+
+    assert limiter.enter(key, "call") == Refused("rate", 2.5)
 
 
 @given(st.lists(st.floats(0, 20), min_size=1, max_size=60), st.integers(1, 30))
@@ -124,6 +135,40 @@ def test_table_of_keys_is_bounded_and_forgets_nobody_who_is_inside() -> None:
     assert limiter.enter(inside, "call") == Refused("concurrency", 1.0)
 
 
+def test_full_table_of_keys_forgets_who_asked_longest_ago() -> None:
+    limiter = Limiter(Clock(), bound=2)
+    for name in ("early", "late", "early", "new"):
+        limiter.enter(who(name, rate=2), "call")
+        limiter.leave(who(name, rate=2), "call")
+
+    # Both of its requests are known; a key that was forgotten would have two again.
+    assert limiter.enter(who("early", rate=2), "call") is not None
+
+
+def test_signatures_are_checked_400_at_once_and_then_200_a_second() -> None:
+    clock = Clock()
+    checks = SignatureChecks(clock)
+
+    assert [checks.take() for _ in range(400)] == [0.0] * 400
+
+    assert checks.take() == 1 / 200
+    clock.now += 1
+    assert [checks.take() for _ in range(200)] == [0.0] * 200
+    assert checks.take() > 0
+
+
+def test_address_has_20_wrong_tries_at_once_and_then_one_in_5_seconds() -> None:
+    clock = Clock()
+    tries = FailedTries(clock)
+    for _ in range(20):
+        assert tries.refusal("10.0.0.1") is None
+        tries.failed("10.0.0.1")
+
+    assert tries.refusal("10.0.0.1") == Refused("tries", 5.0)
+    clock.now += 2.5
+    assert tries.refusal("10.0.0.1") == Refused("tries", 2.5)
+
+
 def test_address_with_many_bad_tries_has_to_wait() -> None:
     clock = Clock()
     tries = FailedTries(clock)
@@ -146,6 +191,28 @@ def test_table_of_addresses_is_bounded() -> None:
         tries.failed(f"10.0.0.{n}")
 
     assert len(tries) == 4
+
+
+def test_tables_have_4096_entries_of_their_own_accord() -> None:
+    tries, limiter = FailedTries(Clock()), Limiter(Clock())
+    for n in range(4100):
+        tries.failed(f"address {n}")
+        limiter.enter(who(f"key {n}", rate=1), "call")
+        limiter.leave(who(f"key {n}", rate=1), "call")
+
+    assert len(tries) == len(limiter) == 4096
+
+
+def test_full_table_of_addresses_forgets_which_failed_longest_ago() -> None:
+    tries = FailedTries(Clock(), bound=2)
+    for _ in range(FAILURES_AT_ONCE):
+        tries.failed("10.0.0.1")
+    tries.failed("10.0.0.2")
+    tries.failed("10.0.0.1")
+
+    tries.failed("10.0.0.3")
+
+    assert tries.refusal("10.0.0.1") is not None
 
 
 def test_addresses_of_one_ipv6_customer_are_one() -> None:
