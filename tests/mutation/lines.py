@@ -7,7 +7,6 @@ modules are imported, or for a fixture that several tests share, belongs to no t
 
 import json
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,11 +52,7 @@ class _Lines:
         self._coverage.stop()
         data = self._coverage.get_data()
         lines = {path: data.contexts_by_lineno(str(Path(path).resolve())) for path in self._paths}
-        # What tests import of others is there before them, in each of their trials.
-        installed = [
-            name for name, module in sys.modules.items() if "site-packages" in (getattr(module, "__file__", "") or "")
-        ]
-        self._out.write_text(json.dumps({"seconds": self._seconds, "lines": lines, "installed": installed}))
+        self._out.write_text(json.dumps({"seconds": self._seconds, "lines": lines}))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,15 +1,20 @@
-"""Puts one mutant in its module's place while tests run: `pytest -p tests.mutation.plugin`, with `MUTANT` set.
+"""Puts one mutant in its module's place: before the module is imported, or after, which takes less.
 
-`MUTANT` is `PATH:NUMBER`. Nothing is written: the module is compiled from the changed tree when it is imported.
+`pytest -p tests.mutation.plugin`, with `MUTANT` set to `PATH:NUMBER`, compiles the module from the changed tree when it
+is imported. `swap` changes the one function that differs, wherever it is held already; it can't do so with what runs
+only at the import. Nothing is written. Above: `trying`.
 """
 
+import ast
+import gc
 import os
 import sys
+from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from itertools import islice
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 
 from tests.mutation.operators import mutants
 
@@ -36,6 +41,34 @@ class _MutantFinder(MetaPathFinder):
 
     def find_spec(self, fullname: str, path: object, target: ModuleType | None = None) -> ModuleSpec | None:
         return ModuleSpec(fullname, self._loader, origin=self._loader.path) if fullname == self._name else None
+
+
+def changed_function(path: Path, tree: ast.Module) -> CodeType | None:
+    """The only function of the changed module that differs from the module's; None where something else does."""
+    before, after = (compile(each, str(path), "exec") for each in (ast.parse(path.read_text(encoding="utf-8")), tree))
+    known = {(code.co_qualname, code.co_firstlineno): code for code in _functions(before)}
+    changed = [code for code in _functions(after) if known.get((code.co_qualname, code.co_firstlineno)) != code]
+    return changed[0] if len(changed) == 1 else None
+
+
+def swap(path: Path, code: CodeType) -> None:
+    """Give the function, in all its places, this code."""
+    for held in gc.get_objects():
+        if isinstance(held, FunctionType) and held.__code__.co_filename == str(path):
+            there = held.__code__
+            if (there.co_qualname, there.co_firstlineno) == (code.co_qualname, code.co_firstlineno):
+                held.__code__ = code
+
+
+def _functions(code: CodeType) -> Iterator[CodeType]:
+    """The functions of a module, and those of its classes; not those inside others."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            # 1: what has fast locals, which the body of a class has not.
+            if inner.co_flags & 1:
+                yield inner
+            else:
+                yield from _functions(inner)
 
 
 if chosen := os.environ.get("MUTANT"):

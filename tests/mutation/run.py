@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.operators import Mutant, mutants
-from tests.mutation.trying import Trial, first_over, learn, lines_of, start
+from tests.mutation.trying import Trial, attempt, first_over, learn, lines_of
 
 ROOT = Path(__file__).parents[2]
 GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -90,8 +90,7 @@ def score_of(room: str, chosen: Sequence[Change], jobs: int, over: float) -> Sco
                 score.survived(f"{change} (no test runs it)")
                 continue
             seconds = _LONGEST * sum(known.seconds[test] for test in tests) + 30
-            env = {"MUTANT": f"{change.path}:{change.number}"}
-            running[start(["-p", "tests.mutation.plugin", *tests], env, seconds)] = change
+            running[attempt(change.path, change.number, change.mutant, tests, seconds)] = change
             continue
         trial = first_over(running)
         change = running.pop(trial)

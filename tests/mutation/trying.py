@@ -1,14 +1,14 @@
-"""Runs tests with a mutant in place, quickly: each trial is a fork of this process, with the tests that run its line.
+"""Runs tests with a mutant in place, quickly: the tests that run its statement, in a fork that has imported all.
 
-The tests of a room run once on unchanged code, which tells what each takes and which lines it runs (`lines`), and
-which packages it imports: these are imported here, so that a trial need not. A mutant gets the tests that run its
-statement, those of the module's own test file first, then the quickest. Nothing of the code under test is imported
-in this process. Below: `lines`, `plugin`. Above: `run`.
+The tests of a room run once on unchanged code, which tells what each takes and which lines it runs (`lines`). Then this
+process imports them, with all that they import. A trial is a fork of it in which one function has changed; a change of
+what runs only at the import takes a process of its own. A mutant gets the tests of its module's own test file first,
+then the quickest. Below: `lines`, `plugin`. Above: `run`.
 """
 
 import ast
 import contextlib
-import importlib
+import io
 import json
 import os
 import resource
@@ -17,13 +17,14 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.mutation.operators import Mutant
+from tests.mutation.plugin import changed_function, swap
 
 _OPTIONS = ("-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "--timeout=0")
 _LEARNING = 1800
@@ -50,17 +51,16 @@ class Known:
 
 
 def learn(modules: Sequence[str], tests: Sequence[str]) -> Known:
-    """Run the tests on unchanged code. Exits where they fail."""
+    """Run the tests on unchanged code, and import them. Exits where they fail."""
     with tempfile.TemporaryDirectory() as folder:
         out, said = Path(folder, "lines.json"), Path(folder, "said.txt")
         env = {"LINES_OF": "\n".join(modules), "LINES_IN": str(out)}
-        trial = start(["-p", "tests.mutation.lines", *tests], env, _LEARNING, said)
+        trial = start(["-p", "tests.mutation.lines", *tests], _LEARNING, env=env, said=said)
         if first_over([trial]).end() != 0:
             sys.exit(f"the tests fail on unchanged code:\n{said.read_text()[-4000:]}")
         told = json.loads(out.read_text())
-    for name in told["installed"]:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main([*_OPTIONS, "--collect-only", *tests])
     return Known(told["seconds"], told["lines"])
 
 
@@ -84,23 +84,42 @@ class Trial:
         return status if ended else None
 
 
-def start(arguments: Sequence[str], env: Mapping[str, str], seconds: float, said: Path | None = None) -> Trial:
-    """Run pytest for so many seconds at most. Its words go to `said`."""
+def attempt(path: str, number: int, mutant: Mutant, tests: Sequence[str], seconds: float) -> Trial:
+    """Run these tests with the mutant in place."""
+    where = Path(path).resolve()
+    code = changed_function(where, mutant.tree)
+    if code is None:
+        return start(["-p", "tests.mutation.plugin", *tests], seconds, env={"MUTANT": f"{path}:{number}"})
+    return start(tests, seconds, first=lambda: swap(where, code))
+
+
+def start(
+    arguments: Sequence[str],
+    seconds: float,
+    *,
+    first: Callable[[], None] | None = None,
+    env: Mapping[str, str] | None = None,
+    said: Path | None = None,
+) -> Trial:
+    """Run pytest for so many seconds at most: here, after `first`, or in a new process with `env`.
+
+    Its words go to `said`.
+    """
     pid = os.fork()
     if pid:
-        with contextlib.suppress(PermissionError):
-            os.setpgid(pid, pid)
         return Trial(pid, os.pidfd_open(pid), time.monotonic() + seconds)
     status = 70
     try:
         os.setpgid(0, 0)
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-        os.environ.update(env)
         null, out = os.open(os.devnull, os.O_RDONLY), os.open(said or os.devnull, os.O_WRONLY | os.O_CREAT)
         for there, number in ((null, 0), (out, 1), (out, 2)):
             os.dup2(there, number)
+        if first is None:
+            command = [sys.executable, "-m", "pytest", *_OPTIONS, *arguments]
+            os.execve(sys.executable, command, {**os.environ, **(env or {}), "PYTHONPATH": "."})
+        first()
         status = int(pytest.main([*_OPTIONS, *arguments]))
-        sys.stdout.flush()
     finally:
         os._exit(status)
 
