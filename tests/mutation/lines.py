@@ -55,5 +55,9 @@ class _Lines:
         self._out.write_text(json.dumps({"seconds": self._seconds, "lines": lines}))
 
 
+# At once, since the first conftest imports much of what is measured.
+_MEASURED = _Lines(os.environ["LINES_OF"].splitlines(), Path(os.environ["LINES_IN"]))
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(_Lines(os.environ["LINES_OF"].splitlines(), Path(os.environ["LINES_IN"])))
+    config.pluginmanager.register(_MEASURED)

@@ -59,8 +59,9 @@ def learn(modules: Sequence[str], tests: Sequence[str]) -> Known:
         if first_over([trial]).end() != 0:
             sys.exit(f"the tests fail on unchanged code:\n{said.read_text()[-4000:]}")
         told = json.loads(out.read_text())
-    with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main([*_OPTIONS, "--collect-only", *tests])
+    with contextlib.redirect_stdout(io.StringIO()) as words:
+        if pytest.main([*_OPTIONS, "--collect-only", *tests]) != 0:
+            sys.exit(f"the tests can't be imported:\n{words.getvalue()[-4000:]}")
     return Known(told["seconds"], told["lines"])
 
 

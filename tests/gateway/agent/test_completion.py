@@ -1,15 +1,18 @@
 """A prompt continued: ids pass on as they come, and no id is read beyond what a stop string may end."""
 
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gateway.agent import Completer, CompletionOptions
-from gateway.agent.events import IdsGenerated
+from gateway.agent.events import Finished, GenerationFinished, IdsGenerated
 from gateway.config import LimitsConfig
 from gateway.engine.protocol import Generated, GenerationEnd, Timings
-from gateway.errors import EngineRefused, RequestInvalid
+from gateway.errors import EngineRefused, EngineUnavailable, RequestInvalid
 from gateway.proxy.caller import Principal
+from gateway.toolcalls import Content
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio
@@ -68,3 +71,101 @@ async def test_prompt_that_the_engine_refused_tells_nothing_of_the_cache_when_it
         told = [await completer.answer(prompt, CompletionOptions(), stage.listen) for _ in range(2)]
 
     assert [each.cached_ids for each in told] == [0, len(prompt.ids) - 1]
+
+
+def figure(stage: Any, name: str) -> float:
+    (line,) = [line for line in stage.metrics.render().decode().splitlines() if line.startswith(f"{name} ")]
+    return float(line.split()[1])
+
+
+@pytest.mark.parametrize(("text", "ids"), [(True, False), (False, True), (False, False), (True, True)])
+async def test_text_and_ids_are_told_where_they_are_asked_for_and_the_numbers_always(open_stage, text, ids):
+    async with open_stage("one two") as stage:
+        finished = await completed(stage, CompletionOptions(text=text, ids=ids))
+
+    said = TINY.encode("one two")
+    assert "".join(event.text for event in stage.of(Content)) == ("one two" if text else "")
+    assert [i for event in stage.of(IdsGenerated) for i in event.ids] == (said if ids else [])
+    (stats,) = stage.of(GenerationFinished)
+    prompt = len(TINY.encode("Say it: "))
+    assert (stats.prompt, stats.generated, stats.guessed) == (prompt, len(said), False)
+    assert (stats.reinjected_leaf, stats.reinjected_shim, stats.scaffold, stats.held) == (0, 0, 0, 0)
+    assert finished == Finished("stop", prompt, 0, len(said)) == stage.events[-1]
+
+
+async def test_what_a_completion_took_is_counted_once_it_ended_by_itself(open_stage):
+    began = time.perf_counter()
+    async with open_stage("one two", "one STOP") as stage:
+        for stops in ((), ("STOP",)):
+            await completed(stage, CompletionOptions(stops=stops))
+        took = time.perf_counter() - began
+
+    (first, _) = stage.of(GenerationFinished)
+    assert figure(stage, "codec_generations_total") == 1
+    assert figure(stage, "codec_generation_ids_total") == len(TINY.encode("one two"))
+    assert 0 < first.ttft <= figure(stage, "codec_generation_seconds_sum") <= took
+    assert figure(stage, "codec_generation_first_id_seconds_sum") == pytest.approx(first.ttft)
+
+
+@pytest.mark.parametrize(
+    ("asked", "default", "room", "most"), [(None, 7, 50, 7), (3, 7, 50, 3), (60, 7, 50, 50), (None, 70, 50, 50)]
+)
+async def test_a_completion_is_as_long_as_asked_for_or_set_and_as_there_is_room(open_stage, asked, default, room, most):
+    prompt = "Say it: "
+    async with open_stage("one two", context=len(TINY.encode(prompt)) + room) as stage:
+        completer = Completer(stage.route, LimitsConfig(completion_tokens=default), stage.metrics)
+        await completer.answer(completer.open(prompt), CompletionOptions(max_tokens=asked), stage.listen)
+
+    assert [request.max_tokens for request in stage.engine.asked] == [most]
+
+
+async def test_completion_that_its_length_ends_says_so(open_stage):
+    async with open_stage("one two three") as stage:
+        assert (await completed(stage, CompletionOptions(max_tokens=2))).reason == "length"
+
+
+async def test_prompt_needs_an_id_and_room_for_one_more(open_stage):
+    async with open_stage("", context=5) as stage:
+        completer = Completer(stage.route, LimitsConfig(), stage.metrics)
+        for prompt, said in (("", "got none"), ([], "got none"), ([1] * 5, "has 5 tokens; .* holds 5")):
+            with pytest.raises(RequestInvalid, match=said) as refused:
+                completer.open(prompt)
+            assert refused.value.param == "prompt"
+
+        assert completer.open([1] * 4).ids == [1] * 4
+
+
+async def test_text_begins_with_what_the_engine_puts_before_it_once(open_stage):
+    async with open_stage("") as stage:
+        ready = stage.route.ready()
+        start = TINY.special_tokens["<|im_start|>"]
+        stage.route._ready = replace(ready, facts=replace(ready.facts, bos=(start,)))
+        completer = Completer(stage.route, LimitsConfig(), stage.metrics)
+
+        assert completer.open("hello").ids == [start, *TINY.encode("hello")]
+        assert completer.open("<|im_start|>hello").ids == [start, *TINY.encode("hello")]
+        # Ids are the client's own.
+        assert completer.open(TINY.encode("hello")).ids == TINY.encode("hello")
+
+
+async def test_engine_that_breaks_off_is_reported_and_what_came_before_stands(open_stage):
+    async with open_stage("one two", breaks=True) as stage:
+        with pytest.raises(EngineUnavailable):
+            await completed(stage, CompletionOptions())
+
+    assert stage.route.losses == 1
+    assert "".join(event.text for event in stage.of(Content)) == "one two"
+    assert stage.of(Finished) == []
+
+
+async def test_what_an_answer_that_a_stop_string_ended_left_behind_is_told_to_who_asked(open_stage):
+    async def know(prompt: list[int], most: int):
+        yield Generated((5,))
+        yield GenerationEnd("length", None, Timings(1, len(prompt) - 1, 1, 0.0, 0.0))
+
+    async with open_stage("STOP") as stage:
+        await completed(stage, CompletionOptions(stops=("STOP",)))
+        stage.engine._events = know
+        finished = await completed(stage, CompletionOptions())
+
+    assert finished.cached_ids == finished.prompt_ids - 1

@@ -142,3 +142,14 @@ def test_definitions_have_the_shape_that_templates_expect():
             },
         }
     ]
+
+
+@pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"a": ', "}")])
+def test_arguments_of_an_earlier_call_are_nested_200_levels_deep_at_most(opens: str, closes: str) -> None:
+    def nested(levels: int) -> list[dict[str, object]]:
+        function = {"name": "get_weather", "arguments": opens * levels + "1" + closes * levels}
+        return [USER, {"role": "assistant", "content": "", "tool_calls": [{**CALL, "function": function}]}]
+
+    assert checked_messages(nested(200))
+    with pytest.raises(RequestInvalid, match="nested deeper than 200 levels"):
+        checked_messages(nested(201))

@@ -1,5 +1,7 @@
 """The turn, with a model that writes what the test says: calls run, limits end it, ids only ever grow."""
 
+import json
+
 import pytest
 
 from gateway.agent import AnswerOptions
@@ -405,3 +407,31 @@ async def test_the_prompt_behind_a_result_that_spells_every_control_token_has_th
     spelled = TINY.encode(names)
     assert any(prompts[0][at : at + len(spelled)] == spelled for at in range(len(prompts[0])))
     assert len({tuple(each for each in prompt if each in TINY.special_ids) for prompt in prompts}) == 1
+
+
+class ReadingTemplate:
+    """Shows a result that is JSON in words of its own."""
+
+    def __init__(self, engine) -> None:
+        self._apply = engine.apply_template
+
+    async def __call__(self, messages, tools=()):
+        return await self._apply([{**each, "content": self._read(each)} for each in messages], tools)
+
+    @staticmethod
+    def _read(message):
+        content = message.get("content") or ""
+        is_json = message["role"] == "tool" and content.lstrip()[:1] in ("{", "[")
+        return str(json.loads(content)) if is_json else content
+
+
+@pytest.mark.parametrize(
+    ("says", "shown"), [('{"a": true}', "{'a': True}"), (' ["b"]', "['b']"), ("It is {42}.", "It is {42}.")]
+)
+async def test_result_that_is_json_is_shown_as_the_template_shows_it(open_stage, says, shown):
+    async with open_stage(SAY, "Done.", says=says) as stage:
+        stage.engine.apply_template = ReadingTemplate(stage.engine)
+        await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
+
+    turn = f"<|im_start|>tool\n{shown}<|im_end|>\n<|im_start|>assistant\n"
+    assert TINY.decode(stage.engine.asked[-1].prompt).endswith(turn)

@@ -27,6 +27,8 @@ def serving(notes) -> Iterator:
         process = subprocess.Popen([sys.executable, str(SCRIPT), *modes], stdout=subprocess.PIPE, env=environment)
         processes.append(process)
         port = int(process.stdout.readline())
+        # A slow answer to the other era's question would be a second session, which is none of a client's.
+        settings = {"protocol": "handshake", **settings}
         return UpstreamConfig(name="web", url=f"http://127.0.0.1:{port}/mcp", **settings)
 
     yield run
@@ -41,14 +43,16 @@ def opened(noted):
     return lambda: tuple(sum(line.startswith(word) for line in noted()) for word in ("open ", "delete "))
 
 
-async def test_all_calls_of_all_clients_that_can_not_be_asked_use_one_session(serving, proxy_of, client, call, opened):
+async def test_all_calls_of_all_clients_that_can_not_be_asked_use_one_session(
+    serving, proxy_of, client, call, opened, soon
+):
     async with proxy_of(serving()) as proxy:
         clients = [client() for _ in range(5)] + [client(modern=True) for _ in range(5)]
         for _ in range(5):
             await asyncio.gather(*(call(proxy, each, "web__do") for each in clients))
         assert opened() == (1, 0)
 
-    assert opened() == (1, 1)
+    await soon(lambda: opened() == (1, 1))
 
 
 async def test_client_that_can_be_asked_has_a_session_of_its_own_which_ends_with_it(
@@ -63,7 +67,8 @@ async def test_client_that_can_be_asked_has_a_session_of_its_own_which_ends_with
         assert "session" in await call(proxy, client(), "web__do")
 
     assert len(sessions) == 1
-    assert opened() == (2, 2)
+    # The server may be slower than our patience with a farewell.
+    await soon(lambda: opened() == (2, 2))
 
 
 @pytest.mark.parametrize("capabilities", [{}, ASKS], ids=["shared", "own"])

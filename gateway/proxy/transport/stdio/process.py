@@ -204,14 +204,16 @@ async def run_child(config: UpstreamConfig, child: Child, watchdog: Watchdog | N
     Raises:
         OSError: the program can't be started.
     """
-    await asyncio.get_running_loop().subprocess_exec(
-        lambda: child,
-        config.command or "",
-        *config.args,
-        env=child_environment(config.env),
-        cwd=config.cwd,
-        start_new_session=True,
-    )
+    # Given up in the middle, asyncio would leave the pipes open that it had not joined yet.
+    with anyio.CancelScope(shield=True):
+        await asyncio.get_running_loop().subprocess_exec(
+            lambda: child,
+            config.command or "",
+            *config.args,
+            env=child_environment(config.env),
+            cwd=config.cwd,
+            start_new_session=True,
+        )
     try:
         if watchdog is not None:
             await watchdog.hold(child.pid)

@@ -11,6 +11,8 @@ import os
 from contextlib import suppress
 from typing import Final
 
+import anyio
+
 from gateway.observe.logs import get_logger
 
 _SHELL: Final = "/bin/sh"
@@ -63,14 +65,16 @@ class Watchdog:
     async def _start(self) -> None:
         source, pipe = os.pipe()
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                *(_SHELL, "-c", _SCRIPT, "codec-gateway-watchdog"),
-                stdin=source,
-                # Whoever reads what the gateway says is not to wait for this one.
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            # Given up in the middle, it would run on and hold the pipe, and nobody would know of it.
+            with anyio.CancelScope(shield=True):
+                self._process = await asyncio.create_subprocess_exec(
+                    *(_SHELL, "-c", _SCRIPT, "codec-gateway-watchdog"),
+                    stdin=source,
+                    # Whoever reads what the gateway says is not to wait for this one.
+                    stdout=asyncio.subprocess.DEVNULL,
+                    stderr=asyncio.subprocess.DEVNULL,
+                    start_new_session=True,
+                )
         except OSError as error:
             self._missing = True
             os.close(pipe)

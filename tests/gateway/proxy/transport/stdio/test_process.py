@@ -1,6 +1,8 @@
 """What is handed to a real process: how it is written, and that none of it is lost."""
 
+import gc
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +131,34 @@ async def test_process_that_writes_very_many_lines_lets_others_have_their_turn_a
         assert b"".join(pieces) == b"y\n" * 30_000
         assert max(piece.count(b"\n") for piece in pieces) <= PORTION
     assert ended == [len(heard)]
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_start_that_nobody_wants_any_more_leaves_no_process_and_no_pipe(
+    turns: int, is_running: Callable[[int], bool], descriptors: Callable[[], int]
+) -> None:
+    waits = UpstreamConfig("it", command="cat")
+    async with run_child(waits, child_of(Ear(1))):
+        # The loop opens for the first process what it keeps for all.
+        pass
+    child = child_of(Ear(1))
+    gc.collect()
+    before = descriptors()
+
+    async def give_up() -> None:
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(give_up)
+            async with run_child(waits, child):
+                await anyio.sleep_forever()
+
+    # What was not closed warns when it is freed, and a warning is an error here.
+    pid = child.pid
+    del child
+    gc.collect()
+    assert not is_running(pid)
+    assert descriptors() <= before

@@ -1,8 +1,11 @@
 """The shell that ends what a killed gateway leaves behind."""
 
+import gc
 import subprocess
 from collections.abc import Iterator
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from gateway.proxy.transport.stdio import watchdog as module
@@ -61,3 +64,22 @@ async def test_machine_without_a_shell_is_served_all_the_same_and_holds_no_descr
 
     assert descriptors() <= before
     assert groups[0].poll() is None
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_start_of_the_shell_that_is_given_up_leaves_no_pipe(groups, descriptors, turns) -> None:
+    first = Watchdog()
+    await first.hold(groups[0].pid)
+    await first.close()
+    before = descriptors()
+
+    watchdog = Watchdog()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watchdog.hold, groups[1].pid)
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    await watchdog.close()
+
+    gc.collect()
+    assert descriptors() <= before
