@@ -654,8 +654,9 @@ async def test_nothing_is_left_of_many_sessions_and_their_requests(servers, site
         before = held()
         for _ in range(30):
             await cycle(site)
-        await anyio.wait_all_tasks_blocked()
-        after = held()
+        with anyio.fail_after(20):
+            # A connection that its client has closed is closed here as soon as the loop reads its end.
+            while any(now > then for now, then in zip(held(), before, strict=True)):
+                await anyio.wait_all_tasks_blocked()
 
-    assert after == before
     assert len(servers.ended) == 31
