@@ -12,6 +12,6 @@ EQUIVALENT: Final = {
     "gateway/agent/end_hold.py: if not self._held and ids[-1] not in self._specials:  ->  if False:": "a short cut",
     "gateway/deadlines.py: 0  ->  1": "not read before a timer is set, which sets it",
     "gateway/deadlines.py: number < self._next  ->  number <= self._next": "the step that the timer waits for is there",
-    "gateway/serve/limits.py: left < _WHOLE  ->  left <= _WHOLE": _MADE_UP,
-    "gateway/serve/limits.py: left >= _WHOLE  ->  left > _WHOLE": _MADE_UP,
+    "gateway/serve/auth/rate_limiter.py: left < _WHOLE  ->  left <= _WHOLE": _MADE_UP,
+    "gateway/serve/auth/rate_limiter.py: left >= _WHOLE  ->  left > _WHOLE": _MADE_UP,
 }

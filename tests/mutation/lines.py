@@ -1,8 +1,7 @@
 """Notes which tests run which lines: `pytest -p tests.mutation.lines`, with `LINES_OF` and `LINES_IN` set.
 
 `LINES_OF` are the modules' paths, one in each line, `LINES_IN` the file that gets the answer as JSON. What runs while
-modules are imported, or for a fixture that several tests share, belongs to no test and stands under "". Above:
-`trying`.
+modules are imported, or for a fixture that several tests share, belongs to no test and stands under "".
 """
 
 import json

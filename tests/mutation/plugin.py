@@ -2,7 +2,7 @@
 
 `pytest -p tests.mutation.plugin`, with `MUTANT` set to `PATH:NUMBER`, compiles the module from the changed tree when it
 is imported. `swap` changes the one function that differs, wherever it is held already; it can't do so with what runs
-only at the import. Nothing is written. Above: `trying`.
+only at the import. Nothing is written.
 """
 
 import ast

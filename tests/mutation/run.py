@@ -2,7 +2,7 @@
 
 Takes mutants of the modules in `GROUPS` at random, runs the tests of their room that run the changed statement with
 each in turn, and prints those that survive and the score of each room. A seed makes the choice, so that a run can be
-had again. Nothing is written. Below: `operators`, `equivalent`, `trying`.
+had again. Nothing is written.
 """
 
 import argparse
@@ -26,12 +26,12 @@ GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "agent": (("gateway/agent/*.py",), ("tests/gateway/agent",)),
     "engine": (("gateway/engine/*.py",), ("tests/gateway/engine", "tests/gateway/agent")),
     "http1": (("gateway/http1/*.py",), ("tests/gateway/http1", "tests/gateway/proxy/transport")),
-    "wires": (
-        ("gateway/proxy/transport/*.py",),
+    "transport": (
+        ("gateway/proxy/transport/**/*.py",),
         ("tests/gateway/proxy/transport", "tests/gateway/proxy/test_proxy_http.py"),
     ),
 }
-"""For each room the modules that are changed, and the tests that should notice, quickest first."""
+"""For each room the modules that are changed, and the tests that should notice."""
 _LONGEST = 5
 """Times what the tests take on unchanged code, after which a mutant hangs: that is noticed too."""
 

@@ -3,7 +3,7 @@
 The tests of a room run once on unchanged code, which tells what each takes and which lines it runs (`lines`). Then this
 process imports them, with all that they import. A trial is a fork of it in which one function has changed; a change of
 what runs only at the import takes a process of its own. A mutant gets the tests of its module's own test file first,
-then the quickest. Below: `lines`, `plugin`. Above: `run`.
+then the quickest.
 """
 
 import ast

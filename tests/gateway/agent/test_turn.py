@@ -435,3 +435,20 @@ async def test_result_that_is_json_is_shown_as_the_template_shows_it(open_stage,
 
     turn = f"<|im_start|>tool\n{shown}<|im_end|>\n<|im_start|>assistant\n"
     assert TINY.decode(stage.engine.asked[-1].prompt).endswith(turn)
+
+
+@pytest.mark.parametrize(
+    ("template", "tools", "calls", "content"),
+    [("", False, (), True), ('Use {{ tools }}: write {"name": n, "parameters": p}.', True, ("up__say",), False)],
+    ids=["taught by a preamble", "rendered by the template"],
+)
+async def test_turn_is_rendered_with_calls_and_tools_only_where_the_template_knows_them(
+    open_stage, template, tools, calls, content
+):
+    call = '{"name": "up__say", "parameters": {}}' if template else SAY
+    async with open_stage(call, tools_template=template, turns=1) as stage:
+        conversation = await stage.agent.open(QUESTION)
+        await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+        shape, _ = conversation.last_turn()
+
+    assert (shape.tools, shape.calls, shape.content) == (tools, calls, content)

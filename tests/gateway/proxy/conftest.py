@@ -59,7 +59,7 @@ def until() -> Callable[..., object]:
             changed[0].set()
 
         proxy.on_tools_changed(note)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while not condition():
                 await changed[0].wait()
                 changed[0] = anyio.Event()
@@ -103,7 +103,7 @@ def soon() -> Callable[[Callable[[], object]], Awaitable[None]]:
     """Waits for what has no event to wait for: a file, a process, a breaker."""
 
     async def wait(condition: Callable[[], object]) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while not condition():  # noqa: ASYNC110
                 await anyio.sleep(0.01)
 
@@ -152,7 +152,7 @@ class Client:
         return self.answers[method]
 
     async def until(self, condition: Callable[[], object]) -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while not condition():
                 await self.changed.wait()
 

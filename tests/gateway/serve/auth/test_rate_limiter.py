@@ -161,12 +161,12 @@ def test_address_has_20_wrong_tries_at_once_and_then_one_in_5_seconds() -> None:
     clock = Clock()
     tries = FailedTries(clock)
     for _ in range(20):
-        assert tries.refusal("10.0.0.1") is None
+        assert tries.refused("10.0.0.1") is None
         tries.failed("10.0.0.1")
 
-    assert tries.refusal("10.0.0.1") == Refused("tries", 5.0)
+    assert tries.refused("10.0.0.1") == Refused("tries", 5.0)
     clock.now += 2.5
-    assert tries.refusal("10.0.0.1") == Refused("tries", 2.5)
+    assert tries.refused("10.0.0.1") == Refused("tries", 2.5)
 
 
 def test_address_with_many_bad_tries_has_to_wait() -> None:
@@ -212,7 +212,7 @@ def test_full_table_of_addresses_forgets_which_failed_longest_ago() -> None:
 
     tries.failed("10.0.0.3")
 
-    assert tries.refusal("10.0.0.1") is not None
+    assert tries.refused("10.0.0.1") is not None
 
 
 def test_addresses_of_one_ipv6_customer_are_one() -> None:
