@@ -14,11 +14,28 @@ GatewayError
 │   └── MapDiffers              its tokenizer is not the map's: ids would lie      exit code 4
 ├── UpstreamError               an MCP server behind us failed
 │   ├── UpstreamUnavailable     it is not running, or its connection broke
+│   │   ├── SessionGone         a session of it is gone: the request can be put again (gateway.proxy.upstream)
+│   │   └── NoCommonEra         it speaks no revision of MCP that we do (gateway.proxy.upstream)
 │   └── UpstreamTimeout         it did not answer in time
 ├── RpcError                    a JSON-RPC error that a client or a server is to be sent
 ├── UnknownTool                 no upstream offers a tool of that name
 ├── RequestInvalid              a client asked for something we can't do
+│   ├── BodyOverLimit           its body is too large (gateway.serve.http)
+│   └── BodyUnread              its body is in a form that is not read (gateway.serve.http)
 └── MapUnknown                  a client named a map that is not on the allow-list
+
+Some exceptions stand outside the tree, because none of them leaves its package: whoever raises one and whoever catches
+it are neighbours, and a caller beyond them gets an error of the tree, or an answer of the protocol in hand.
+
+http1                   NoAnswer, LinkLost
+proxy.transport         PeerError, Unfit, SessionForgotten
+proxy.upstream          Full
+protocol                Unwritable
+engine.llama_cpp        StreamSilent, LineOverLimit
+serve.auth              CredentialRefused, ScopeMissing, CannotTell, MustWait, FetchFailed
+serve.mcp               Rejected, ClientGone, _MapRefused
+serve.http              _HeadRefused
+toolcalls               NotSimple, RegionTooLong, _TooMuch, _TooMany
 """
 
 from typing import Any
