@@ -16,9 +16,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from gateway.agent.argument_ids import spelled_arguments
-from gateway.agent.cuts import cut, shorten
 from gateway.agent.events import ToolFinished
 from gateway.agent.ledger import Ledger
+from gateway.agent.result_limit import cut, shorten
 from gateway.config import LimitsConfig
 from gateway.errors import GatewayError, UnknownTool
 from gateway.observe.audit import Audit
@@ -33,7 +33,7 @@ from gateway.toolcalls import CallClosed, ToolSpec, validate_call
 from leaf_sdk.vocab import TokenMap
 
 _UNREAD: Final = 2000
-"""Ids of a result that are kept unread until somebody wants its text (`results.py` keeps many of them)."""
+"""Ids of a result that are kept unread until somebody wants its text (`result_memory.py` keeps many of them)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from gateway.agent.end_hold import EndHold
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsGenerated
 from gateway.agent.stop import StopFilter
 from gateway.config import LimitsConfig
-from gateway.engine.protocol import GenerateRequest, GenerationEnd, GenerationEvent, Sampling, Timings
+from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling, Timings
 from gateway.engine.readiness import EngineRoute, ReadyEngine
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.observe.metrics import Metrics

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gateway.engine.protocol import Message
+from gateway.engine.interface import Message
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.scaffold import WRITTEN, Scaffold, TurnEnd, TurnShape
 from gateway.proxy.caller import ANYBODY, Principal

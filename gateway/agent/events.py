@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.engine.protocol import Timings
+from gateway.engine.interface import Timings
 from gateway.toolcalls import Event
 
 Source = Literal["leaf", "shim", "gateway"]

@@ -15,7 +15,7 @@ from gateway.agent.end_hold import EndHold
 from gateway.agent.events import Emit, GenerationFinished, IdsGenerated
 from gateway.agent.refused_grammar import loosened_hold, looseness
 from gateway.agent.stop import StopFilter
-from gateway.engine.protocol import GenerateRequest, GenerationEnd, GenerationEvent, Sampling
+from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.engine.slots import Place
 from gateway.errors import EngineUnavailable, GrammarRefused
 from gateway.observe.logs import get_logger

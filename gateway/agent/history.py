@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from math import isinf
 from typing import Any, cast
 
-from gateway.engine.protocol import Message
+from gateway.engine.interface import Message
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import cut_text
 from gateway.toolcalls import Format, ToolSpec, call_text, system_preamble

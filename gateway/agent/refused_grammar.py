@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.agent.choice import Hold
-from gateway.engine.protocol import GenerateRequest
+from gateway.engine.interface import GenerateRequest
 from gateway.engine.readiness import ReadyEngine
 from gateway.errors import GrammarRefused
 from gateway.observe.logs import get_logger

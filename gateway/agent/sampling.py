@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from gateway.agent.events import AgentEvent, Finished
 from gateway.agent.turn import Agent, AnswerOptions
-from gateway.engine.protocol import Sampling
+from gateway.engine.interface import Sampling
 from gateway.engine.readiness import EngineRoute
 from gateway.errors import GatewayError, RpcError
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS

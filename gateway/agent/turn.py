@@ -15,10 +15,10 @@ from gateway.agent.conversation import Conversation, calls_of_turns
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
 from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
 from gateway.agent.history import check_size, tool_definitions, with_preamble
-from gateway.agent.results import ResultMemory
+from gateway.agent.result_memory import ResultMemory
 from gateway.agent.splices import fitted, parts_of
 from gateway.config import LimitsConfig
-from gateway.engine.protocol import Message, Sampling
+from gateway.engine.interface import Message, Sampling
 from gateway.engine.readiness import EngineRoute
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.observe.metrics import Metrics

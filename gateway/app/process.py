@@ -16,10 +16,10 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.app.garbage import settle_memory
+from gateway.app.refuse_while_stopping import stopping
 from gateway.app.reload import Reloader, Reread
 from gateway.app.services import Services, open_services
-from gateway.app.shutdown import Shutdown
-from gateway.app.stopping import stopping
+from gateway.app.signals import Shutdown
 from gateway.config import GatewayConfig
 from gateway.config.model import ServeConfig
 from gateway.observe.logs import get_logger
@@ -29,8 +29,8 @@ from gateway.serve.admin.health import admin_app
 from gateway.serve.auth.guards import guard_endpoints
 from gateway.serve.auth.token import guard_admin
 from gateway.serve.codec.documents import Documents
+from gateway.serve.codec.negotiation import WireOffer
 from gateway.serve.codec.responder import FrameResponder
-from gateway.serve.codec.wire import WireOffer
 from gateway.serve.http.client_address import TrustedProxies
 from gateway.serve.http.connections import Connections
 from gateway.serve.http.descriptors import FileLimit, raise_file_limit

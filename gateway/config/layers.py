@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
+from gateway.config.check_settings import check_settings, suggest_key
 from gateway.config.expand import INPUT_PREFIX, Expander
-from gateway.config.settings import check_settings, suggest_key
 from gateway.errors import ConfigError
 
 PREFIX: Final = "CODEC_GATEWAY_"

@@ -1,6 +1,6 @@
 """What every table of settings has in common: an unknown key is an error, and numbers have bounds.
 
-it knows none of their keys.
+It knows none of their keys.
 """
 
 from typing import Annotated

@@ -14,8 +14,8 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from gateway.engine.interface import Message
 from gateway.engine.markers import MarkerGuard
-from gateway.engine.protocol import Message
 
 PAD = "\n" * 7
 """Around a mark, outside: stripped by a template that strips line ends, and told from the template's own by number."""

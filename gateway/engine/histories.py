@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gateway.engine.protocol import Message
+from gateway.engine.interface import Message
 
 
 def histories(messages: Sequence[Message]) -> Iterator[list[Message]]:

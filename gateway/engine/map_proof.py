@@ -8,7 +8,7 @@ other words. Control tokens that a map leaves out are found by asking the engine
 from dataclasses import replace
 from typing import Protocol
 
-from gateway.engine.protocol import EngineFacts
+from gateway.engine.interface import EngineFacts
 from gateway.errors import MapDiffers
 from leaf_sdk.vocab import TokenMap
 

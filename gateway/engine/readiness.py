@@ -15,11 +15,11 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from gateway.config import GatewayConfig
 from gateway.engine.embedded import EmbeddedServer, embedded_server
+from gateway.engine.interface import Engine, EngineFacts
 from gateway.engine.llama_cpp.client import LlamaCpp, Proven
 from gateway.engine.llama_cpp.questions import Questions
 from gateway.engine.map_proof import check_map, with_all_specials
 from gateway.engine.maps import MapSet, needs_engine, resolve_maps
-from gateway.engine.protocol import Engine, EngineFacts
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
 from gateway.errors import ConfigError, EngineError, EngineUnavailable, MapDiffers

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gateway.engine.foreign import Foreign
-from gateway.engine.protocol import Message
+from gateway.engine.interface import Message
 from gateway.engine.rendered import Fit, find_slots, pieces_between, restored
 from leaf_sdk.vocab import TokenMap
 

@@ -16,8 +16,8 @@ from typing import Final
 
 import anyio
 
+from gateway.engine.interface import Timings
 from gateway.engine.left_behind import LeftBehind, shared_prefix
-from gateway.engine.protocol import Timings
 from gateway.errors import EngineUnavailable
 
 _QUEUE: Final = 64

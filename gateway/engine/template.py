@@ -14,8 +14,8 @@ from typing import Any
 
 from gateway.engine.foreign import Foreign, Signs, is_json_result
 from gateway.engine.histories import histories
+from gateway.engine.interface import Engine, EngineFacts, Message
 from gateway.engine.markers import MarkerGuard
-from gateway.engine.protocol import Engine, EngineFacts, Message
 from gateway.engine.rendered import PieceCache, find_slots, rendered_ids
 from gateway.engine.scaffold import (
     Following,

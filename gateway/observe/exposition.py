@@ -1,6 +1,6 @@
 """What a page of metrics is made of: how one is described, what is left out, how one is read back.
 
-it knows no metric of ours.
+It knows no metric of ours.
 """
 
 import asyncio

@@ -12,8 +12,8 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.bolt_on import HeldMaps, open_bolt_on
 from gateway.proxy.transport.http.transport import HttpClient, open_http, open_http_client
+from gateway.proxy.transport.interface import Transport
 from gateway.proxy.transport.oauth.client_credentials import authorizer_for
-from gateway.proxy.transport.protocol import Transport
 from gateway.proxy.transport.stdio.transport import open_stdio
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 from gateway.proxy.transport.tracing import traced_transport

@@ -4,7 +4,7 @@
 content codings, `choose` which coding a client gets. Stands on `errors` alone, beside `vocab`.
 """
 
-from .choose import Choice, Reason, choose
+from .choose_coding import Choice, Reason, choose
 from .compression import CODINGS, Coding, Effort, Encoder, available_codings, open_encoder
 from .decompression import MAX_BODY, Decoder
 from .dictionary import Dictionary, dictionary_for, train

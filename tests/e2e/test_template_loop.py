@@ -15,7 +15,7 @@ from gateway.agent import AnswerOptions
 from gateway.agent.events import AgentEvent, IdsGenerated, IdsSpliced, ToolFinished
 from gateway.app.services import open_services
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
-from gateway.engine.protocol import Sampling
+from gateway.engine.interface import Sampling
 from leaf_sdk.vocab import TokenMap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]

@@ -18,8 +18,8 @@ from gateway.agent.events import AgentEvent, GenerationFinished, ToolFinished
 from gateway.app.services import Services, open_services
 from gateway.cli.demo.text_path import TextPath
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig, UpstreamConfig
+from gateway.engine.interface import Sampling
 from gateway.engine.packaged_model import packaged_model
-from gateway.engine.protocol import Sampling
 from gateway.errors import UpstreamUnavailable
 from gateway.toolcalls import Content, call_grammar
 from leaf_sdk.fetch import map_bytes

@@ -12,7 +12,7 @@ from typing import Any
 
 from gateway.agent.history import with_preamble
 from gateway.cli.demo.drift import Drift, measure_drift
-from gateway.engine.protocol import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
+from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
 from gateway.engine.readiness import ReadyEngine
 from gateway.proxy import Proxy
 from gateway.toolcalls import Format, ToolSpec, parse

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 
+from gateway.engine.interface import EngineFacts, GenerateRequest, GenerationEnd, GenerationEvent
 from gateway.engine.llama_cpp.completion_stream import EVENT_FIELDS, CompletionStream
 from gateway.engine.llama_cpp.connections import Connections
 from gateway.engine.llama_cpp.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
 from gateway.engine.llama_cpp.json import completion_body, error_of_answer
 from gateway.engine.llama_cpp.questions import Questions
-from gateway.engine.protocol import EngineFacts, GenerateRequest, GenerationEnd, GenerationEvent
 from gateway.errors import EngineRefused, EngineUnavailable, GatewayError
 from gateway.http1.connection import Connection
 from gateway.http1.faults import LinkLost, NoAnswer

@@ -9,9 +9,9 @@ from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
+from gateway.engine.interface import Generated, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.llama_cpp.json import MISREAD, misread, read_end, repaired, said
 from gateway.engine.llama_cpp.repair import IdRepair
-from gateway.engine.protocol import Generated, GenerationEnd, GenerationEvent, Timings
 from gateway.errors import EngineRefused
 from leaf_sdk.vocab import TokenMap
 

@@ -9,8 +9,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
+from gateway.engine.interface import EngineFacts, GenerateRequest, GenerationEnd, Sampling, Timings
 from gateway.engine.llama_cpp.repair import IdRepair, Repaired
-from gateway.engine.protocol import EngineFacts, GenerateRequest, GenerationEnd, Sampling, Timings
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
 
 _SLOTS: Final = 4096

@@ -10,8 +10,8 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
+from gateway.engine.interface import EngineFacts, Message
 from gateway.engine.llama_cpp.json import error_of_answer, expecting, read_facts
-from gateway.engine.protocol import EngineFacts, Message
 from gateway.errors import EngineRefused
 
 Ask = Callable[[str, str, bytes], Awaitable[tuple[int, bytes]]]

@@ -15,7 +15,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.blocks import UnreadText
 from gateway.proxy.bolt_on.matching import Match, Miss
 from gateway.proxy.results import WrittenIds, error_result
-from gateway.proxy.transport.protocol import NoAnswer, Unfit
+from gateway.proxy.transport.interface import NoAnswer, Unfit
 from leaf_sdk.errors import CallInvalid
 from leaf_sdk.leaf.bolt_on import CodecToolCall, CodecToolResult, Manifest
 from leaf_sdk.leaf.contract import CODEC_META_KEY

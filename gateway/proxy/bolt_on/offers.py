@@ -20,7 +20,7 @@ from gateway.config.model import UpstreamConfig
 from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.bolt_on.posting import get
 from gateway.proxy.transport.http.client import HttpClient
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer
+from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from leaf_sdk.errors import ManifestInvalid
 from leaf_sdk.leaf.bolt_on import CALL_PATH, Manifest, load_manifest, load_manifests, parse_manifest
 from leaf_sdk.leaf.bolt_on.manifest import MAX_MANIFEST_BYTES

@@ -12,7 +12,7 @@ from gateway.http1.lines import header_lines
 from gateway.http1.origin import Address, Origin
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.headers import media_type, status_words
-from gateway.proxy.transport.protocol import NoAnswer, Unfit
+from gateway.proxy.transport.interface import NoAnswer, Unfit
 from gateway.proxy.transport.requests import too_long
 from leaf_sdk.leaf.bolt_on.messages import MEDIA_TYPE
 

@@ -24,7 +24,7 @@ from gateway.proxy.bolt_on.posting import call_lines, look, post
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds, error_result
 from gateway.proxy.transport.http.client import HttpClient
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Pending, Transport
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Pending, Transport
 from leaf_sdk.leaf.bolt_on.messages import MAX_CALL_BYTES
 
 _WORDS = 300

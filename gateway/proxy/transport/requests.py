@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gateway.protocol.messages import encode_request
 from gateway.proxy.params import why_unwritable
-from gateway.proxy.transport.protocol import Unfit
+from gateway.proxy.transport.interface import Unfit
 
 CANCELLED: Final = "notifications/cancelled"
 NEVER_CANCELLED: Final = frozenset({"initialize", "ping", "server/discover"})

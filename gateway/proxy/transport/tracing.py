@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gateway.config.model import UpstreamConfig
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.protocol import Pending, Transport
+from gateway.proxy.transport.interface import Pending, Transport
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing

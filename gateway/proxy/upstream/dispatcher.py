@@ -16,7 +16,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.shares import ShareRule
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, SessionForgotten, Unfit
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, SessionForgotten, Unfit
 from gateway.proxy.upstream.breaker import Breaker
 from gateway.proxy.upstream.clock import Clock
 from gateway.proxy.upstream.concurrency import Full, Gate

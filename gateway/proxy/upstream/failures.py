@@ -11,7 +11,7 @@ from gateway.config.masking import mask_text
 from gateway.config.model import UpstreamConfig
 from gateway.errors import GatewayError
 from gateway.observe.escape import escape_text
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
 
 _LENGTH: Final = 300
 

@@ -16,7 +16,7 @@ from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.observe.escape import escape_text
 from gateway.observe.logs import get_logger
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, SessionForgotten
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, SessionForgotten
 from gateway.proxy.upstream.failures import describe_failure
 from gateway.proxy.upstream.listing import KINDS
 from gateway.proxy.upstream.members import PING_TIME, Member, until_over, why_silent

@@ -16,7 +16,7 @@ import anyio
 from gateway.config.model import UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ClientSession, Principal
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Transport
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Transport
 from gateway.proxy.upstream.listing import Listing, Screen
 from gateway.proxy.upstream.negotiation import Terms, negotiate
 from gateway.proxy.upstream.session import ListKind, Session, least_severe

@@ -24,7 +24,7 @@ from gateway.protocol.eras import (
     params_to_modern,
 )
 from gateway.protocol.messages import UNSUPPORTED_VERSION
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Transport
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Transport
 from gateway.proxy.upstream.session import CLIENT_INFO, Session
 
 Era = Literal["modern", "handshake"]

@@ -29,7 +29,7 @@ from gateway.protocol.eras import (
 from gateway.protocol.messages import METHOD_NOT_FOUND
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, Nobody, Principal
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.protocol import Transport
+from gateway.proxy.transport.interface import Transport
 from gateway.proxy.upstream.pausing_caller import all_still
 from gateway.proxy.upstream.running import Requests, Running
 from gateway.proxy.upstream.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension

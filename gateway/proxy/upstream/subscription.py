@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import anyio
 
 from gateway.observe.logs import get_logger
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
 from gateway.proxy.upstream.members import Member
 from gateway.proxy.upstream.session import Session
 

@@ -16,7 +16,7 @@ from gateway.errors import UpstreamUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ClientSession
-from gateway.proxy.transport.protocol import LinkLost
+from gateway.proxy.transport.interface import LinkLost
 from gateway.proxy.upstream.failures import describe_ending, describe_failure
 from gateway.proxy.upstream.lifecycle import Backoff, Lifecycle
 from gateway.proxy.upstream.maintenance import Maintenance, list_all

@@ -14,7 +14,7 @@ from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.shares import ShareRule
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
 from gateway.proxy.upstream.concurrency import Gate, Users
 from gateway.proxy.upstream.dispatcher import Dispatcher
 from gateway.proxy.upstream.failures import describe_failure

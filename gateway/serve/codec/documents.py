@@ -16,7 +16,7 @@ from starlette.routing import Route
 from gateway.config.wire import WireConfig
 from gateway.engine.maps import MapSet, map_file
 from gateway.errors import GatewayError
-from gateway.serve.codec.wire import WireOffer, published_path
+from gateway.serve.codec.negotiation import WireOffer, published_path
 from gateway.serve.http.errors import error_response
 
 CODEC_VERSION: Final = "0.5"

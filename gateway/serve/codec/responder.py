@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from gateway.observe.metrics import Metrics
+from gateway.serve.codec.negotiation import VARY, Visible, WireOffer, read_version
 from gateway.serve.codec.reply import FrameReply
 from gateway.serve.codec.stream import FramedAnswer
-from gateway.serve.codec.wire import VARY, Visible, WireOffer, read_version
 from gateway.serve.generation.answers import Answering
 from gateway.serve.generation.fields import GenerationFields
 from gateway.serve.generation.watch import Regions, resolve

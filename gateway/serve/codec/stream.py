@@ -16,8 +16,8 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.agent.events import AgentEvent, IdsGenerated
 from gateway.observe.metrics import Metrics
+from gateway.serve.codec.negotiation import Visible, Wire
 from gateway.serve.codec.reply import FrameReply
-from gateway.serve.codec.wire import Visible, Wire
 from gateway.serve.generation.answers import Answering, refused
 from gateway.serve.http.errors import error_answer
 from leaf_sdk.wire import FlushGate, Frame, FrameWriter, open_encoder

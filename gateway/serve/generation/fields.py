@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from gateway.engine.protocol import Sampling
+from gateway.engine.interface import Sampling
 from gateway.errors import RequestInvalid
 from gateway.serve.generation.watch import DEFAULT_END, DEFAULT_START, WatchIds, WatchTexts
 

@@ -1,6 +1,6 @@
 """An answer to a client whose request was not read, as bytes: a status and a sentence, and the connection ends.
 
-what was read is answered in the shapes of `errors.py`.
+What was read is answered in the shapes of `errors.py`.
 """
 
 from http import HTTPStatus

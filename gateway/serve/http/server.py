@@ -8,12 +8,12 @@ from typing import Any, cast
 import uvicorn
 from starlette.types import ASGIApp
 
+from gateway.serve.http.client_connection import HttpProtocol
 from gateway.serve.http.connections import Connections
-from gateway.serve.http.protocol import HttpProtocol
 
 
 class HttpServer(uvicorn.Server):
-    """A uvicorn server that leaves signals to `app/shutdown.py`: there are two servers, and one plan."""
+    """A uvicorn server that leaves signals to `app/signals.py`: there are two servers, and one plan."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:

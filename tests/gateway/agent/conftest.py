@@ -13,7 +13,7 @@ import pytest
 from gateway.agent import Agent, CallRunner
 from gateway.agent.events import AgentEvent
 from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
-from gateway.engine.protocol import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
+from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate

@@ -9,7 +9,7 @@ import pytest
 from gateway.agent import Completer, CompletionOptions
 from gateway.agent.events import Finished, GenerationFinished, IdsGenerated
 from gateway.config import LimitsConfig
-from gateway.engine.protocol import Generated, GenerationEnd, Timings
+from gateway.engine.interface import Generated, GenerationEnd, Timings
 from gateway.errors import EngineRefused, EngineUnavailable, RequestInvalid
 from gateway.proxy.caller import Principal
 from gateway.toolcalls import Content

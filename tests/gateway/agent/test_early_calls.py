@@ -12,7 +12,7 @@ import pytest
 from gateway.agent import Agent, AnswerOptions, CallRunner
 from gateway.agent.events import GenerationFinished, ToolFinished
 from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
-from gateway.engine.protocol import GenerateRequest, GenerationEvent
+from gateway.engine.interface import GenerateRequest, GenerationEvent
 from gateway.errors import EngineUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics

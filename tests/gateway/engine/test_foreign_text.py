@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from gateway.engine.interface import Message
 from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.protocol import Message
 from gateway.engine.template import ChatTemplate
 from gateway.errors import EngineRefused, TemplateRefused
 from leaf_sdk.vocab import TokenMap

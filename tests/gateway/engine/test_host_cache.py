@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from gateway.engine.embedded import packaged_model
+from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling
 from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.protocol import Generated, GenerateRequest, GenerationEnd, Sampling
 from gateway.engine.slots import SlotTable
 from leaf_sdk.vocab import TokenMap
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
-from gateway.engine.protocol import GenerateRequest
+from gateway.engine.interface import GenerateRequest
 from gateway.engine.readiness import EngineRoute, ReadyEngine
 from gateway.errors import EngineError, EngineUnavailable, MapDiffers
 from leaf_sdk.testing import tiny_map, tiny_map_bytes

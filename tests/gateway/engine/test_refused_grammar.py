@@ -11,8 +11,8 @@ import pytest
 from gateway.agent.choice import ToolChoice, hold_for
 from gateway.agent.conversation import Conversation
 from gateway.agent.generation import Generation, GenerationOptions
+from gateway.engine.interface import GenerateRequest, Sampling
 from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.protocol import GenerateRequest, Sampling
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate

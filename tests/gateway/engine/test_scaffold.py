@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from gateway.engine.interface import Message
 from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.protocol import Message
 from gateway.engine.scaffold import TurnEnd, TurnShape
 from gateway.engine.template import ChatTemplate
 from gateway.errors import EngineRefused

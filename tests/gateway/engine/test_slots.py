@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gateway.engine.interface import Timings
 from gateway.engine.left_behind import shared_prefix
-from gateway.engine.protocol import Timings
 from gateway.engine.slots import Place, SlotTable
 from gateway.errors import EngineUnavailable
 

@@ -12,7 +12,7 @@ import pytest
 from anyio.abc import SocketStream
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
-from gateway.engine.protocol import GenerateRequest
+from gateway.engine.interface import GenerateRequest
 from gateway.engine.readiness import EngineRoute, ReadyEngine
 from gateway.errors import EngineError, EngineUnavailable
 from leaf_sdk.testing import tiny_map, tiny_map_bytes

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.engine.interface import EngineFacts, Message
 from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.protocol import EngineFacts, Message
 from gateway.engine.scaffold import TurnEnd, TurnShape
 from gateway.engine.template import ChatTemplate
 from gateway.errors import EngineRefused, TemplateRefused

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
 
 from gateway.http1.origin import Origin
-from gateway.proxy.transport.protocol import NoAnswer
+from gateway.proxy.transport.interface import NoAnswer
 
 _NAT64: Final = ip_network("64:ff9b::/96")
 _UNICAST: Final = ip_network("2000::/3")

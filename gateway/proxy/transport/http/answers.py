@@ -1,7 +1,7 @@
 """Answers of HTTP servers as outcomes of a request: a result, or one of the four ways in which there is none.
 
 Turns a status with its body, a message of a body or an event into a result or an error of
-`proxy/transport/protocol.py`, with a sentence for the person who has to do something about it. It sends nothing and
+`proxy/transport/interface.py`, with a sentence for the person who has to do something about it. It sends nothing and
 keeps nothing.
 """
 
@@ -14,7 +14,7 @@ from gateway.protocol.mending import BrokenAnswer, mend_message
 from gateway.protocol.messages import Failure, Malformed, Message, Response, parse_message
 from gateway.protocol.sse import LongEvent
 from gateway.proxy.transport.http.headers import media_type, status_words
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Unfit
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Unfit
 from gateway.proxy.transport.requests import too_long
 
 JSON: Final = "application/json"

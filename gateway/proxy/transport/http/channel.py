@@ -22,7 +22,7 @@ from gateway.proxy.transport.http.answers import EVENTS, JSON, redirect_words
 from gateway.proxy.transport.http.authorizer import Authorizer
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.headers import media_type, status_words
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, SessionForgotten
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, SessionForgotten
 
 SESSION_HEADER: Final = "mcp-session-id"
 _OURS: Final = frozenset(

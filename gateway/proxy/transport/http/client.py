@@ -18,7 +18,7 @@ from gateway.http1.lines import header_lines
 from gateway.http1.origin import Address, Origin
 from gateway.proxy.transport.http.addresses import check_public
 from gateway.proxy.transport.http.routes import is_address, keep_alive, proxy_for, resolve
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer
+from gateway.proxy.transport.interface import LinkLost, NoAnswer
 
 if TYPE_CHECKING:
     from gateway.proxy.transport.http.authorizer import Authorizer

@@ -10,7 +10,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from gateway.config.address import is_loopback
 from gateway.http1.origin import Address, Origin, read_url
-from gateway.proxy.transport.protocol import LinkLost
+from gateway.proxy.transport.interface import LinkLost
 
 
 def proxy_for(origin: Origin) -> Address | None:

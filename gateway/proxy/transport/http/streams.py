@@ -15,7 +15,7 @@ import anyio
 from gateway.http1.connection import Connection
 from gateway.protocol.lines import portions
 from gateway.protocol.sse import Event, EventParser, LongEvent
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
 
 PAUSE: Final = 1.0
 """Seconds before a stream is asked for again, where the server did not say."""

@@ -32,7 +32,7 @@ from gateway.proxy.transport.http.client import HttpClient, open_http_client
 from gateway.proxy.transport.http.headers import media_type
 from gateway.proxy.transport.http.opening import open_session
 from gateway.proxy.transport.http.streams import follow, listen
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Pending, Transport
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Pending, Transport
 from gateway.proxy.transport.requests import CANCELLED, NEVER_CANCELLED, encode_or_refuse
 from gateway.proxy.transport.server_log import ServerLog
 from gateway.proxy.transport.server_requests import Questions

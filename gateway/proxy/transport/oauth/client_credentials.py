@@ -25,6 +25,7 @@ from gateway.observe.escape import escape_text
 from gateway.proxy.transport.http.authorizer import Authorizer
 from gateway.proxy.transport.http.client import HttpClient
 from gateway.proxy.transport.http.headers import challenge_parameters, status_words
+from gateway.proxy.transport.interface import LinkLost, NoAnswer
 from gateway.proxy.transport.oauth.metadata import (
     Endpoint,
     check_confidential,
@@ -34,7 +35,6 @@ from gateway.proxy.transport.oauth.metadata import (
     read_resource,
     resource_urls,
 )
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer
 
 _FETCH_TIME: Final = 10.0
 _DOCUMENT_BOUND: Final = 64 * 1024

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast
 
 from gateway.http1.origin import Address, Origin, read_url
 from gateway.observe.escape import escape_text
-from gateway.proxy.transport.protocol import NoAnswer
+from gateway.proxy.transport.interface import NoAnswer
 
 Method = Literal["client_secret_basic", "client_secret_post"]
 _RESOURCE: Final = "/.well-known/oauth-protected-resource"

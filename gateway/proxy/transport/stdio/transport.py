@@ -32,7 +32,7 @@ from gateway.protocol.messages import (
 )
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Pending, Transport, Unfit
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Pending, Transport, Unfit
 from gateway.proxy.transport.requests import CANCELLED, NEVER_CANCELLED, encode_or_refuse, too_long
 from gateway.proxy.transport.server_log import ServerLog
 from gateway.proxy.transport.server_requests import Questions

@@ -8,8 +8,8 @@ from contextlib import suppress
 import anyio
 import pytest
 
+from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.protocol import Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.errors import EngineRefused, EngineUnavailable
 from leaf_sdk.vocab import TokenMap
 

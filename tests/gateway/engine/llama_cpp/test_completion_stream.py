@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from gateway.engine.interface import Generated, GenerationEnd
 from gateway.engine.llama_cpp.completion_stream import CompletionStream
-from gateway.engine.protocol import Generated, GenerationEnd
 from gateway.errors import EngineRefused
 from leaf_sdk.testing import tiny_map
 

@@ -16,7 +16,7 @@ from gateway.proxy import ResultTokens
 from gateway.proxy.blocks import UnreadText
 from gateway.proxy.bolt_on.calling import Outgoing, read_answer
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.protocol import Unfit
+from gateway.proxy.transport.interface import Unfit
 from leaf_sdk.leaf.bolt_on import CodecToolCall, CodecToolResult
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 

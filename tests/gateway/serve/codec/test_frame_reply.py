@@ -15,7 +15,7 @@ START, END = 1000, 1001
 
 
 def stats(*, cut: bool = False) -> GenerationFinished:
-    from gateway.engine.protocol import Timings
+    from gateway.engine.interface import Timings
 
     timings = None if cut else Timings(1, 0, 1, 0.0, 0.0)
     return GenerationFinished(1, 1, 0, 0, 0, 0, timings, 0.0, guessed=False)

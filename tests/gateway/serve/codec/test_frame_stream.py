@@ -8,9 +8,9 @@ import pytest
 from gateway.agent.events import IdsGenerated
 from gateway.errors import EngineUnavailable
 from gateway.observe.metrics import Metrics
+from gateway.serve.codec.negotiation import Visible, WireOffer, read_version
 from gateway.serve.codec.reply import FrameReply
 from gateway.serve.codec.stream import FramedAnswer, FramePump
-from gateway.serve.codec.wire import Visible, WireOffer, read_version
 from gateway.serve.generation.answers import Answering
 from leaf_sdk.wire import CODINGS, Decoder, Dictionary, Extras, Frame, FrameReader, Usage
 

@@ -5,7 +5,7 @@ import httpx2
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gateway.app.stopping import stopping
+from gateway.app.refuse_while_stopping import stopping
 from gateway.serve.http.drain import EXPIRED, Drain
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.agent.events import Finished, GenerationFinished, ToolFinished
-from gateway.engine.protocol import Timings
+from gateway.engine.interface import Timings
 from gateway.serve.openai.chat_reply import ChatReply, turn_numbers
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
 

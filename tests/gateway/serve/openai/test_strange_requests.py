@@ -12,8 +12,8 @@ from starlette.routing import Mount
 
 from gateway.agent import Agent, CallRunner
 from gateway.config.model import GatewayConfig
+from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.llama_cpp.json import completion_body
-from gateway.engine.protocol import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.readiness import EngineRoute, ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
@@ -22,8 +22,8 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.protocol.eras import CAPABILITIES_KEY, VERSION_KEY
 from gateway.proxy import Proxy, ResultTokens
+from gateway.serve.codec.negotiation import WireOffer
 from gateway.serve.codec.responder import FrameResponder
-from gateway.serve.codec.wire import WireOffer
 from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.frames import FramedMcp
 from gateway.serve.openai.chat import ChatEndpoint

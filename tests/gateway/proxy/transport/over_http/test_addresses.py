@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gateway.http1.origin import Address, Origin, read_url
 from gateway.proxy.transport.http.addresses import check_public, is_public
-from gateway.proxy.transport.protocol import NoAnswer
+from gateway.proxy.transport.interface import NoAnswer
 
 IDN = "xn--mller-kva.example"
 

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.http1.origin import Origin
 from gateway.proxy.transport.http.transport import open_http_client
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, SessionForgotten, Transport
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, SessionForgotten, Transport
 
 from .raw_server import Asked, Reply, raw_server
 

@@ -14,7 +14,7 @@ import pytest
 from gateway.config.model import UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
-from gateway.proxy.transport.protocol import LinkLost, NoAnswer, PeerError, Transport
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Transport
 from gateway.proxy.transport.server_requests import MOST
 from gateway.proxy.transport.stdio.transport import open_stdio
 

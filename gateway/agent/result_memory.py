@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gateway.engine.protocol import Message
+from gateway.engine.interface import Message
 
 _OURS = re.compile("call_[0-9a-f]{24}")
 _KEPT = 1024

@@ -1,6 +1,6 @@
 """A client that sends its history back finds the gateway's own calls answered in it."""
 
-from gateway.agent.results import ResultMemory
+from gateway.agent.result_memory import ResultMemory
 
 OURS, THEIRS = f"call_{1:024x}", f"call_{2:024x}"
 

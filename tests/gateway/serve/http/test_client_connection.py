@@ -17,8 +17,8 @@ from gateway.config.connections import ConnectionsConfig
 from gateway.observe.exposition import read_counter
 from gateway.observe.metrics import Metrics
 from gateway.serve.http.client_address import TrustedProxies
+from gateway.serve.http.client_connection import HttpProtocol
 from gateway.serve.http.connections import Connections
-from gateway.serve.http.protocol import HttpProtocol
 from gateway.serve.http.server import http_server
 from gateway.serve.http.transport import GatheredWrites
 
@@ -279,7 +279,7 @@ async def test_server_that_does_not_read_is_not_the_client_s_silence() -> None:
 
 
 async def test_rest_of_a_body_after_its_answer_has_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.serve.http.protocol._LINGER", 0.2)
+    monkeypatch.setattr("gateway.serve.http.client_connection._LINGER", 0.2)
     async with door(App(reads=False), write_timeout=0.2) as site:
         client = await site.open()
         await client.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 100000000\r\n\r\n")
