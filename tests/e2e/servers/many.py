@@ -2,7 +2,7 @@
 
 import json
 
-from wire import answer, serve
+from transport import answer, serve
 
 AREAS = ("billing", "calendar", "mail", "tickets", "wiki", "builds", "alerts", "contacts", "files", "orders", "stock")
 TOOLS = [

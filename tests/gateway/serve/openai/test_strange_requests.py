@@ -213,9 +213,11 @@ async def test_no_field_of_a_request_can_make_the_gateway_fail(
     client: httpx2.AsyncClient, name: str, path: tuple[str | int, ...]
 ) -> None:
     _, url, headers, body = next(request for request in REQUESTS if request[0] == name)
+    # `1e999` is in JSON's grammar, and nothing of a greeting is carried on that could not hold it.
+    refused = NO_NUMBERS[:2] if name.endswith("greeting") else NO_NUMBERS
     for raw in RAW:
         answer = await client.post(url, content=exchanged(body, path, raw), headers=headers)
         what = (raw[:60], answer.status_code, answer.text[:300])
         assert answer.status_code in {200, 400, 404, 413}, what
         assert answer.status_code == 200 or "error" in answer.json(), what
-        assert answer.status_code == 400 or raw not in NO_NUMBERS, what
+        assert answer.status_code == 400 or raw not in refused, what
