@@ -39,6 +39,8 @@ ListKind = Literal["tools", "prompts", "resources"]
 CLIENT_INFO: Final = {"name": "codec-gateway", "version": version("codec-gateway")}
 PROGRESS: Final = "notifications/progress"
 _UPDATED: Final = "notifications/resources/updated"
+_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+"""That a server has heard what we listen to: it is said to us, whoever listens with us."""
 _LOG: Final = "notifications/message"
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _CHANGED: Final[Mapping[str, ListKind]] = {
@@ -205,7 +207,7 @@ class Session:
                 self._on_updated(uri)
             if self.owner is not None:
                 self.owner.notified(method, _without_subscription(params))
-        else:
+        elif method != _ACKNOWLEDGED:
             audience = self._audience(running)
             if method == _LOG and audience is NOBODY:
                 self._metrics.notification_dropped("nobody")

@@ -122,18 +122,27 @@ class Parameters(Node):
                 return False
         key = found["key"]
         ending = yield from self._ending(at)
+        if ending is None:
+            return False
         if key in self.wrappers and properties and key not in properties:
             return (yield from self._read_wrapped(at, key, ending))
         # A key goes out with its value's beginning: until then it may be cut off.
         at.calls.argue(f"{_glue(at)}{json.dumps(key, ensure_ascii=False)}: ")
         return (yield from read_value(at, self._kinds(at, key, found.groupdict()), ending))
 
-    def _ending(self, at: Cursor) -> Generator[None, None, Ending]:
-        """Give how the value ends that begins here, and read the quote with which it begins, if it does."""
-        if self.quotes is None or (yield from pick(at, (quote := Lit(self.quotes[0]),))) is None:
+    def _ending(self, at: Cursor) -> Generator[None, None, Ending | None]:
+        """Give how the value ends that begins here, and read the quote with which it begins, if it does.
+
+        None where the stream ends in what may be the quote or the value.
+        """
+        if self.quotes is None:
             return self.ending
-        yield from quote.run(at)
-        return Ending(f"{self.quotes[1]}{self.ending.closer}", followers=self.ending.followers)
+        opener, closer = self.quotes
+        if (yield from pick(at, (quote := Lit(opener),))) is not None:
+            yield from quote.run(at)
+            return Ending(f"{closer}{self.ending.closer}", followers=self.ending.followers)
+        rest = unbroken(at.buffer[at.position :], ended=at.ended)
+        return None if at.ended and rest and at.spelling.spell(opener).startswith(rest) else self.ending
 
     def _read_wrapped(self, at: Cursor, key: str, ending: Ending) -> Steps:
         """Read a value that holds all arguments as one object; it is an argument like any other if it is none."""

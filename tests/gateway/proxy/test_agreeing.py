@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 from gateway.config.model import UpstreamConfig
@@ -126,3 +127,20 @@ async def test_new_session_of_a_client_is_told_once_which_log_messages_it_wants(
             await call(proxy, one)
 
     assert noted().count("logging/setLevel error") == 1
+
+
+async def test_only_client_of_a_modern_server_hears_of_changes_though_it_can_not_subscribe_there(
+    talking, proxy_of, client, call
+):
+    one = client()
+    proxy = proxy_of(talking("modern-only", protocol="modern"))
+    proxy.adopt(one)
+    async with proxy:
+        await proxy.handle("resources/subscribe", {"uri": "note:1"}, one)
+        with anyio.fail_after(60):
+            # The server is asked to tell of changes beside the client's request, not before its answer.
+            while not one.heard:
+                await call(proxy, one, "up__touch")
+
+    assert one.heard[0] == ("notifications/resources/updated", {"uri": "note:1"})
+    assert {method for method, _ in one.heard} == {"notifications/resources/updated"}

@@ -129,3 +129,14 @@ async def test_client_that_goes_while_it_subscribes_is_not_watched_for(obeying, 
             await anyio.lowlevel.checkpoint()
             proxy.session_ended(one)
         await until_noted("resources/unsubscribe x:1")
+
+
+async def test_clients_with_sessions_of_their_own_subscribe_there(obeying, proxy_of, client, call, noted):
+    offer = {"resources": ["x:1"], "capabilities": {"resources": {"subscribe": True}}}
+    async with proxy_of(obeying("up", offer, sessions="per_client")) as proxy:
+        for one in (client(), client()):
+            await call(proxy, one)
+            await proxy.handle("resources/subscribe", {"uri": "x:1"}, one)
+
+    # One for both would be the gateway's own, for whoever wants to hear of it.
+    assert noted().count("resources/subscribe x:1") == 2

@@ -151,6 +151,15 @@ def test_parameters_may_stand_in_a_section_that_quotes_them(params: str, given: 
         assert read("minicpm5", f"a\n{head}{params}</function>\nb") == ("a\nb", [("order", given)], [])
 
 
+@pytest.mark.parametrize("note", ["<![CDATA[<tool_call>]]>", "<![CDATA[]]>", "plain", ""])
+def test_a_parameter_cut_anywhere_tells_a_beginning_of_its_value(note: str) -> None:
+    text = f'<function name="order"><param name="id">7</param><param name="note">{note}</param></function>'
+    (whole,) = parse("minicpm5", text, [ORDER]).tool_calls
+    for cut in range(text.index("<param"), len(text)):
+        (call,) = parse("minicpm5", text[:cut], [ORDER]).tool_calls or (whole,)
+        assert call.arguments == "{}" or whole.arguments.startswith(call.arguments), text[:cut]
+
+
 @pytest.mark.parametrize(
     "text", ["<function> is a tag", "a <function", "a <function f(x)>", '<function name="f"> is one', "x <functional>"]
 )
