@@ -9,6 +9,7 @@ from typing import Final
 _MADE_UP = "equal only for a sum that no clock gives: the bound lies a millionth beside the numbers that mean something"
 
 EQUIVALENT: Final = {
+    "gateway/agent/calls.py: 0 < unread <= _UNREAD  ->  0 <= unread <= _UNREAD": "the same text, made now or when read",
     "gateway/agent/end_hold.py: if not self._held and ids[-1] not in self._specials:  ->  if False:": "a short cut",
     "gateway/deadlines.py: 0  ->  1": "not read before a timer is set, which sets it",
     "gateway/deadlines.py: number < self._next  ->  number <= self._next": "the step that the timer waits for is there",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.history import checked_messages, tool_definitions, with_preamble
+from gateway.agent.history import check_size, checked_messages, tool_definitions, with_preamble
 from gateway.errors import RequestInvalid
 from gateway.toolcalls import ToolSpec, format_named
 
@@ -153,3 +153,9 @@ def test_arguments_of_an_earlier_call_are_nested_200_levels_deep_at_most(opens: 
     assert checked_messages(nested(200))
     with pytest.raises(RequestInvalid, match="nested deeper than 200 levels"):
         checked_messages(nested(201))
+
+
+def test_messages_have_at_most_64_characters_for_each_id_of_the_context() -> None:
+    check_size([{"role": "user", "content": "x" * 400}, {"role": "user", "content": "x" * 240}], 10)
+    with pytest.raises(RequestInvalid, match="641 characters"):
+        check_size([{"role": "user", "content": "x" * 641}], 10)

@@ -1,12 +1,15 @@
 """The turn, with a model that writes what the test says: calls run, limits end it, ids only ever grow."""
 
 import json
+import time
+from dataclasses import replace
 
 import pytest
 
 from gateway.agent import AnswerOptions
 from gateway.agent.choice import hold_for
-from gateway.agent.events import Finished, GenerationFinished, ToolFinished
+from gateway.agent.events import Finished, GenerationFinished, IdsGenerated, ToolFinished
+from gateway.engine.protocol import Generated, GenerationEnd, Timings
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, ToolSpec
 from leaf_sdk.testing import tiny_map
@@ -452,3 +455,77 @@ async def test_turn_is_rendered_with_calls_and_tools_only_where_the_template_kno
         shape, _ = conversation.last_turn()
 
     assert (shape.tools, shape.calls, shape.content) == (tools, calls, content)
+
+
+async def test_a_special_id_at_the_very_end_of_the_room_is_the_models_and_told(open_stage):
+    wrote = TINY.encode(SAY, specials=True)
+    assert wrote[-1] in TINY.special_ids
+    async with open_stage(SAY) as stage:
+        conversation = await stage.agent.open(QUESTION)
+        prompt = list(conversation.ids)
+        options = AnswerOptions(max_tokens=len(wrote), ids=True)
+        finished = await stage.agent.answer(conversation, options, stage.listen)
+
+    assert finished.reason == "length"
+    assert [i for event in stage.of(IdsGenerated) for i in event.ids] == wrote
+    assert conversation.ids[: len(prompt) + len(wrote)] == prompt + wrote
+
+
+async def test_ids_are_told_where_that_is_asked(open_stage):
+    for ids, told in ((True, TINY.encode("It is 42.")), (False, [])):
+        async with open_stage("It is 42.") as stage:
+            await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(ids=ids), stage.listen)
+        assert [i for event in stage.of(IdsGenerated) for i in event.ids] == told
+
+
+@pytest.mark.parametrize(("missing", "judged"), [(0, "right"), (1, "wrong")])
+async def test_turn_of_guessed_ids_is_judged_by_what_the_cache_held_of_it(open_stage, missing, judged):
+    async with open_stage(SAY, "Done.") as stage:
+        conversation = await stage.agent.open(QUESTION)
+
+        async def guess(prompt, most):
+            for token_id in TINY.encode("Done." if conversation.held else SAY, specials=True):
+                yield Generated((token_id,), guessed=not conversation.held)
+            timings = Timings(len(prompt), max(conversation.held - missing, 0), 1, 0.0, 0.0)
+            yield GenerationEnd("stop", None, timings)
+
+        stage.engine._events = guess
+        await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+
+    judgements = [line for line in stage.metrics.render().decode().splitlines() if "codec_guessed_turns_total{" in line]
+    assert {line.partition('"')[2].partition('"')[0]: line.split()[-1] for line in judgements}[judged] == "1.0"
+    assert sum(float(line.split()[-1]) for line in judgements) == 1
+
+
+async def test_time_to_the_first_id_of_a_later_turn_is_that_since_its_results(open_stage):
+    began = time.perf_counter()
+    async with open_stage(SAY, "Done.") as stage:
+        await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
+        took = time.perf_counter() - began
+
+    first, second = stage.of(GenerationFinished)
+    assert 0 < first.ttft < took
+    assert 0 < second.ttft < took
+
+
+@pytest.mark.parametrize(("held", "reuse"), [(0, None), (10, 0.5)])
+def test_share_that_was_reused_is_told_where_there_was_something_to_reuse(held, reuse):
+    numbers = {"prompt": 20, "generated": 1, "reinjected_leaf": 0, "reinjected_shim": 0, "scaffold": 0}
+    timings = Timings(15, 5, 1, 0.0, 0.0)
+    told = GenerationFinished(**numbers, held=held, timings=timings, ttft=0.1, guessed=False)
+
+    assert told.reuse == reuse
+    assert replace(told, timings=None).reuse is None
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "spelled"), [(TINY.special_tokens["<|im_end|>"], "<|im_end|>"), (10**8, ""), (None, "")]
+)
+async def test_turn_that_an_id_of_another_vocabulary_ended_is_rendered_without_it(open_stage, ended_by, spelled):
+    async with open_stage("It is 42.") as stage:
+        conversation = await stage.agent.open(QUESTION)
+        await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+        conversation.turn = replace(conversation.turn, ended_by=ended_by)
+        _, end = conversation.last_turn()
+
+    assert end.token == spelled
