@@ -9,7 +9,7 @@ import pytest
 from gateway.agent import AnswerOptions
 from gateway.agent.choice import hold_for
 from gateway.agent.events import Finished, GenerationFinished, IdsGenerated, ToolFinished
-from gateway.engine.protocol import Generated, GenerationEnd, Timings
+from gateway.engine.interface import Generated, GenerationEnd, Timings
 from gateway.errors import EngineUnavailable, RequestInvalid
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, ToolSpec
 from leaf_sdk.testing import tiny_map
