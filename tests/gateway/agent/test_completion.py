@@ -169,3 +169,20 @@ async def test_what_an_answer_that_a_stop_string_ended_left_behind_is_told_to_wh
         finished = await completed(stage, CompletionOptions())
 
     assert finished.cached_ids == finished.prompt_ids - 1
+
+
+async def test_ids_that_the_stream_had_lost_are_counted(open_stage):
+    async def lose(prompt: list[int], most: int):
+        yield Generated((5,), guessed=True)
+        yield GenerationEnd("length", None, Timings(1, 0, 1, 0.0, 0.0), repaired=3, ambiguous=2, missed=1)
+
+    async with open_stage("") as stage:
+        stage.engine._events = lose
+        await completed(stage, CompletionOptions())
+
+    (stats,) = stage.of(GenerationFinished)
+    assert stats.guessed
+    counted = [
+        figure(stage, f'codec_repaired_ids_total{{result="{how}"}}') for how in ("repaired", "ambiguous", "missed")
+    ]
+    assert counted == [3, 2, 1]

@@ -159,3 +159,11 @@ def test_messages_have_at_most_64_characters_for_each_id_of_the_context() -> Non
     check_size([{"role": "user", "content": "x" * 400}, {"role": "user", "content": "x" * 240}], 10)
     with pytest.raises(RequestInvalid, match="641 characters"):
         check_size([{"role": "user", "content": "x" * 641}], 10)
+
+
+@pytest.mark.parametrize("call_id", [{"a": 1}, 7, ["c1"]])
+def test_id_of_an_earlier_call_is_a_string(call_id: object) -> None:
+    with pytest.raises(RequestInvalid, match=r"id must be a string") as refused:
+        checked_messages([USER, {"role": "assistant", "content": "", "tool_calls": [{**CALL, "id": call_id}]}])
+
+    assert refused.value.param == "messages[1].tool_calls"

@@ -529,3 +529,16 @@ async def test_turn_that_an_id_of_another_vocabulary_ended_is_rendered_without_i
         _, end = conversation.last_turn()
 
     assert end.token == spelled
+
+
+async def test_what_an_answer_that_a_stop_string_ended_left_in_the_cache_is_told_of_the_next(open_stage):
+    async def know(prompt, most):
+        yield Generated((5,))
+        yield GenerationEnd("length", None, Timings(1, len(prompt) - 1, 1, 0.0, 0.0))
+
+    async with open_stage("STOP") as stage:
+        await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(stops=("STOP",)), stage.listen)
+        stage.engine._events = know
+        finished = await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
+
+    assert finished.cached_ids == finished.prompt_ids - 1
