@@ -23,6 +23,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from leaf_sdk.errors import MapNotPublished, MapUnreachable
 
+from .public_address import is_public
+
 _CHUNK = 2**16
 _GZIP = 16 + zlib.MAX_WBITS
 
@@ -215,7 +217,7 @@ def check_public(url: str) -> None:
         found = {str(entry[4][0]).partition("%")[0] for entry in socket.getaddrinfo(host, None)}
     except (OSError, UnicodeError) as error:
         raise _unreachable(url, f"can't be fetched: {error}") from error
-    if private := sorted(address for address in found if not ipaddress.ip_address(address).is_global):
+    if private := sorted(address for address in found if not is_public(address)):
         raise _unreachable(url, f"is at {private[0]}, which is no public address; name it yourself if you trust it")
 
 

@@ -17,6 +17,15 @@ from leaf_sdk.vocab import map_digest
 DATA = tiny_map_bytes()
 DIGEST = map_digest(DATA)
 PRIVATE = ["10.0.0.1", "192.168.1.1", "172.16.0.1", "169.254.169.254", "127.0.0.1", "[::1]", "[fd00::1]", "0.0.0.0"]
+LEADING_THERE = [
+    "[64:ff9b::10.0.0.1]",
+    "[2002:7f00:1::]",
+    "[2001:4860::5efe:7f00:1]",
+    "[::127.0.0.1]",
+    "[fec0::1]",
+    "224.0.0.1",
+]
+"""What a translation or a tunnel takes into a private network, and what is no machine of the internet."""
 
 
 @pytest.mark.parametrize("host", PRIVATE)
@@ -31,7 +40,7 @@ def test_a_redirect_to_a_private_address_is_not_followed(scheme, host):
     assert asked == ["/"] or asked == [""]
 
 
-@pytest.mark.parametrize("host", PRIVATE)
+@pytest.mark.parametrize("host", [*PRIVATE, *LEADING_THERE])
 def test_a_pointer_to_a_private_address_is_not_followed(host):
     pointer = {"id": "lab/model", "url": f"https://{host}:9/map.json", "hash": DIGEST}
     with (

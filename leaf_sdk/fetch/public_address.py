@@ -1,0 +1,46 @@
+"""Whether an address belongs to the internet, and not to this machine, a private network, a link or a group.
+
+Judges the numbers of an address, those included that lead on to another (NAT64, 6to4, Teredo, ISATAP). It resolves no
+name and opens nothing.
+"""
+
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Final
+
+_NAT64: Final = ip_network("64:ff9b::/96")
+_UNICAST: Final = ip_network("2000::/3")
+"""All of IPv6 that is given to the internet (IANA, "Internet Protocol Version 6 Address Space"). What lies elsewhere is
+a machine's own, a link's, a site's, or another way to write an IPv4 address."""
+_NOBODYS: Final = (ip_network("3fff::/20"), ip_network("192.0.0.0/24"), ip_network("192.88.99.0/24"))
+"""For documents, for protocols, and for relays that are no more."""
+_ISATAP: Final = frozenset({0x0000_5EFE, 0x0200_5EFE})
+"""The upper half of the interface's part of an address that leads into an IPv4 net (RFC 5214, 6.1)."""
+
+
+def is_public(address: str) -> bool:
+    """Whether an address belongs to the internet: not to this machine, a private net, a link or a group.
+
+    One that leads on to an IPv4 address is judged by that one.
+    """
+    try:
+        ip = ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(ip, IPv4Address):
+        return _is_public(ip)
+    inner = _embedded(ip)
+    own = ip in _NAT64 or ip.ipv4_mapped is not None or (ip in _UNICAST and (_is_public(ip) or bool(inner)))
+    return own and all(map(_is_public, inner))
+
+
+def _is_public(ip: IPv4Address | IPv6Address) -> bool:
+    known = not any(ip in network for network in _NOBODYS if network.version == ip.version)
+    return known and ip.is_global and not ip.is_multicast
+
+
+def _embedded(ip: IPv6Address) -> list[IPv4Address]:
+    """The IPv4 addresses that a translation or a tunnel reaches through this one."""
+    lower = IPv4Address(int(ip) & 0xFFFF_FFFF)
+    if ip in _NAT64 or (int(ip) >> 32) & 0xFFFF_FFFF in _ISATAP:
+        return [lower]
+    return [each for each in (ip.ipv4_mapped, ip.sixtofour, *(ip.teredo or ())) if each is not None]
