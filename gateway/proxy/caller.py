@@ -117,6 +117,48 @@ class Caller(Exchange, Protocol):
         ...
 
 
+class ForwardingCaller:
+    """A caller that stands before another one, and is as that one is where a subclass does not say otherwise."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    @property
+    def modern(self) -> bool:
+        """As the caller's."""
+        return self._caller.modern
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """As the caller's."""
+        return self._caller.capabilities
+
+    @property
+    def log_level(self) -> str | None:
+        """As the caller's."""
+        return self._caller.log_level
+
+    @property
+    def principal(self) -> Principal:
+        """As the caller's."""
+        return self._caller.principal
+
+    @property
+    def session(self) -> ClientSession | None:
+        """As the caller's."""
+        return self._caller.session
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        """Passed on."""
+        self._caller.notified(method, params)
+
+    async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Passed on."""
+        return await self._caller.asked(method, params)
+
+
 class Nobody:
     """A caller that listens to nothing and can't be asked."""
 

@@ -4,58 +4,29 @@ Wraps a caller so that each question to it stops the call's clock, and its answe
 that was left.
 """
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.caller import Caller, ForwardingCaller
 from gateway.proxy.upstream.clock import Clock
 
 
-class PausingCaller:
-    """A caller (`Caller`) whose questions do not cost the call's time."""
+class PausingCaller(ForwardingCaller):
+    """A caller whose questions do not cost the call's time."""
 
-    __slots__ = ("_asking", "_caller", "_clock")
+    __slots__ = ("_asking", "_clock")
 
     def __init__(self, caller: Caller, clock: Clock) -> None:
         """`clock`: of the call, running."""
-        self._caller = caller
+        super().__init__(caller)
         self._clock = clock
         self._asking = 0
-
-    @property
-    def modern(self) -> bool:
-        """As the caller's."""
-        return self._caller.modern
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        """As the caller's."""
-        return self._caller.capabilities
-
-    @property
-    def log_level(self) -> str | None:
-        """As the caller's."""
-        return self._caller.log_level
-
-    @property
-    def principal(self) -> Principal:
-        """As the caller's."""
-        return self._caller.principal
-
-    @property
-    def session(self) -> ClientSession | None:
-        """As the caller's."""
-        return self._caller.session
-
-    def notified(self, method: str, params: dict[str, Any]) -> None:
-        """Passed on."""
-        self._caller.notified(method, params)
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Passed on, while the clock stands still."""
         with self.still():
-            return await self._caller.asked(method, params)
+            return await super().asked(method, params)
 
     @contextmanager
     def still(self) -> Generator[None, None, None]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from gateway.protocol.messages import INTERNAL_ERROR
-from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.caller import Caller, ForwardingCaller, Principal
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.session import rpc_error
 
@@ -80,46 +80,22 @@ class Allowance:
         return result
 
 
-class SamplingCaller:
-    """A caller (`Caller`) that can be asked to sample, because our engine does it in its stead."""
+class SamplingCaller(ForwardingCaller):
+    """A caller that can be asked to sample, because our engine does it in its stead."""
 
-    __slots__ = ("_allowance", "_caller")
+    __slots__ = ("_allowance",)
 
     def __init__(self, caller: Caller, allowance: Allowance) -> None:
-        self._caller = caller
+        super().__init__(caller)
         self._allowance = allowance
-
-    @property
-    def modern(self) -> bool:
-        """As the caller's."""
-        return self._caller.modern
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """The caller's, and sampling."""
-        return {**self._caller.capabilities, CAPABILITY: {}}
-
-    @property
-    def log_level(self) -> str | None:
-        """As the caller's."""
-        return self._caller.log_level
-
-    @property
-    def principal(self) -> Principal:
-        """As the caller's."""
-        return self._caller.principal
-
-    @property
-    def session(self) -> ClientSession | None:
-        """As the caller's."""
-        return self._caller.session
-
-    def notified(self, method: str, params: dict[str, Any]) -> None:
-        """Passed on."""
-        self._caller.notified(method, params)
+        return {**super().capabilities, CAPABILITY: {}}
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Sampling is done here; the rest is passed on."""
         if method == SAMPLING:
-            return await self._allowance.spend(params, self._caller.principal)
-        return await self._caller.asked(method, params)
+            return await self._allowance.spend(params, self.principal)
+        return await super().asked(method, params)
