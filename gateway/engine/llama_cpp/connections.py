@@ -134,13 +134,8 @@ class Connections:
     @asynccontextmanager
     async def fresh(self) -> AsyncGenerator[Connection]:
         """A new connection that nobody has admitted; whoever leaves without an error has seen which engine it is."""
-        async with self._place():
-            connection = await self._connect()
-            try:
-                yield connection
-            except BaseException:
-                connection.close()
-                raise
+        async with self._place(), self._opened() as connection:
+            yield connection
             self._give(connection)
 
     async def refresh(self, path: str) -> bool:
@@ -198,20 +193,12 @@ class Connections:
             except LinkLost:
                 # It ended while it rested, or the engine did.
                 self._lose()
-                kept.close()
-            except BaseException:
-                kept.close()
-                raise
         connection = await self._admitted()
-        try:
-            return connection, await self._sent(connection, method, path, body)
-        except BaseException:
-            connection.close()
-            raise
+        return connection, await self._sent(connection, method, path, body)
 
     async def _sent(self, connection: Connection, method: str, path: str, body: bytes) -> Answer:
-        connection.send(method, self._prefix + path, self._lines, body)
         with Answer(connection, self._idle) as answer:
+            connection.send(method, self._prefix + path, self._lines, body)
             await answer.headed()
         return answer
 
@@ -253,14 +240,10 @@ class Connections:
         self._on_loss()
 
     async def _admitted(self) -> Connection:
-        connection = await self._connect()
-        try:
+        async with self._opened() as connection:
             async with self.in_time("the look at a new connection"):
                 await self._settle(connection)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+            return connection
 
     async def _settle(self, connection: Connection) -> None:
         if self._losses == self._settled:
@@ -271,6 +254,16 @@ class Connections:
             losses = self._losses
             await self._admit(connection, doubted=losses != self._settled)
             self._settled = losses
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator[Connection]:
+        """A new connection, closed where its first use fails."""
+        connection = await self._connect()
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
 
     async def _connect(self) -> Connection:
         connection = Connection(self._origin, lambda write, data: write(data))

@@ -51,9 +51,11 @@ class Answer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Watch no longer. The connection stays as it is."""
+        """Watch no longer. An answer that was given up ends its connection; else that stays as it is."""
         if self._watch is not None:
             self._watch.cancel()
+        if error is not None:
+            self._connection.close()
 
     @property
     def status(self) -> int:

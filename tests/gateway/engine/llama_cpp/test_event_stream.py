@@ -328,3 +328,18 @@ async def test_engine_is_made_to_wait_for_a_reader_that_does_not_read():
             while lines := await answer.lines():
                 read += sum(len(line) + 1 for line in lines)
     assert read >= sent - 1024 * 16
+
+
+async def test_answer_that_is_given_up_ends_its_connection():
+    connection, transport = asked()
+    with pytest.raises(TimeoutError), anyio.fail_after(0), Answer(connection, 20) as answer:
+        await answer.headed()
+    assert transport.aborted
+
+
+async def test_answer_that_is_read_to_its_end_leaves_its_connection():
+    connection, transport = asked()
+    connection.data_received(HEAD + chunk(b"data: 1\n") + b"0\r\n\r\n")
+    with Answer(connection, 20) as answer:
+        assert await all_lines(answer) == [b"data: 1"]
+    assert not transport.aborted
