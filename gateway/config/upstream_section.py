@@ -72,8 +72,9 @@ class UpstreamSection(Section):
     sessions: SessionPolicy = Field(
         default=_UPSTREAM.sessions,
         description="Whether clients share one session with it. `auto`: a client of the handshake era that can be "
-        "asked (roots, sampling, elicitation) has its own from its first tool call on; `shared`: one for all; "
-        "`per_client`: each has its own, and what it left there, until its session ends. Lists alone open none.",
+        "asked (roots, sampling, elicitation) has its own from its first tool call on, or from when it names what no "
+        "list shows to all; `shared`: one for all; `per_client`: each has its own, and what it left there, "
+        "until its session ends. Lists alone open none.",
     )
     timeout: Seconds | None = Field(
         default=_UPSTREAM.timeout, description="Seconds that one call may take; unset: `limits.tool_timeout`."

@@ -193,13 +193,13 @@ class Bridge:
         self._forget(parked)
 
 
-async def _ask_alone(upstream: Upstream, parked: Parked, params: Mapping[str, Any]) -> dict[str, Any]:
+async def _ask_alone(upstream: Upstream, parked: Parked, params: dict[str, Any]) -> dict[str, Any]:
     """The outcome on a session that nobody else uses; on another one, if the server had forgotten the first."""
     try:
-        async with upstream.lease(parked) as member:
+        async with upstream.lease(parked, params) as member:
             return await upstream.dispatcher.request(parked.method, params, parked, member=member)
     except SessionGone:
-        async with upstream.lease(parked) as member:
+        async with upstream.lease(parked, params) as member:
             return await upstream.dispatcher.request(parked.method, params, parked, member=member)
 
 

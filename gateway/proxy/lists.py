@@ -46,7 +46,7 @@ class Lists:
 
         async def ask(upstream: Upstream) -> None:
             try:
-                listed, member = await upstream.listed(kind, caller)
+                listed, member = await upstream.lists.get(kind, caller)
             except UpstreamError as error:
                 self._log.debug("left out of a list", server=upstream.config.name, kind=kind, cause=error.message)
             else:

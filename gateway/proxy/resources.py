@@ -34,6 +34,7 @@ class Resources:
         uri = params.get("uri")
         if not isinstance(uri, str):
             raise rpc_error(INVALID_PARAMS, f"{method} needs the resource's URI as a text in params.uri")
+        await self._owners.learn_uri(uri, caller)
         owner = self._owners.uri_owner(uri, caller.principal, caller)
         if owner is None:
             known = f"no server has the resource {escape_text(uri, NAME_LENGTH)!r}: list them anew"
@@ -43,6 +44,8 @@ class Resources:
     async def subscribe(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """On the client's own session, if the server holds one for it; else this gateway watches for it."""
         uri, session = params.get("uri"), caller.session
+        if isinstance(uri, str):
+            await self._owners.learn_uri(uri, caller)
         owner = self._owners.uri_owner(uri, caller.principal, caller) if isinstance(uri, str) else None
         if session is None or owner is None or self._upstreams[owner].selector.has_own(caller):
             return await self.read(method, params, caller)

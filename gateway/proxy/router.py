@@ -108,6 +108,11 @@ class Routes:
             if self._starting:
                 await self._ready()
                 entry = self._catalog.tools.get(name)
+            if entry is None:
+                try:
+                    await self.owners.learn_tool(name, caller)
+                except UpstreamUnavailable as error:
+                    return CallOutcome(_failure(error.message, caller), "unavailable", error.server)
         upstream, own = self.owners.tool(name, caller)
         server = upstream.config.name
         sent = params if own == name else {**params, "name": own}
@@ -158,7 +163,8 @@ class Routes:
         name = params.get("name")
         if not isinstance(name, str):
             raise rpc_error(INVALID_PARAMS, "prompts/get needs the prompt's name as a text in params.name")
-        upstream, own = self.owners.prompt(name, caller.principal)
+        await self.owners.learn_prompt(name, caller)
+        upstream, own = self.owners.prompt(name, caller)
         return await self._ask(upstream, method, {**params, "name": own}, caller)
 
     async def _complete(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
@@ -166,7 +172,7 @@ class Routes:
         ref = cast(dict[str, Any], reference) if isinstance(reference, dict) else {}
         name, uri = ref.get("name"), ref.get("uri")
         if isinstance(name, str):
-            upstream, own = self.owners.prompt(name, caller.principal)
+            upstream, own = self.owners.prompt(name, caller)
             return await self._ask(upstream, method, {**params, "ref": {**ref, "name": own}}, caller)
         if isinstance(uri, str):
             owner = self.owners.uri_owner(uri, caller.principal, caller)
@@ -233,7 +239,7 @@ class Routes:
         if caller.modern and method in MULTI_ROUND and self.bridge is not None:
             if "requestState" in params and self.bridge.resumes(params):
                 return await self.bridge.resume(method, params, caller)
-            if caller.capabilities and method == "tools/call" and await upstream.selector.bridges(caller):
+            if await upstream.runs_aside(method, params, caller):
                 return await self.bridge.begin(upstream, method, params, caller)
         with upstream.used:
             request = upstream.dispatcher.request

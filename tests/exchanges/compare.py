@@ -12,6 +12,8 @@ _ERA_PUSHES = {"notifications/message", "notifications/subscriptions/acknowledge
 """Log messages come to modern clients only where they can be tied to a request; acknowledgements are theirs alone."""
 _REFUSED = "tool that there is not"
 """Calls a tool that no server lists: the gateway refuses it, unless the list is known to be incomplete."""
+_MADE = "demo://resource/session/"
+"""Resources that a call made in its process: the one that modern clients borrow ends with a call that they cancel."""
 _INVALID_PARAMS = -32602
 _LONGEST = 600
 
@@ -50,6 +52,9 @@ def _even(exchange: Mapping[str, Any]) -> dict[str, Any]:
         result = {k: v for k, v in exchange["result"].items() if k not in ("resultType", "ttlMs", "cacheScope")}
         meta = {key: value for key, value in result.pop("_meta", {}).items() if key != _SERVER_INFO}
         even["result"] = {**result, "_meta": meta} if meta else result
+        if exchange["method"] == "resources/list":
+            kept = [each for each in result["resources"] if not each["uri"].startswith(_MADE)]
+            even["result"]["resources"] = kept
     return even
 
 

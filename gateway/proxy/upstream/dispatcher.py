@@ -199,7 +199,7 @@ class Dispatcher:
                 raise SessionGone(self._broke_off(error, attempt).message, server=self._config.name) from None
         else:
             self._answered()
-            self._given.note(answer, caller.principal)
+            self._given.note(answer, caller.principal, member)
             return answer
         attempt.is_second = True
         return await self._ask(attempt)

@@ -1,14 +1,17 @@
 """Which resources one server linked to or embedded in its answers, and for whom: no list need have them.
 
 Turns answers into the URIs that they hold and remembers them for the principal that got them, so many at most; the
-oldest are forgotten. It asks no server and knows nothing of lists.
+oldest are forgotten. With each it remembers the session that gave it, for as long as that is there: no other need have
+the resource. It asks no server and knows nothing of lists.
 """
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, cast
+from weakref import ref
 
 from gateway.proxy.caller import Principal
+from gateway.proxy.upstream.members import Member
 
 EACH: Final = 1000
 """URIs of one server that are remembered for one principal."""
@@ -23,24 +26,29 @@ class GivenUris:
 
     def __init__(self) -> None:
         """Nothing yet."""
-        self._of: dict[str, dict[str, None]] = {}
+        self._of: dict[str, dict[str, ref[Member]]] = {}
         """Principal to its URIs, the oldest first."""
         self._count = 0
 
-    def note(self, result: Mapping[str, Any], principal: Principal) -> None:
-        """Remember the URIs of an answer to this principal."""
+    def note(self, result: Mapping[str, Any], principal: Principal, giver: Member) -> None:
+        """Remember the URIs of this session's answer to this principal."""
         for uri in islice(_uris_in(result), EACH):
-            self._give(uri, principal.name)
+            self._give(uri, principal.name, ref(giver))
 
     def has(self, uri: str, principal: Principal) -> bool:
         """Whether the server gave this URI to this principal."""
         return uri in self._of.get(principal.name, ())
 
-    def _give(self, uri: str, name: str) -> None:
+    def giver(self, uri: str, principal: Principal) -> Member | None:
+        """The session that gave this principal the URI last, if it is still there."""
+        giver = self._of.get(principal.name, {}).get(uri)
+        return None if giver is None else giver()
+
+    def _give(self, uri: str, name: str, giver: ref[Member]) -> None:
         has = self._of.setdefault(name, {})
         self._count -= uri in has
         has.pop(uri, None)
-        has[uri] = None
+        has[uri] = giver
         self._count += 1
         if len(has) > EACH:
             self._forget_oldest(name)

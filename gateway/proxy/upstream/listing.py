@@ -16,6 +16,7 @@ from gateway.errors import UpstreamUnavailable
 from gateway.proxy.caller import NOBODY, NOBODY_MODERN
 from gateway.proxy.results import exceeds
 from gateway.proxy.upstream.session import ListKind, Session
+from gateway.proxy.uris import fits
 
 Kind = Literal["tools", "prompts", "resources", "templates"]
 KINDS: Final[tuple[Kind, ...]] = ("tools", "prompts", "resources", "templates")
@@ -75,8 +76,20 @@ class Listing:
         the server said since that it changed."""
         if not isinstance(self._session.capabilities.get("tools"), dict):
             return False
-        listed, until = self._kept.get("tools", (EMPTY, 0.0))
-        return until == 0.0 or any(tool["name"] == name for tool in listed.items)
+        _, until = self._kept.get("tools", (EMPTY, 0.0))
+        return until == 0.0 or self.holds("tools", name)
+
+    def holds(self, kind: Kind, name: str) -> bool:
+        """Whether this name, URI or template stands in the list as last seen."""
+        listed = self.known(kind)
+        return listed is not None and any(item[_KEYS[kind]] == name for item in listed.items)
+
+    def holds_uri(self, uri: str) -> bool:
+        """Whether this resource stands in the list as last seen, or a template that it fits."""
+        if self.holds("resources", uri):
+            return True
+        templates = self.known("templates")
+        return templates is not None and any(fits(each["uriTemplate"], uri) for each in templates.items)
 
     def forget(self, kind: ListKind) -> None:
         """The server says that it changed."""

@@ -31,13 +31,15 @@ _LEVEL_TIME: Final = 5.0
 """Seconds for telling a new session which log messages its client wants."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Member:
     """One open session, its lists, and the handle to end it."""
 
     session: Session
     listing: Listing
     leave: asyncio.Event = field(default_factory=asyncio.Event)
+    announced: frozenset[str] = frozenset()
+    """Abilities that the server was told of for the whole session: it may list by them."""
     told_level: str | None = None
     """The least severe log message that its server was told is wanted."""
     suspected: bool = False
@@ -127,6 +129,8 @@ class Opener:
                 await negotiate(session, transport, terms)
             if negotiating.cancelled_caught:
                 raise TimeoutError(f"it did not answer the handshake within {self._time:g} s (limits.start_timeout)")
+            if not session.modern:
+                member.announced = frozenset(terms.capabilities or ())
             yield member
 
     def _list_changed(self, kind: ListKind, member: Member) -> None:

@@ -10,7 +10,7 @@ too. It knows no supervision of the server itself.
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
@@ -29,6 +29,8 @@ from gateway.proxy.upstream.negotiation import NoCommonEra, Terms
 _SWEEP: Final = 15.0
 _IDLE: Final = 60.0
 """Seconds without use after which a leased session ends, and that of a client that was heard once."""
+_LEASE_TIME: Final = 60.0
+"""Seconds to wait for a certain session that another call has."""
 
 
 @dataclass(eq=False, slots=True)
@@ -44,6 +46,8 @@ class _Held:
     heard: int
     """How often its owner had been heard when it was opened."""
     leased: bool = False
+    returned: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set and replaced whenever a lease ends."""
     leaving: bool = False
 
     @property
@@ -100,13 +104,20 @@ class Pool:
         return member
 
     @asynccontextmanager
-    async def lease(self, terms: Terms, principal: Principal) -> AsyncGenerator[Member, None]:
+    async def lease(
+        self, terms: Terms, principal: Principal, wanted: Member | None = None
+    ) -> AsyncGenerator[Member, None]:
         """A session that nobody else uses while the context lasts, announced with the terms' capabilities.
 
+        Args:
+            wanted: this one, once nobody else uses it; another one if it is gone.
+
         Raises:
-            UpstreamUnavailable: it can't be opened, or too many are in use.
+            UpstreamUnavailable: it can't be opened, is not free in time, or too many are in use.
         """
-        held = self._borrow(terms, principal)
+        if wanted is None or (held := await self._once_free(wanted)) is None:
+            held = next((each for each in self._held if self._is_free(each, _key(terms.capabilities))), None)
+        held = self._borrow(held, terms, principal)
         try:
             member = await asyncio.shield(held.opened)
             yield member
@@ -118,6 +129,10 @@ class Pool:
             raise
         finally:
             self._take_back(held)
+
+    def lends(self, member: Member) -> bool:
+        """Whether this is a session that callers borrow, and would go on."""
+        return any(held.member is member and held.owner is None and held.alive for held in self._held)
 
     def lent(self, terms: Terms) -> Member | None:
         """A session that is open and was announced with these capabilities, whoever uses it now."""
@@ -165,9 +180,16 @@ class Pool:
             return False
         return owner.idle_since is not None and monotonic() - owner.idle_since > _IDLE
 
-    def _borrow(self, terms: Terms, principal: Principal) -> _Held:
-        key = _key(terms.capabilities)
-        held = next((each for each in self._held if self._is_free(each, key)), None)
+    async def _once_free(self, wanted: Member) -> _Held | None:
+        """The session, once nobody uses it; None: it is gone."""
+        held = next((each for each in self._held if each.member is wanted), None)
+        with anyio.move_on_after(_LEASE_TIME):
+            while held is not None and held.leased and held.alive:
+                await held.returned.wait()
+            return held if held is not None and self._is_free(held) else None
+        raise self._unavailable(f"the one that has what is asked for runs another call for {_LEASE_TIME:g} s already")
+
+    def _borrow(self, held: _Held | None, terms: Terms, principal: Principal) -> _Held:
         if held is None:
             held = self._open(terms, principal)
         else:
@@ -178,6 +200,8 @@ class Pool:
 
     def _take_back(self, held: _Held) -> None:
         held.leased = False
+        held.returned.set()
+        held.returned = asyncio.Event()
         if held.member is not None:
             held.member.used = monotonic()
         if held.alive and held.payer is not None:

@@ -105,11 +105,39 @@ class Selector:
         return self._pool.lent(self._borrowed(caller))
 
     @asynccontextmanager
-    async def lease(self, caller: Caller) -> AsyncGenerator[Member, None]:
-        """A session of the handshake era for this caller alone (see `bridges`). Raises as `for_call`."""
+    async def lease(self, caller: Caller, wanted: Member | None = None) -> AsyncGenerator[Member, None]:
+        """A session of the handshake era for this caller alone (see `bridges`); `wanted`: that one, if it is still
+        there. Raises as `for_call`."""
         await self._supervisor.want()
-        async with self._living_pool().lease(self._borrowed(caller), caller.principal) as member:
+        async with self._living_pool().lease(self._borrowed(caller), caller.principal, wanted) as member:
             yield member
+
+    def lends(self, member: Member) -> bool:
+        """Whether this is one of the sessions that callers borrow."""
+        return self._pool is not None and self._pool.lends(member)
+
+    def may_list_more(self, caller: Caller) -> bool:
+        """Whether the main session's lists are known to be incomplete for this caller: it announced abilities that the
+        server was not told of there, and can have a session on which it is.
+        """
+        main, session = self._supervisor.last, caller.session
+        if main is None or (ASKABLE & caller.capabilities.keys()) <= main.announced:
+            return False
+        if session is None:
+            return self._asks_aside(main, caller)
+        return session is not self._supervisor.adopted and self._needs_own(session, "tools/call")
+
+    @asynccontextmanager
+    async def open_aside(self, caller: Caller) -> AsyncGenerator[None, None]:
+        """While this is entered, a session is open on which the server was told what this caller announced, as far as
+        `may_list_more`. Raises as `for_call`.
+        """
+        if caller.session is None:
+            async with self.lease(caller):
+                yield
+        else:
+            await self.for_call(caller, "tools/call")
+            yield
 
     async def bridges(self, caller: Caller) -> bool:
         """Whether the server may push requests to this caller that only a new round of its own can carry.

@@ -6,7 +6,7 @@ sessions tell. It does not know other servers or public names.
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import anyio
 
@@ -14,10 +14,9 @@ from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Caller, ClientSession, Principal
 from gateway.proxy.shares import ShareRule
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError
+from gateway.proxy.upstream.caller_lists import CallerLists
 from gateway.proxy.upstream.concurrency import Gate, Users
 from gateway.proxy.upstream.dispatcher import Dispatcher
-from gateway.proxy.upstream.failures import describe_failure
 from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.listing import Kind, Listed
 from gateway.proxy.upstream.members import Connect, Member, Opener
@@ -28,12 +27,6 @@ from gateway.proxy.upstream.session import ListKind
 from gateway.proxy.upstream.subscription import Follower
 from gateway.proxy.upstream.supervisor import Supervisor
 from gateway.proxy.upstream.tool_headers import ToolHeaders
-from gateway.proxy.uris import fits
-
-_STARTING: Final = 2.0
-"""Seconds that a list waits for a server that starts. Clients hear of the change when it is up."""
-_RELISTING: Final = 3.0
-"""Seconds to wait for a list that is known already, from when it was last asked for."""
 
 
 class Listener(Protocol):
@@ -89,6 +82,9 @@ class Upstream:
         self.given = GivenUris()
         rest = (self.supervisor, self.selector, self.allowance, gate, share_rule, self.given)
         self.dispatcher = Dispatcher(config, limits, metrics, *rest)
+        self.lists = CallerLists(
+            config, limits, self.supervisor, self.selector, self.dispatcher, self.given, lambda: self._changed(())
+        )
 
     @property
     def up(self) -> bool:
@@ -138,62 +134,29 @@ class Upstream:
         listed = self.known(kind)
         return len(listed.items) if self.up and listed is not None else 0
 
-    async def listed(self, kind: Kind, caller: Caller) -> tuple[Listed, Member]:
-        """The list as `caller` would see it, and the session that gave it.
-
-        Raises:
-            UpstreamUnavailable: it can't be asked.
-        """
-        last = self.supervisor.last
-        if self.supervisor.asleep and last is not None and (kept := last.listing.known(kind)) is not None:
-            # Nobody needs the server for what it said before it was put to sleep.
-            return kept, last
-        if not self.up:
-            with anyio.move_on_after(_STARTING) as waiting:
-                await self.supervisor.want()
-            if waiting.cancelled_caught:
-                raise self.dispatcher.unavailable(self.supervisor.why_away())
-        member = await self.selector.for_lists(caller)
-        try:
-            return await self._list(kind, member)
-        except LinkLost as error:
-            self.dispatcher.give_up(member, error)
-            if error.sent:
-                raise self.dispatcher.unavailable(describe_failure(error, self.config)) from None
-        member = await self.selector.for_lists(caller)
-        try:
-            return await self._list(kind, member)
-        except LinkLost as error:
-            raise self.dispatcher.unavailable(describe_failure(error, self.config)) from None
-
     @asynccontextmanager
-    async def lease(self, caller: Caller) -> AsyncGenerator[Member, None]:
-        """A session of the handshake era for this caller alone, to `request` on (see `Selector.bridges`).
+    async def lease(self, caller: Caller, params: dict[str, Any]) -> AsyncGenerator[Member, None]:
+        """A session of the handshake era for this caller alone, to `request` on (see `runs_aside`).
 
         Raises:
             UpstreamUnavailable: it can't be opened.
         """
         with self.used:
-            async with self.selector.lease(caller) as member:
+            async with self.selector.lease(caller, self.lists.giver(params, caller)) as member:
                 yield member
 
-    def may_have_tool(self, name: str, caller: Caller) -> bool:
-        """Whether it listed this tool of its own, or did not say yet all that it has."""
-        last = self.supervisor.last
-        if last is None or last.listing.may_hold_tool(name):
-            return True
-        aside = self.selector.aside(caller)
-        return aside is not None and aside.listing.known("tools") is not None and aside.listing.may_hold_tool(name)
+    async def runs_aside(self, method: str, params: dict[str, Any], caller: Caller) -> bool:
+        """Whether a modern caller's request needs a session besides the main one: the caller may be asked, or only that
+        one knows what the request names. Raises as `Selector.for_call`.
+        """
+        if method == "tools/call":
+            return bool(caller.capabilities) and await self.selector.bridges(caller)
+        return self.lists.giver(params, caller) is not None or self.lists.only_aside(params, caller)
 
-    def lists_uri(self, uri: str, caller: Caller) -> bool:
-        """Whether the session besides the main one listed this resource, or a template that it fits, to this caller."""
-        aside = self.selector.aside(caller)
-        if aside is None:
-            return False
-        resources, templates = aside.listing.known("resources"), aside.listing.known("templates")
-        return any(each["uri"] == uri for each in (resources.items if resources else ())) or any(
-            fits(each["uriTemplate"], uri) for each in (templates.items if templates else ())
-        )
+    async def learn(self, kinds: Sequence[Kind], caller: Caller) -> None:
+        """As `CallerLists.learn`, while nobody stops the server."""
+        with self.used:
+            await self.lists.learn(kinds, caller)
 
     def has_task(self, task_id: object, caller: Caller) -> bool:
         """Whether this caller made the task here."""
@@ -236,23 +199,3 @@ class Upstream:
     async def sample(self, params: dict[str, Any], payer: Principal) -> dict[str, Any]:
         """A session asks for a generation that no client can be asked for (`Changes`)."""
         return await self.allowance.spend(params, payer)
-
-    async def _list(self, kind: Kind, member: Member) -> tuple[Listed, Member]:
-        """Raises UpstreamUnavailable, LinkLost."""
-        known = member.listing.known(kind)
-        seconds = self._limits.start_timeout if known is None else min(_RELISTING, self._limits.start_timeout)
-        try:
-            with anyio.fail_after(seconds):
-                listed = await member.listing.get(kind)
-            if known not in (None, listed) and member is self.supervisor.last and not member.listing.tells(kind):
-                # This is the first to hear of a change: who owns what is to be found anew.
-                self._changed(())
-            return listed, member
-        except TimeoutError:
-            self.selector.suspect(member)
-            if known is not None:
-                # One that hangs must not hold up the lists of all others.
-                return known, member
-            raise self.dispatcher.unavailable(f"it did not list its {kind} in time") from None
-        except (PeerError, NoAnswer) as error:
-            raise self.dispatcher.unavailable(describe_failure(error, self.config)) from None

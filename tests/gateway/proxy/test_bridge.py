@@ -29,7 +29,7 @@ class AsksAside:
         self.answers = []
 
     @asynccontextmanager
-    async def lease(self, _):
+    async def lease(self, *_):
         yield None
 
     async def request(self, method, params, caller, *, member):

@@ -33,7 +33,7 @@ def stopped():
 
 async def test_lists_come_with_what_a_hanging_server_last_said(obeying, proxy_of, client, call, stopped, monkeypatch):
     monkeypatch.setattr("gateway.proxy.upstream.listing._SHORT", 0.0)
-    monkeypatch.setattr("gateway.proxy.upstream.upstream._RELISTING", 0.2)
+    monkeypatch.setattr("gateway.proxy.upstream.caller_lists._RELISTING", 0.2)
     async with proxy_of(obeying("one"), obeying("two")) as proxy:
         one = client()
         stopped((await call(proxy, one, "one__do"))["pid"])

@@ -50,6 +50,16 @@ async def test_uri_that_nobody_lists_goes_to_the_only_server_that_has_resources(
         assert await read(proxy, client(), "x:unlisted") == "here"
 
 
+async def test_uri_that_the_operator_left_out_is_not_shown_to_the_only_server_that_has_resources(
+    obeying, proxy_of, client, noted
+):
+    async with proxy_of(obeying("up", {"resources": ["x:1"], "reads": "here"}, exclude=("x:*",))) as proxy:
+        before = noted()
+        with pytest.raises(RpcError, match="no server has the resource 'x:1'"):
+            await read(proxy, client(), "x:1")
+        assert noted() == before
+
+
 async def test_resource_of_a_server_that_refuses_it_is_not_looked_for_elsewhere(obeying, proxy_of, client):
     both = {"templates": ["x:{n}"]}
     async with proxy_of(obeying("one", both), obeying("two", {**both, "reads": "second"})) as proxy:

@@ -7,8 +7,17 @@ from hypothesis import strategies as st
 from gateway.proxy.caller import Principal
 from gateway.proxy.upstream import given_uris
 from gateway.proxy.upstream.given_uris import EACH, GivenUris
+from gateway.proxy.upstream.members import Member
 
 ANN, BOB = Principal("ann"), Principal("bob")
+
+
+def session() -> Member:
+    """One of which nothing is asked."""
+    return Member(None, None)  # pyright: ignore[reportArgumentType]
+
+
+GIVER = session()
 
 
 def links(*uris: object) -> dict[str, object]:
@@ -18,9 +27,9 @@ def links(*uris: object) -> dict[str, object]:
 def test_latest_of_a_principal_are_remembered_and_one_that_came_again_is_late():
     uris = GivenUris()
     for n in range(EACH):
-        uris.note(links(f"x:{n}"), ANN)
-    uris.note(links("x:0"), ANN)
-    uris.note(links("x:new"), ANN)
+        uris.note(links(f"x:{n}"), ANN, GIVER)
+    uris.note(links("x:0"), ANN, GIVER)
+    uris.note(links("x:new"), ANN, GIVER)
 
     assert [uris.has(uri, ANN) for uri in ("x:0", "x:1", "x:2", "x:new")] == [True, False, True, True]
 
@@ -28,8 +37,8 @@ def test_latest_of_a_principal_are_remembered_and_one_that_came_again_is_late():
 def test_principal_with_many_loses_before_one_with_few(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(given_uris, "_MOST", 5)
     uris = GivenUris()
-    uris.note(links("x:bob"), BOB)
-    uris.note(links(*(f"x:{n}" for n in range(10))), ANN)
+    uris.note(links("x:bob"), BOB, GIVER)
+    uris.note(links(*(f"x:{n}" for n in range(10))), ANN, GIVER)
 
     assert uris.has("x:bob", BOB)
     assert [uris.has(f"x:{n}", ANN) for n in (5, 6, 9)] == [False, True, True]
@@ -37,10 +46,22 @@ def test_principal_with_many_loses_before_one_with_few(monkeypatch: pytest.Monke
 
 def test_one_answer_gives_as_many_as_are_remembered():
     uris = GivenUris()
-    uris.note(links(*(f"x:{n}" for n in range(3 * EACH))), ANN)
+    uris.note(links(*(f"x:{n}" for n in range(3 * EACH))), ANN, GIVER)
 
     assert uris.has(f"x:{EACH - 1}", ANN)
     assert not uris.has(f"x:{EACH}", ANN)
+
+
+def test_session_that_gave_a_uri_last_is_known_to_who_got_it_as_long_as_it_is_there():
+    uris, first, last = GivenUris(), session(), session()
+    uris.note(links("x:1"), ANN, first)
+    uris.note(links("x:1"), ANN, last)
+    found = [uris.giver("x:1", each) for each in (ANN, BOB)]
+    assert found == [last, None]
+    del found, last
+
+    assert uris.giver("x:1", ANN) is None
+    assert uris.has("x:1", ANN)
 
 
 ODD = st.recursive(
@@ -55,7 +76,7 @@ ODD = st.recursive(
 @given(st.dictionaries(st.sampled_from(["content", "messages", "result"]), ODD))
 def test_any_answer_is_taken(answer: dict[str, object]):
     uris = GivenUris()
-    uris.note(answer, ANN)
+    uris.note(answer, ANN, GIVER)
 
     assert not uris.has("x" * 3000, ANN)
     assert not uris.has("x:1", BOB)
