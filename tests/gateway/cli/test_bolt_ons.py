@@ -95,6 +95,7 @@ def answering(tmp_path: Path) -> Iterator[str]:
     fragments = Fragments(tiny, precache({"greeting": "hello world"}, tiny))
     app = CallApp([CodecTool(manifest, lambda _: fill("greeting"), {"org/ours\x1b[31m": fragments})])
     with bound_unix_socket(tmp_path / "s") as listener:
+        listener.listen()  # whoever connects before the thread is ready waits for it
         server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_level="error"))  # pyright: ignore[reportArgumentType]
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
@@ -160,7 +161,7 @@ async def test_manifest_that_is_put_into_the_folder_is_noticed_and_taken_over(co
         taken = anyio.Event()
 
         async def take(fresh: GatewayConfig) -> None:
-            await rooms.take_over(fresh)
+            await rooms.proxy.reload(fresh)
             taken.set()
 
         reloader = Reloader(config, lambda: load_config(file))
