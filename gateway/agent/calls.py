@@ -86,7 +86,7 @@ class CallRunner:
         return (*_FINDERS, *(_spec(tool.definition) for tool in entries if tool.name == named))
 
     def _are_searched(self, entries: Sequence[ToolEntry], context: int) -> bool:
-        search = self._proxy.tool_search
+        search = self._proxy.config.tool_search
         if search == "auto":
             return is_heavy(sum(self._costs.of(entry).tokens for entry in entries), context)
         return search is True and len(entries) > 0

@@ -1,11 +1,11 @@
 """Sampling requests of MCP servers (`sampling/createMessage`), answered by our own engine.
 
 Turns MCP's messages into the engine's and its answer into a CreateMessageResult. No tools are offered and none are run:
-what a server asks here is one generation. It knows no server and no budget: `proxy/helping.py` counts. `turn.py` does
-the generating; `app` joins the two.
+what a server asks here is one generation. It knows no server and no budget: `proxy/upstream/sampling.py` counts.
+`turn.py` does the generating; `app` joins the two.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from gateway.agent.events import AgentEvent, Finished
@@ -19,9 +19,10 @@ from gateway.toolcalls import Content
 
 
 class EngineSampler:
-    """Answers sampling requests (`proxy.helping.Sampler`)."""
+    """Answers sampling requests (`proxy.upstream.sampling.Sampler`)."""
 
-    def __init__(self, agent: Agent, route: EngineRoute) -> None:
+    def __init__(self, agent: Callable[[], Agent], route: EngineRoute) -> None:
+        """`agent`: asked for when it is needed, because it stands on the proxy that samples by it."""
         self._agent = agent
         self._route = route
 
@@ -40,9 +41,10 @@ class EngineSampler:
                 parts.append(event.text)
 
         try:
-            conversation = await self._agent.open(engine_messages(params), choice="none", principal=payer)
+            agent = self._agent()
+            conversation = await agent.open(engine_messages(params), choice="none", principal=payer)
             options = AnswerOptions(choice="none", max_tokens=most, sampling=_sampling(params), stops=_stops(params))
-            finished = await self._agent.answer(conversation, options, take)
+            finished = await agent.answer(conversation, options, take)
             model = self._route.ready().facts.model
         except GatewayError as error:
             if isinstance(error, RpcError):

@@ -52,15 +52,7 @@ log = get_logger("serve")
 @asynccontextmanager
 async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[tuple[ASGIApp, McpEndpoint]]:
     """The endpoints as one ASGI app (/v1 and /mcp, behind the token and the host check), and that of MCP itself."""
-    mcp = McpEndpoint(
-        services.proxy,
-        config,
-        tokens=services.tokens,
-        maps=services.route.maps.accepted,
-        metrics=services.metrics,
-        audit=services.records.audit,
-        tracing=services.records.tracing,
-    )
+    mcp = services.mcp_endpoint()
     offer = WireOffer.of(config.wire)
     frames = FrameResponder(offer, services.metrics, config.wire.minimum_version)
     bolt_ons = any(upstream.transport == "bolt-on" for upstream in config.upstreams)
@@ -146,7 +138,7 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown) ->
         )
         async with anyio.create_task_group() as following:
             besides = {PinFile().path: services.proxy.list_again}
-            following.start_soon(reloader.follow, services.take_over, besides)
+            following.start_soon(reloader.follow, services.proxy.reload, besides)
             following.start_soon(services.costs.follow, services.proxy, services.metrics)
             async with anyio.create_task_group() as serving:
                 for server, listener in zip(servers, (endpoints, admin), strict=True):

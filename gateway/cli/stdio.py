@@ -13,7 +13,7 @@ from typing import Annotated
 import anyio
 import typer
 
-from gateway.app.records import open_records
+from gateway.app.mcp_services import open_mcp_services
 from gateway.cli.exit_codes import INTERRUPTED, OK
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
@@ -21,10 +21,6 @@ from gateway.config.nesting import refuse_nesting
 from gateway.config.show import secrets_of
 from gateway.engine.maps import MapSet, resolve_maps
 from gateway.observe.logs import configure_logging, get_logger
-from gateway.observe.metrics import Metrics
-from gateway.observe.notices import TokenNotices
-from gateway.proxy import Proxy, ResultTokens
-from gateway.serve.mcp import McpEndpoint
 
 
 def stdio(
@@ -59,27 +55,10 @@ async def _run(settings: GatewayConfig, maps: MapSet) -> int:
 
 
 async def _serve(settings: GatewayConfig, maps: MapSet) -> None:
-    metrics = Metrics()
-    tokens, session_map = None, None
-    if maps.session is not None:
-        session_map = maps.session.map_id
-        notices = TokenNotices(get_logger("gateway.tokens"))
-        tokens = ResultTokens(maps.accepted, level=settings.tokens.verify, metrics=metrics, notices=notices)
-    async with open_records(settings, metrics) as records:
-        proxy = Proxy(settings, metrics, records.tracing)
-        proxy.tell_maps(maps)
-        endpoint = McpEndpoint(
-            proxy,
-            settings,
-            tokens=tokens,
-            maps=maps.accepted,
-            session_map=session_map,
-            metrics=metrics,
-            audit=records.audit,
-            tracing=records.tracing,
-        )
+    session_map = None if maps.session is None else maps.session.map_id
+    async with open_mcp_services(settings, maps) as services:
         # The servers start when the client has said what it can be asked for.
-        await endpoint.serve_stdio(proxy, proxy.stop)
+        await services.mcp_endpoint(session_map).serve_stdio(services.proxy, services.proxy.stop)
 
 
 async def _watch_signals(caught: list[int], scope: anyio.CancelScope) -> None:

@@ -5,10 +5,9 @@ away it closes the route with a reason, starts or awaits the engine again, and p
 generate. `gateway.serve` shows the state.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -36,14 +35,6 @@ _RETRY_MAX = 10.0
 log = get_logger("engine")
 
 
-class EngineWatch(Protocol):
-    """Who wants to know how the engine is: metrics and readiness."""
-
-    def engine_up(self, up: bool, reason: str) -> None:
-        """Called at each change."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ReadyEngine:
     """A running engine whose tokenizer has been proven equal to the maps."""
@@ -62,12 +53,15 @@ class ReadyEngine:
 class EngineRoute:
     """The engine of one gateway, through its ups and downs."""
 
-    def __init__(self, config: GatewayConfig, watch: EngineWatch) -> None:
-        """Raises `ConfigError` for a tool format that there is not, and for a map that can't be opened."""
+    def __init__(self, config: GatewayConfig, changed: Callable[[bool, str], object]) -> None:
+        """`changed`: told whenever the engine comes up or goes away, and then why.
+
+        Raises `ConfigError` for a tool format that there is not, and for a map that can't be opened.
+        """
         if config.engine.tool_format != AUTO:
             format_named(config.engine.tool_format)
         self._config = config
-        self._watch = watch
+        self._changed = changed
         self._ready: ReadyEngine | None = None
         self._closed: EngineError = EngineUnavailable("the engine has not been started yet")
         self._lost = anyio.Event()
@@ -104,6 +98,11 @@ class EngineRoute:
         if self._ready is None:
             raise self._closed
         return self._ready
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an engine runs that proved every map."""
+        return self._ready is not None
 
     def report_loss(self) -> None:
         """A request found the engine gone: look at once instead of at the next poll."""
@@ -178,7 +177,7 @@ class EngineRoute:
         wanted = self._config.engine.tool_format
         tool_format = choose_format(facts.chat_template, supports_tools=facts.supports_tools, wanted=wanted)
         self._ready = ReadyEngine(engine, facts, token_map, template, slots, tool_format)
-        self._watch.engine_up(True, "")
+        self._changed(True, "")
         log.info(
             "engine ready",
             model=facts.model,
@@ -242,4 +241,4 @@ class EngineRoute:
         self._ready = None
         self._closed = reason
         self.child_pid = None
-        self._watch.engine_up(False, reason.message)
+        self._changed(False, reason.message)

@@ -107,7 +107,7 @@ class ServerMetrics:
 
     def follow(self, standings: Callable[[], Iterable[Standing]]) -> None:
         """Ask `standings` how the servers are, whenever somebody asks for the page."""
-        self._standings.ask = standings
+        self._standings.follow(standings)
 
     def queued(self, server: str, seconds: float) -> None:
         """A request waited so long for its turn."""
@@ -142,11 +142,15 @@ class _Standings(Collector):
 
     def __init__(self, servers: BoundedLabel) -> None:
         self._servers = servers
-        self.ask: Callable[[], Iterable[Standing]] = tuple
+        self._ask: Callable[[], Iterable[Standing]] = tuple
+
+    def follow(self, standings: Callable[[], Iterable[Standing]]) -> None:
+        """Ask this from now on."""
+        self._ask = standings
 
     def collect(self) -> Iterable[Metric]:
         """One family a gauge. Servers beyond the bound are one, with the sum of their numbers."""
-        standings = list(self.ask())
+        standings = list(self._ask())
         for name, text, read in _GAUGES:
             values: dict[str, int] = {}
             for each in standings:

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 
 import anyio
-from anyio.abc import TaskGroup
 
 from gateway.errors import GatewayError, RpcError, UpstreamUnavailable
 from gateway.protocol.eras import PROGRESS_KEY, is_input_required, meta_of
@@ -119,9 +118,9 @@ class Parked:
 class Bridge:
     """The parked calls of one proxy."""
 
-    def __init__(self, tasks: TaskGroup, rule: ShareRule) -> None:
-        """`tasks` run the parked calls; `rule`: how many of them may be one principal's."""
-        self._tasks = tasks
+    def __init__(self, start_soon: Callable[..., None], rule: ShareRule) -> None:
+        """`start_soon`: of the tasks that run parked calls; `rule`: how many of them may be one principal's."""
+        self._start_soon = start_soon
         self._shares = rule.shares("parked_call", _MOST, "calls that wait for their clients' answers")
         self._parked: dict[str, Parked] = {}
 
@@ -140,7 +139,7 @@ class Bridge:
             raise UpstreamUnavailable(over.message, server=upstream.config.name)
         parked = Parked(caller, upstream.config.name, method, params)
         self._parked[parked.token] = parked
-        self._tasks.start_soon(self._run, parked, upstream, params)
+        self._start_soon(self._run, parked, upstream, params)
         return await self._round(parked)
 
     async def resume(self, method: str, params: Mapping[str, Any], caller: Caller) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
-from gateway.proxy.bolt_on import HeldMaps, open_bolt_on
+from gateway.proxy.bolt_on import HeldMaps, KnownMaps, open_bolt_on
 from gateway.proxy.transport.http.transport import HttpClient, open_http, open_http_client
 from gateway.proxy.transport.interface import Transport
 from gateway.proxy.transport.oauth.client_credentials import authorizer_for
@@ -30,9 +30,9 @@ _FRAME: Final = 1024
 class Connector:
     """Makes transports. Enter it once, around everything that dials."""
 
-    def __init__(self, limits: LimitsConfig, metrics: Metrics, tracing: "Tracing | None" = None) -> None:
-        """Nothing is opened before the context is entered. `tracing`: None: no spans are made."""
-        self.maps = HeldMaps()
+    def __init__(self, limits: LimitsConfig, metrics: Metrics, known: KnownMaps, tracing: "Tracing | None") -> None:
+        """Nothing is opened before the context is entered. `known`: maps; `tracing`: None: no spans are made."""
+        self.maps = HeldMaps(known)
         """Which token maps are accepted, for bolt-ons."""
         self._metrics = metrics
         self._tracing = tracing

@@ -17,7 +17,7 @@ from gateway.config.model import GatewayConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
 from gateway.protocol.annotations import Annotation
-from gateway.proxy.bolt_on import KnownMaps
+from gateway.proxy.bolt_on import KnownMaps, NoMaps
 from gateway.proxy.bridge import Bridge
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Principal
 from gateway.proxy.catalog import Catalog
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from gateway.proxy.upstream.session import ListKind
     from gateway.proxy.upstream.upstream import Upstream
 
+_NO_MAPS: Final = NoMaps()
+
 START_WAIT: Final = 20.0
 """Seconds that the start of a gateway waits for its slowest server."""
 
@@ -50,28 +52,39 @@ class Proxy:
         metrics: Metrics,
         tracing: "Tracing | None" = None,
         *,
+        maps: KnownMaps = _NO_MAPS,
+        sampler: Sampler | None = None,
         start_wait: float = START_WAIT,
     ) -> None:
         """Nothing is started before the context is entered.
 
         Args:
             tracing: None: requests to servers are no spans.
+            maps: bolt-ons are called with ids of these; when they are others, `maps_changed` is to be called.
+            sampler: generates for the servers that the operator lets sample.
             start_wait: seconds that all wait for the slowest server; one that takes longer joins them when it is up.
         """
         self._start_wait = start_wait
-        self._connector = Connector(config.limits, metrics, tracing)
-        self._share_rule = ShareRule(config.limits.principal_share, metrics.access.bound_refused)
+        self._connector = Connector(config.limits, metrics, maps, tracing)
+        share_rule = ShareRule(config.limits.principal_share, metrics.access.bound_refused)
         self._reloading = anyio.Lock()
         self._upstreams: dict[str, Upstream] = {}
         self._catalog = Catalog(Naming(config))
-        self._changes = ChangeFeed(self._upstreams, self._catalog, self._share_rule)
+        self._changes = ChangeFeed(self._upstreams, self._catalog, share_rule)
         self._registry = ServerRegistry(
-            config, metrics, self._connector, self._upstreams, self._changes, self._share_rule
+            config, metrics, self._connector, self._upstreams, self._changes, share_rule, sampler
         )
-        self._routes = Routes(self._upstreams, self._catalog, metrics, self.watch, self.ready)
-        self.tool_search = config.tool_search
-        """As `GatewayConfig.tool_search`."""
-        self._routes.searching = config.tool_search is True
+        self._routes = Routes(
+            self._upstreams,
+            self._catalog,
+            metrics,
+            self.watch,
+            self.ready,
+            Bridge(self._registry.start_soon, share_rule),
+            searching=lambda: self.config.tool_search is True,
+        )
+        self.config = config
+        """What it serves; on a reload, the new one once its servers are there."""
         self._supervision: AbstractAsyncContextManager[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -99,9 +112,7 @@ class Proxy:
 
     @asynccontextmanager
     async def _supervised(self) -> AsyncGenerator[None, None]:
-        async with self._connector, self._registry.running() as tasks:
-            # Requests may come while servers start.
-            self._routes.bridge = Bridge(tasks, self._share_rule)
+        async with self._connector, self._registry.running():
             await self.ready()
             self._routes.started()
             yield
@@ -119,10 +130,9 @@ class Proxy:
         async with self._reloading:
             taken = await self._registry.exchange(config)
             told: list[tuple[str, ListKind]] = []
-            if (config.tool_search is True) != self._routes.searching:
+            if (config.tool_search is True) != (self.config.tool_search is True):
                 told = [(name, "tools") for name in self._upstreams]
-            self.tool_search = config.tool_search
-            self._routes.searching = config.tool_search is True
+            self.config = config
             self._catalog.name_by(Naming(config))
             self._changes.taken_over(taken)
             self._changes.merge(told)
@@ -137,13 +147,9 @@ class Proxy:
         """Begin to end every upstream: calls that are running get an error result, and nothing is started again."""
         self._registry.stop()
 
-    def sample_with(self, sampler: Sampler) -> None:
-        """Let this generate for the servers that the operator lets sample. To be called before the start."""
-        self._registry.sample_with(sampler)
-
-    def tell_maps(self, known: KnownMaps) -> None:
-        """Call bolt-ons with ids of these maps from now on. To be told again whenever they are others."""
-        self._connector.maps.tell(known)
+    def maps_changed(self) -> None:
+        """Other maps are accepted now: call bolt-ons accordingly."""
+        self._connector.maps.changed()
 
     def adopt(self, session: ClientSession) -> None:
         """Let the main sessions stand for this client, the only one there will be. To be called before the start."""

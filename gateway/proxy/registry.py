@@ -5,13 +5,12 @@ that a new configuration leaves as they are notice nothing of it. It knows no na
 one for whom all may stand.
 """
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-from anyio.abc import TaskGroup
 
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.observe.metrics import Metrics
@@ -20,6 +19,9 @@ from gateway.proxy.connector import Connector
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.sampling import Sampler
 from gateway.proxy.upstream.upstream import Listener, Upstream
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
 
 _STOP_GRACE: Final = 10.0
 
@@ -35,6 +37,7 @@ class ServerRegistry:
         upstreams: dict[str, Upstream],
         listener: Listener,
         share_rule: ShareRule,
+        sampler: Sampler | None,
     ) -> None:
         """Nothing starts before `running`.
 
@@ -42,6 +45,7 @@ class ServerRegistry:
             upstreams: filled with what is there, by name and in the configuration's order.
             listener: hears what the servers report.
             share_rule: how much of a server's bounds may be one principal's.
+            sampler: generates for the servers that the operator lets sample.
         """
         self._limits = config.limits
         self._share_rule = share_rule
@@ -49,20 +53,20 @@ class ServerRegistry:
         self._connector = connector
         self._upstreams = upstreams
         self._listener = listener
-        self._sampler: Sampler | None = None
+        self._sampler = sampler
         self._adopted: ClientSession | None = None
         self._tasks: TaskGroup | None = None
         upstreams.update({each.name: self._make(each) for each in config.upstreams})
 
     @asynccontextmanager
-    async def running(self) -> AsyncGenerator[TaskGroup, None]:
-        """Start all; `ready` waits for them. At the end no process or task is left. Gives their task group."""
+    async def running(self) -> AsyncGenerator[None]:
+        """Start all; `ready` waits for them. At the end no process or task is left."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             for upstream in self._upstreams.values():
                 tasks.start_soon(upstream.run)
             try:
-                yield tasks
+                yield
             finally:
                 self.stop()
                 with anyio.move_on_after(_STOP_GRACE, shield=True):
@@ -76,8 +80,6 @@ class ServerRegistry:
         New and changed servers are started and waited for before anything is exchanged; calls that run on a server
         that went or changed finish there.
         """
-        if self._tasks is None:
-            raise RuntimeError("a proxy reloads only inside `async with proxy`")
         running = self._upstreams
         made = {
             each.name: self._make(each)
@@ -85,15 +87,21 @@ class ServerRegistry:
             if each.name not in running or running[each.name].config != each
         }
         for upstream in made.values():
-            self._tasks.start_soon(upstream.run)
+            self.start_soon(upstream.run)
         await self._settled(made.values())
         fresh = {each.name: made.get(each.name) or running[each.name] for each in config.upstreams}
         retired = [each for name, each in running.items() if fresh.get(name) is not each]
         self._upstreams.clear()
         self._upstreams.update(fresh)
         for upstream in retired:
-            self._tasks.start_soon(self._retire, upstream, config.limits.drain)
+            self.start_soon(self._retire, upstream, config.limits.drain)
         return list(made)
+
+    def start_soon(self, run: Callable[..., Coroutine[Any, Any, object]], *given: object) -> None:
+        """Run something that ends with the servers, if not before."""
+        if self._tasks is None:
+            raise RuntimeError("a proxy works only inside `async with proxy`")
+        self._tasks.start_soon(run, *given)
 
     async def ready(self, start_wait: float) -> None:
         """Wait until every upstream that starts by itself is up or has failed once, or for so many seconds."""
@@ -104,12 +112,6 @@ class ServerRegistry:
         for upstream in self._upstreams.values():
             upstream.stop()
 
-    def sample_with(self, sampler: Sampler) -> None:
-        """Let this generate for the servers that the operator lets sample. To be called before the start."""
-        self._sampler = sampler
-        for upstream in self._upstreams.values():
-            upstream.allowance.sampler = sampler
-
     def adopt(self, session: ClientSession) -> None:
         """Let the main sessions stand for this client, the only one there will be. To be called before the start."""
         self._adopted = session
@@ -118,8 +120,8 @@ class ServerRegistry:
 
     def _make(self, config: UpstreamConfig) -> Upstream:
         connect = self._connector.connect(config)
-        made = Upstream(config, self._limits, self._metrics, connect, self._listener, self._share_rule)
-        made.allowance.sampler = self._sampler
+        given = (self._listener, self._share_rule, self._sampler)
+        made = Upstream(config, self._limits, self._metrics, connect, *given)
         if self._adopted is not None:
             made.supervisor.adopt(self._adopted)
         return made

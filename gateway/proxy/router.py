@@ -53,11 +53,17 @@ class Routes:
         metrics: Metrics,
         watch: Watch,
         ready: Callable[[], Awaitable[None]],
+        bridge: Bridge,
+        searching: Callable[[], bool],
     ) -> None:
-        """`bridge` is to be set before a request comes; `watch` and `ready` as `Proxy`'s."""
-        self.bridge: Bridge | None = None
-        self.searching = False
-        """Whether clients list the two tools of `tool_search.py` in place of all."""
+        """Knows all methods.
+
+        Args:
+            watch, ready: as `Proxy`'s.
+            searching: whether clients list the two tools of `tool_search.py` in place of all.
+        """
+        self._bridge = bridge
+        self._searching = searching
         self._upstreams = upstreams
         self._catalog = catalog
         self._metrics = metrics
@@ -103,7 +109,7 @@ class Routes:
         name, arguments = _read_call(params)
         entry = self._catalog.tools.get(name)
         if entry is None:
-            if self.searching and name in finder.NAMES:
+            if name in finder.NAMES and self._searching():
                 return await self._find(params, arguments, caller)
             if self._starting:
                 await self._ready()
@@ -144,7 +150,7 @@ class Routes:
         if params.get("cursor") is not None:
             raise rpc_error(INVALID_PARAMS, "unknown cursor: the list has one page, ask for it without a cursor")
         result = await self._lists.merged(kind, self.owners.visible(caller.principal), caller)
-        return {**result, "tools": list(finder.DEFINITIONS)} if self.searching and kind == "tools" else result
+        return {**result, "tools": list(finder.DEFINITIONS)} if kind == "tools" and self._searching() else result
 
     async def _call_result(self, _: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         return (await self.call_tool(params, caller)).result
@@ -236,11 +242,11 @@ class Routes:
         written: WrittenIds | None = None,
     ) -> dict[str, Any]:
         """Put the request, over as many rounds as the eras of both sides need."""
-        if caller.modern and method in MULTI_ROUND and self.bridge is not None:
-            if "requestState" in params and self.bridge.resumes(params):
-                return await self.bridge.resume(method, params, caller)
+        if caller.modern and method in MULTI_ROUND:
+            if "requestState" in params and self._bridge.resumes(params):
+                return await self._bridge.resume(method, params, caller)
             if await upstream.runs_aside(method, params, caller):
-                return await self.bridge.begin(upstream, method, params, caller)
+                return await self._bridge.begin(upstream, method, params, caller)
         with upstream.used:
             request = upstream.dispatcher.request
             result = await request(method, params, caller, seconds=seconds, headers=headers, written=written)

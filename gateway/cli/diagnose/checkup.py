@@ -122,12 +122,6 @@ async def check_up(config: GatewayConfig, *, may_call: bool = True) -> Checkup:
     )
 
 
-class _Nobody:
-    """Waits for no news of the engine."""
-
-    def engine_up(self, up: bool, reason: str) -> None: ...
-
-
 def _heavy(checks: Iterable[ServerCheck], context: int | None, config: GatewayConfig) -> list[str]:
     tokens = sum(tool.tokens for check in checks for tool in check.tools)
     advice = advice_on_context(tokens, context, config.tool_search)
@@ -142,7 +136,7 @@ async def _check_engine(config: GatewayConfig) -> tuple[MapSet, str, list[str], 
     if has_no_model(config):
         return MapSet(), "none", [], None
     try:
-        route = EngineRoute(config, _Nobody())
+        route = EngineRoute(config, lambda up, reason: None)
         if config.engine.kind != "url":
             if config.engine.kind == "none":
                 return route.maps, "none", [], None
@@ -168,9 +162,7 @@ async def _check_server(
 ) -> tuple[ServerCheck, Mapping[str, Listed | None]]:
     alone = replace(config, upstreams=(replace(upstream, start="eager", idle_stop=0.0),), prefix="always")
     began = perf_counter()
-    proxy = Proxy(alone, Metrics(), start_wait=inf)
-    proxy.tell_maps(maps)
-    async with proxy:
+    async with Proxy(alone, Metrics(), maps=maps, start_wait=inf) as proxy:
         seconds = perf_counter() - began
         (status,) = proxy.statuses()
         found = ServerCheck(upstream.name, upstream.transport, status.state == "up", round(seconds, 3))

@@ -59,10 +59,7 @@ async def call_once(config: GatewayConfig, name: str, arguments: Arguments, time
         ConfigError: the token map that a bolt-on would be called with can't be loaded.
     """
     narrowed = _narrowed(config, name)
-    proxy = Proxy(narrowed, Metrics(), start_wait=inf)
-    if any(upstream.manifest is not None for upstream in narrowed.upstreams):
-        proxy.tell_maps(_maps(config))
-    async with proxy:
+    async with Proxy(narrowed, Metrics(), maps=_maps(narrowed), start_wait=inf) as proxy:
         away = [status for status in proxy.statuses() if status.state != "up"]
         if away and not proxy.tools():
             cause = away[0].last_error or f"not up within {config.limits.start_timeout:g} s (limits.start_timeout)"
@@ -75,8 +72,9 @@ async def call_once(config: GatewayConfig, name: str, arguments: Arguments, time
 
 
 def _maps(config: GatewayConfig) -> MapSet:
-    """The maps that a bolt-on may be called with: none where only a running engine could say. Raises `ConfigError`."""
-    return MapSet() if has_no_model(config) or needs_engine(config) else resolve_maps(config)
+    """The maps that bolt-ons may be called with: none where only a running engine could say. Raises `ConfigError`."""
+    has_bolt_ons = any(upstream.manifest is not None for upstream in config.upstreams)
+    return resolve_maps(config) if has_bolt_ons and not has_no_model(config) and not needs_engine(config) else MapSet()
 
 
 def _narrowed(config: GatewayConfig, name: str) -> GatewayConfig:

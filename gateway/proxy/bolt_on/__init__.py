@@ -4,12 +4,13 @@
 `calling` writes a call and reads its answer, `transport` joins them as a `Transport`.
 """
 
-from gateway.proxy.bolt_on.matching import BoltOnStatus, HeldMaps, KnownMaps
+from gateway.proxy.bolt_on.matching import BoltOnStatus, HeldMaps, KnownMaps, NoMaps
 from gateway.proxy.bolt_on.transport import open_bolt_on
 
 __all__ = [
     "BoltOnStatus",
     "HeldMaps",
     "KnownMaps",
+    "NoMaps",
     "open_bolt_on",
 ]

@@ -1,7 +1,7 @@
 """Whether a bolt-on has ids for a map that this gateway accepts, and if not, why.
 
 Turns a manifest and the accepted maps into a `Match` or a `Miss`. A hash counts if it is that of an accepted map's
-bytes, or of the tokenizer.json that a map was built from: both are in use. Which maps are accepted is told from above,
+bytes, or of the tokenizer.json that a map was built from: both are in use. Which maps are accepted is given from above,
 since `proxy` and `engine` don't see each other.
 """
 
@@ -56,7 +56,9 @@ class BoltOnStatus:
     """Why it is not called with ids."""
 
 
-class _NoMaps:
+class NoMaps:
+    """Where no map is accepted."""
+
     by_hash: Mapping[str, TokenMap] = MappingProxyType({})
 
 
@@ -73,17 +75,15 @@ class Judged(Protocol):
 
 
 class HeldMaps:
-    """What has been told of maps, and the bolt-ons that are up and go by it. One for a whole proxy."""
+    """The accepted maps, and the bolt-ons that are up and go by them. One for a whole proxy."""
 
-    def __init__(self) -> None:
-        """No map is known yet."""
-        self.known: KnownMaps = _NoMaps()
+    def __init__(self, known: KnownMaps) -> None:
+        self.known = known
         self._up: dict[object, tuple[str, Judged]] = {}
         self._said: dict[tuple[str, str], str] = {}
 
-    def tell(self, known: KnownMaps) -> None:
-        """These maps are accepted from now on."""
-        self.known = known
+    def changed(self) -> None:
+        """Other maps are accepted now."""
         for _, judged in list(self._up.values()):
             judged.maps_changed()
 

@@ -35,9 +35,9 @@ class Sampler(Protocol):
 class Allowance:
     """What one server may spend of the engine."""
 
-    def __init__(self, server: str, tokens: int, rule: ShareRule) -> None:
+    def __init__(self, server: str, tokens: int, rule: ShareRule, sampler: Sampler | None) -> None:
         """`tokens`: in the whole life of this configuration; `rule`: how many of them one principal may cause."""
-        self.sampler: Sampler | None = None
+        self._sampler = sampler
         self._server = server
         self._tokens = tokens
         what = f"tokens of server {server!r} to sample with"
@@ -51,7 +51,7 @@ class Allowance:
     @property
     def open(self) -> bool:
         """Whether the server may be told that it can ask."""
-        return self.sampler is not None and self.left > 0
+        return self._sampler is not None and self.left > 0
 
     def help(self, caller: Caller) -> Caller:
         """The caller, with our engine to sample in its stead where it can't and the operator lets it."""
@@ -63,7 +63,7 @@ class Allowance:
         Raises:
             RpcError: nothing is left, or it can't be generated.
         """
-        if self.sampler is None or self.left <= 0:
+        if self._sampler is None or self.left <= 0:
             raise rpc_error(
                 INTERNAL_ERROR, f"server {self._server!r} has no tokens left to sample with (sampling_tokens)"
             )
@@ -74,7 +74,7 @@ class Allowance:
             raise rpc_error(INTERNAL_ERROR, over.message)
         spent = most
         try:
-            result, spent = await self.sampler.sample(params, most, payer)
+            result, spent = await self._sampler.sample(params, most, payer)
         finally:
             self._shares.give_back(payer, most - spent)
         return result

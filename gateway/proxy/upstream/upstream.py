@@ -21,7 +21,7 @@ from gateway.proxy.upstream.given_uris import GivenUris
 from gateway.proxy.upstream.listing import Kind, Listed
 from gateway.proxy.upstream.members import Connect, Member, Opener
 from gateway.proxy.upstream.pins import Pins
-from gateway.proxy.upstream.sampling import Allowance
+from gateway.proxy.upstream.sampling import Allowance, Sampler
 from gateway.proxy.upstream.selector import Selector
 from gateway.proxy.upstream.session import ListKind
 from gateway.proxy.upstream.subscription import Follower
@@ -52,8 +52,14 @@ class Upstream:
         connect: Connect,
         listener: Listener,
         share_rule: ShareRule,
+        sampler: Sampler | None,
     ) -> None:
-        """Nothing starts before `run`. `share_rule`: how much of the server's bounds may be one principal's."""
+        """Nothing starts before `run`.
+
+        Args:
+            share_rule: how much of the server's bounds may be one principal's.
+            sampler: generates for the server, if the operator lets it sample.
+        """
         self.config = config
         gate = Gate(config.concurrency, config.queue)
         self._limits = limits
@@ -64,7 +70,7 @@ class Upstream:
         opener = Opener(
             config, connect, metrics, self, self._screen, result_bytes=limits.result_bytes, time=limits.start_timeout
         )
-        self.allowance = Allowance(config.name, config.sampling_tokens, share_rule)
+        self.allowance = Allowance(config.name, config.sampling_tokens, share_rule, sampler)
         self.follower = Follower(config.name)
         self.supervisor = Supervisor(
             config,

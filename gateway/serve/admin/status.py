@@ -39,7 +39,6 @@ class StatusReport:
 
     def __init__(
         self,
-        config: GatewayConfig,
         route: EngineRoute,
         proxy: Proxy,
         readiness: Readiness,
@@ -48,8 +47,6 @@ class StatusReport:
         notices: TokenNotices,
     ) -> None:
         """The gateway counts as started now."""
-        self.config = config
-        """What it runs with; replaced when the gateway takes over another."""
         self._route = route
         self._proxy = proxy
         self._readiness = readiness
@@ -61,7 +58,7 @@ class StatusReport:
 
     async def make(self) -> dict[str, Any]:
         """One report, as JSON values. Times are seconds."""
-        config, secrets = self.config, secrets_of(self.config)
+        config, secrets = self._proxy.config, secrets_of(self._proxy.config)
         pins, keys = await anyio.to_thread.run_sync(_read_files, config, secrets)
         ready = self._readiness.report()
         servers = [self._server(status, pins["broken"]) for status in self._proxy.statuses()]
@@ -88,8 +85,8 @@ class StatusReport:
         }
 
     def _server(self, status: UpstreamStatus, broken: Sequence[dict[str, str]]) -> dict[str, Any]:
-        config = next((each for each in self.config.upstreams if each.name == status.name), None)
-        secrets = secrets_of(self.config)
+        config = next((each for each in self._proxy.config.upstreams if each.name == status.name), None)
+        secrets = secrets_of(self._proxy.config)
         tools = [entry for entry in self._proxy.tools() if entry.server == status.name]
         shown = [self._tool(entry, config, broken) for entry in tools]
         return {
@@ -131,7 +128,7 @@ class StatusReport:
         }
 
     def _engine(self, secrets: frozenset[str]) -> dict[str, Any]:
-        kind = self.config.engine.kind
+        kind = self._proxy.config.engine.kind
         unknown = dict.fromkeys(("model", "context", "slots", "tool_format"))
         if kind == "none":
             return {"kind": kind, "up": False, "reason": None, **unknown}

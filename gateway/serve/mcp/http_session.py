@@ -182,9 +182,7 @@ class HttpSession(Session):
         self._core.servers.session_ended(self)
 
     async def _run(self, message: Request, stream: EventStream, request: HttpRequest) -> None:
-        call = session_call(self, stream, request.size, request.headers)
-        if request.token_map is not None:
-            call.token_map = request.token_map
+        call = session_call(self, stream, request.size, request.headers, request.token_map)
         try:
             frame, _ = await self._core.answer(message.id, message.method, message.params, call)
         except asyncio.CancelledError:

@@ -92,15 +92,21 @@ class Call:
         return await self.session.asks.ask(self.stream, method, params)
 
 
-def session_call(session: Session, stream: Stream, size: int, headers: Mapping[str, str] | None = None) -> Call:
-    """A request in a session of the handshake era."""
+def session_call(
+    session: Session,
+    stream: Stream,
+    size: int,
+    headers: Mapping[str, str] | None = None,
+    token_map: TokenMap | None = None,
+) -> Call:
+    """A request in a session of the handshake era; `token_map`: where it names another than its session did."""
     return Call(
         modern=False,
         capabilities=session.capabilities,
         log_level=session.log_level,
         principal=session.principal,
         session=session,
-        token_map=session.token_map,
+        token_map=token_map or session.token_map,
         stream=stream,
         size=size,
         headers=headers,

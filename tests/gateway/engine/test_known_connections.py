@@ -43,7 +43,7 @@ def other_map() -> TokenMap:
 @asynccontextmanager
 async def routed(url: str, map_file: Path, watch: Watch) -> AsyncGenerator[EngineRoute]:
     config = GatewayConfig(engine=EngineConfig(kind="url", url=url), tokens=TokensConfig(map=str(map_file)))
-    route = EngineRoute(config, watch)
+    route = EngineRoute(config, watch.engine_up)
     async with route.running():
         yield route
 

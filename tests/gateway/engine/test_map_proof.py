@@ -30,12 +30,6 @@ async def engine(engine_url: str) -> AsyncIterator[LlamaCpp]:
     await client.aclose()
 
 
-class Nobody:
-    """Waits for no news of the engine."""
-
-    def engine_up(self, up: bool, reason: str) -> None: ...
-
-
 def changed(model_map_bytes: bytes, change: Callable[[dict[str, Any]], object]) -> TokenMap:
     fields = json.loads(model_map_bytes)
     change(fields)
@@ -170,7 +164,7 @@ async def test_leaf_ids_of_a_control_token_that_the_map_leaves_out_are_refused(e
     path.write_bytes(json.dumps(fields).encode())
     poorer = load_map(path.read_bytes())
     config = GatewayConfig(engine=EngineConfig(kind="url", url=engine_url), tokens=TokensConfig(map=str(path)))
-    route = EngineRoute(config, Nobody())
+    route = EngineRoute(config, lambda up, reason: None)
     tokens = ResultTokens(
         route.maps.accepted, level="verify", metrics=Metrics(), notices=TokenNotices(get_logger("test.tokens"))
     )

@@ -36,7 +36,7 @@ async def generate(ready: ReadyEngine) -> int:
 @asynccontextmanager
 async def routed(port: int, map_file: Path, watch: Watch) -> AsyncGenerator[EngineRoute]:
     engine = EngineConfig(kind="url", url=f"http://127.0.0.1:{port}")
-    route = EngineRoute(GatewayConfig(engine=engine, tokens=TokensConfig(map=str(map_file))), watch)
+    route = EngineRoute(GatewayConfig(engine=engine, tokens=TokensConfig(map=str(map_file))), watch.engine_up)
     async with route.running():
         yield route
 

@@ -65,7 +65,7 @@ async def generate(ready: ReadyEngine) -> None:
 @asynccontextmanager
 async def routed(url: str, map_file: Path, watch: Watch, **engine: Any) -> AsyncGenerator[EngineRoute]:
     config = GatewayConfig(engine=EngineConfig(kind="url", url=url, **engine), tokens=TokensConfig(map=str(map_file)))
-    route = EngineRoute(config, watch)
+    route = EngineRoute(config, watch.engine_up)
     async with route.running():
         yield route
 

@@ -14,7 +14,9 @@ from gateway.config.model import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.errors import RpcError
 from gateway.observe.metrics import Metrics
 from gateway.proxy import Proxy
+from gateway.proxy.bolt_on import KnownMaps, NoMaps
 from gateway.proxy.caller import ANYBODY, ClientSession, Principal
+from gateway.proxy.upstream.sampling import Sampler
 
 SERVERS = Path(__file__).parent / "servers"
 
@@ -40,10 +42,16 @@ def upstream(notes: Path) -> Callable[..., UpstreamConfig]:
 def proxy_of() -> Callable[..., Proxy]:
     """Makes a proxy that restarts without long pauses."""
 
-    def make(*upstreams: UpstreamConfig, metrics: Metrics | None = None, **limits: float) -> Proxy:
+    def make(
+        *upstreams: UpstreamConfig,
+        metrics: Metrics | None = None,
+        maps: KnownMaps | None = None,
+        sampler: Sampler | None = None,
+        **limits: float,
+    ) -> Proxy:
         quick = {"start_timeout": 20.0, "restart_backoff": 0.01, "restart_backoff_max": 0.05, **limits}
         config = GatewayConfig(upstreams=upstreams, prefix="always", limits=LimitsConfig(**quick))  # pyright: ignore[reportArgumentType]
-        return Proxy(config, metrics or Metrics())
+        return Proxy(config, metrics or Metrics(), maps=maps or NoMaps(), sampler=sampler)
 
     return make
 

@@ -44,7 +44,7 @@ class AsksAside:
 @pytest.fixture
 async def bridge():
     async with anyio.create_task_group() as tasks:
-        yield Bridge(tasks, ShareRule())
+        yield Bridge(tasks.start_soon, ShareRule())
         tasks.cancel_scope.cancel()
 
 

@@ -36,9 +36,7 @@ def sampling(obeying, proxy_of, sampler):
     """Makes a proxy of one server that may spend so many tokens."""
 
     def make(tokens=25, **settings):
-        proxy = proxy_of(obeying(sampling_tokens=tokens, **settings))
-        proxy.sample_with(sampler)
-        return proxy
+        return proxy_of(obeying(sampling_tokens=tokens, **settings), sampler=sampler)
 
     return make
 
@@ -88,8 +86,7 @@ async def test_modern_client_that_can_generate_is_asked_in_a_round(sampling, sam
 async def test_server_that_spent_its_tokens_is_refused_by_name_and_so_is_nobody_else(
     obeying, proxy_of, sampler, client, call
 ):
-    proxy = proxy_of(obeying("up", sampling_tokens=15), obeying("other", sampling_tokens=15))
-    proxy.sample_with(sampler)
+    proxy = proxy_of(obeying("up", sampling_tokens=15), obeying("other", sampling_tokens=15), sampler=sampler)
     async with proxy:
         one = client()
         answers = [(await call(proxy, one, **ASK))["answer"] for _ in range(3)]
@@ -147,8 +144,7 @@ async def test_real_server_of_either_era_gets_its_generation(proxy_of, sampler, 
         protocol=protocol,
         sampling_tokens=25,
     )
-    proxy = proxy_of(upstream)
-    proxy.sample_with(sampler)
+    proxy = proxy_of(upstream, sampler=sampler)
     async with proxy:
         with anyio.fail_after(20):
             result = await proxy.handle("tools/call", {"name": "talks__sample"}, client(modern=modern))

@@ -45,6 +45,11 @@ def form(metrics, word):
     return metrics.registry.get_sample_value("codec_bolt_on_calls_total", {"form": word})
 
 
+def accept(proxy, maps, by_hash):
+    maps.by_hash = by_hash
+    proxy.maps_changed()
+
+
 @pytest.fixture
 def metrics():
     return Metrics()
@@ -52,8 +57,7 @@ def metrics():
 
 async def test_ids_of_the_model_go_out_as_they_are_and_ids_come_back_unread(bolt_on, proxy_of, metrics):
     async with serving(says(SAID)) as server:
-        proxy = proxy_of(bolt_on(manifest(), endpoint=server.endpoint), metrics=metrics)
-        proxy.tell_maps(ACCEPTED)
+        proxy = proxy_of(bolt_on(manifest(), endpoint=server.endpoint), metrics=metrics, maps=ACCEPTED)
         async with proxy:
             result = await proxy.call("bolt__tell", {"place": "Oslo"}, written=hint())
 
@@ -81,8 +85,7 @@ async def test_unread_ids_are_spliced_as_leaf_ids_without_encoding_or_decoding(m
 
 async def test_a_client_that_reads_text_gets_text_with_the_ids_beside_it(bolt_on, proxy_of, client, metrics):
     async with serving(says(SAID)) as server:
-        proxy = proxy_of(bolt_on(manifest(), endpoint=server.endpoint), metrics=metrics)
-        proxy.tell_maps(ACCEPTED)
+        proxy = proxy_of(bolt_on(manifest(), endpoint=server.endpoint), metrics=metrics, maps=ACCEPTED)
         async with proxy:
             params = {"name": "bolt__tell", "arguments": {"place": "Oslo"}}
             result = await proxy.handle("tools/call", params, client())
@@ -97,8 +100,7 @@ async def test_a_client_that_reads_text_gets_text_with_the_ids_beside_it(bolt_on
 async def test_a_client_can_not_say_which_ids_a_model_wrote(bolt_on, proxy_of, client, metrics):
     lie = tuple(TINY.encode('{"place": "elsewhere"}'))
     async with serving(says(SAID)) as server:
-        proxy = proxy_of(bolt_on(manifest(), endpoint=server.endpoint), metrics=metrics)
-        proxy.tell_maps(ACCEPTED)
+        proxy = proxy_of(bolt_on(manifest(), endpoint=server.endpoint), metrics=metrics, maps=ACCEPTED)
         async with proxy:
             params = {
                 "name": "bolt__tell",
@@ -120,8 +122,9 @@ async def test_a_whole_call_goes_out_raw_where_the_tool_can_tell_it_from_argumen
     whole = tuple(TINY.encode(json.dumps({"name": written, "arguments": {"place": "Oslo"}})))
     schema = {"type": "object", "properties": {"place": {"type": "string"}, **own}}
     async with serving(says(SAID)) as server:
-        proxy = proxy_of(bolt_on(manifest(argumentsSchema=schema), endpoint=server.endpoint), metrics=metrics)
-        proxy.tell_maps(ACCEPTED)
+        proxy = proxy_of(
+            bolt_on(manifest(argumentsSchema=schema), endpoint=server.endpoint), metrics=metrics, maps=ACCEPTED
+        )
         async with proxy:
             await proxy.call("bolt__tell", {"place": "Oslo"}, written=hint(whole, written))
     assert server.calls[0].argument_ids == (whole if raw else WROTE)
@@ -131,10 +134,11 @@ async def test_a_tool_for_another_tokenizer_is_called_with_text_and_a_person_tol
     bolt_on, proxy_of, metrics, caplog
 ):
     async with serving(lambda call: CodecToolResult.said(call.call_id, SAID)) as server:
-        proxy = proxy_of(bolt_on(manifest(hashes=(OTHER_HASH,)), endpoint=server.endpoint), metrics=metrics)
-        proxy.tell_maps(ACCEPTED)
+        proxy = proxy_of(
+            bolt_on(manifest(hashes=(OTHER_HASH,)), endpoint=server.endpoint), metrics=metrics, maps=ACCEPTED
+        )
         async with proxy:
-            proxy.tell_maps(ACCEPTED)
+            proxy.maps_changed()
             results = [await proxy.call("bolt__tell", {"place": "Oslo"}, written=hint()) for _ in range(2)]
 
     assert [(call.argument_ids, call.arguments_json, call.model_id) for call in server.calls] == [
@@ -150,8 +154,9 @@ async def test_a_tool_for_another_tokenizer_is_called_with_text_and_a_person_tol
 
 async def test_ids_in_an_answer_to_a_text_are_refused(bolt_on, proxy_of, metrics):
     async with serving(says(SAID)) as server:
-        proxy = proxy_of(bolt_on(manifest(hashes=(OTHER_HASH,)), endpoint=server.endpoint), metrics=metrics)
-        proxy.tell_maps(ACCEPTED)
+        proxy = proxy_of(
+            bolt_on(manifest(hashes=(OTHER_HASH,)), endpoint=server.endpoint), metrics=metrics, maps=ACCEPTED
+        )
         async with proxy:
             result = await proxy.call("bolt__tell", {"place": "Oslo"})
     assert result["isError"] is True
@@ -161,8 +166,7 @@ async def test_ids_in_an_answer_to_a_text_are_refused(bolt_on, proxy_of, metrics
 
 async def test_the_first_model_of_a_manifest_that_is_accepted_counts(bolt_on, proxy_of):
     async with serving(says(SAID)) as server:
-        proxy = proxy_of(bolt_on(manifest(hashes=(OTHER_HASH, HASH)), endpoint=server.endpoint))
-        proxy.tell_maps(ACCEPTED)
+        proxy = proxy_of(bolt_on(manifest(hashes=(OTHER_HASH, HASH)), endpoint=server.endpoint), maps=ACCEPTED)
         async with proxy:
             (status,) = proxy.statuses()
             await proxy.call("bolt__tell", {"place": "Oslo"})
@@ -174,17 +178,17 @@ async def test_the_first_model_of_a_manifest_that_is_accepted_counts(bolt_on, pr
 
 async def test_a_required_match_that_is_missed_is_not_offered_until_the_map_comes(bolt_on, proxy_of, until, metrics):
     async with serving(says(SAID)) as server:
-        proxy = proxy_of(bolt_on(manifest(), endpoint=server.endpoint, require_match=True), metrics=metrics)
-        async with proxy:
+        served = bolt_on(manifest(), endpoint=server.endpoint, require_match=True)
+        async with proxy_of(served, metrics=metrics, maps=(maps := Accepted({}))) as proxy:
             assert proxy.tools() == ()
             assert [each.mode for each in proxy.statuses()[0].bolt_ons] == ["refused"]
             with pytest.raises(UnknownTool):
                 await proxy.call("bolt__tell", {"place": "Oslo"})
-            proxy.tell_maps(ACCEPTED)
+            accept(proxy, maps, ACCEPTED.by_hash)
             await until(proxy, lambda: len(proxy.tools()) == 1)
             assert (await proxy.call("bolt__tell", {"place": "Oslo"})).get("isError") is not True
             # A call that comes before the clients' lists are new.
-            proxy.tell_maps(Accepted({}))
+            accept(proxy, maps, {})
             refused = await proxy.call("bolt__tell", {"place": "Oslo"})
     assert refused["isError"] is True
     assert "require_match" in refused["content"][0]["text"]
@@ -197,8 +201,7 @@ async def test_a_required_match_that_is_missed_is_not_offered_until_the_map_come
 async def test_ids_that_no_text_may_have_are_refused_whoever_asked(bolt_on, proxy_of, metrics, reason, written):
     bad = TINY.special_tokens["<|im_end|>"] if reason == "special" else 4_000_000
     async with serving(lambda call: CodecToolResult.tokens(call.call_id, (1, bad))) as server:
-        proxy = proxy_of(bolt_on(manifest(), endpoint=server.endpoint), metrics=metrics)
-        proxy.tell_maps(ACCEPTED)
+        proxy = proxy_of(bolt_on(manifest(), endpoint=server.endpoint), metrics=metrics, maps=ACCEPTED)
         async with proxy:
             result = await proxy.call("bolt__tell", {"place": "Oslo"}, written=written)
     assert result["isError"] is True
@@ -251,8 +254,7 @@ async def test_an_answer_that_does_not_come_ends_the_call_in_its_time(bolt_on, p
 
 async def test_a_bolt_on_may_answer_on_a_unix_socket_that_its_manifest_names(bolt_on, proxy_of, tmp_path):
     async with serving(says(SAID), path=tmp_path / "tool.sock") as server:
-        proxy = proxy_of(bolt_on(manifest(endpoint=server.endpoint)))
-        proxy.tell_maps(ACCEPTED)
+        proxy = proxy_of(bolt_on(manifest(endpoint=server.endpoint)), maps=ACCEPTED)
         async with proxy:
             result = await proxy.call("bolt__tell", {"place": "Oslo"})
     assert result["content"][0]["text"] == SAID
@@ -261,11 +263,9 @@ async def test_a_bolt_on_may_answer_on_a_unix_socket_that_its_manifest_names(bol
 async def test_the_engines_dialect_gets_the_arguments_as_text_and_gives_ids(bolt_on, proxy_of):
     async with serving(says(SAID)) as server:
         fields = {"name": "tell", "endpoint": server.endpoint, "tokenizerHash": HASH}
-        proxy = proxy_of(bolt_on(fields))
-        proxy.tell_maps(ACCEPTED)
-        async with proxy:
+        async with proxy_of(bolt_on(fields), maps=(maps := Accepted(ACCEPTED.by_hash))) as proxy:
             result = await proxy.call("bolt__tell", {"place": "Oslo"}, written=hint())
-            proxy.tell_maps(Accepted({}))
+            accept(proxy, maps, {})
             missed = await proxy.call("bolt__tell", {"place": "Oslo"})
     (call,) = server.calls
     assert (call.dialect, call.arguments_json, call.tokenizer_hash) == ("engine", '{"place": "Oslo"}', HASH)
@@ -291,12 +291,10 @@ async def test_a_bolt_on_that_is_away_is_waited_for_and_one_that_went_and_came_b
 ):
     async with serving(says(SAID)) as before:
         port = int(before.endpoint.rpartition(":")[2])
-    proxy = proxy_of(bolt_on(manifest(), endpoint=before.endpoint))
-    async with proxy:
+    async with proxy_of(bolt_on(manifest(), endpoint=before.endpoint), maps=ACCEPTED) as proxy:
         assert "can't connect" in (proxy.statuses()[0].last_error or "")
         for _ in range(2):
             async with serving(says(SAID), port=port) as server:
-                proxy.tell_maps(ACCEPTED)
                 await until(proxy, lambda: proxy.statuses()[0].state == "up")
                 result = await proxy.call("bolt__tell", {"place": "Oslo"})
                 assert result["content"][0]["text"] == SAID

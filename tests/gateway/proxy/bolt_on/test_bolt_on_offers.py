@@ -100,8 +100,7 @@ async def test_a_changed_manifest_is_taken_over_by_a_reload(bolt_on, proxy_of):
     async with serving(said) as server:
         before = bolt_on(manifest("one"), endpoint=server.endpoint)
         before = replace(before, manifest_state=state_of_manifest(str(before.manifest)))
-        proxy = proxy_of(before)
-        proxy.tell_maps(ACCEPTED)
+        proxy = proxy_of(before, maps=ACCEPTED)
         async with proxy:
             assert names(proxy) == ["bolt__one"]
             after = bolt_on(manifest("two"), endpoint=server.endpoint)

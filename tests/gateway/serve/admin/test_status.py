@@ -164,7 +164,7 @@ async def test_pins_that_nobody_asked_for_are_not_read(tmp_path: Path, monkeypat
 
 async def test_report_follows_a_configuration_that_was_taken_over() -> None:
     async with open_services(config_of(clock())) as rooms:
-        await rooms.take_over(config_of(clock(), clock("clock"), tool_search=True))
+        await rooms.proxy.reload(config_of(clock(), clock("clock"), tool_search=True))
         report = await rooms.status.make()
 
     assert [server["name"] for server in report["servers"]] == ["time", "clock"]

@@ -1,0 +1,66 @@
+"""The services that stand without an engine: servers, their results' ids, and what is written down of calls.
+
+Turns the settings and the accepted maps into a proxy and all that it needs. `stdio` has no more; with an engine,
+`services.py` puts the agent on top. Apart from it because a desktop client waits for what is imported.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from gateway.app.records import Records, open_records
+from gateway.config import GatewayConfig
+from gateway.engine.maps import MapSet
+from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+from gateway.observe.notices import TokenNotices
+from gateway.proxy import Proxy, ResultTokens
+from gateway.proxy.upstream.sampling import Sampler
+from gateway.serve.mcp import McpEndpoint
+
+
+@dataclass(frozen=True, slots=True)
+class McpServices:
+    """What MCP clients need."""
+
+    proxy: Proxy
+    maps: MapSet
+    tokens: ResultTokens
+    notices: TokenNotices
+    metrics: Metrics
+    records: Records
+
+    def mcp_endpoint(self, session_map: str | None = None) -> McpEndpoint:
+        """The endpoint of these clients; `session_map`: of those that name none."""
+        return McpEndpoint(
+            self.proxy,
+            self.proxy.config,
+            tokens=self.tokens,
+            maps=self.maps.accepted,
+            session_map=session_map,
+            metrics=self.metrics,
+            audit=self.records.audit,
+            tracing=self.records.tracing,
+        )
+
+
+@asynccontextmanager
+async def open_mcp_services(
+    config: GatewayConfig,
+    maps: MapSet,
+    *,
+    proven: Callable[[], bool] = lambda: False,
+    sampler: Sampler | None = None,
+) -> AsyncGenerator[McpServices]:
+    """Wire the proxy, which is to be entered yet. Raises `ConfigError`.
+
+    Args:
+        proven: whether an engine has proved the maps by now.
+        sampler: generates for the servers that the operator lets sample.
+    """
+    metrics = Metrics()
+    notices = TokenNotices(get_logger("tokens"))
+    tokens = ResultTokens(maps.accepted, level=config.tokens.verify, metrics=metrics, notices=notices, proven=proven)
+    async with open_records(config, metrics) as records:
+        proxy = Proxy(config, metrics, records.tracing, maps=maps, sampler=sampler)
+        yield McpServices(proxy, maps, tokens, notices, metrics, records)

@@ -1,0 +1,59 @@
+"""Objects get what they need when they are made: nobody sets the attributes of another one later.
+
+What is allowed is state that one module keeps about each of several things (a slot, a session, a reader's place), in
+plain records without methods that rely on it, and attributes of libraries that offer no other way.
+"""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2] / "gateway"
+RECORDS = {
+    # State of one answer, which the modules of the agent write in turn.
+    "agent": {"calls", "conversation", "conversation.spliced", "self._conversation", "self.spliced"},
+    "cli/demo": {"one"},
+    "engine/slots.py": {"slot"},
+    "observe/tracing.py": {"traced"},  # what is sent depends on the span that it is made in
+    "proxy": {"attempt", "connection", "held", "held.member", "member", "parked", "request", "running"},
+    "serve/mcp": {"call.session", "request"},
+    "toolcalls": {"at", "call", "self._cursor", "self._making()"},
+    "engine/llama_cpp/connections.py": {"connection"},
+}
+LIBRARIES = {
+    "app/process.py": {"server"},
+    "cli": {"console"},
+    "engine/embedded_server.py": {"params", "params.cpuparams", "params.cpuparams_batch", "params.model"},
+    "observe": {"foreign", "metric"},
+    "serve/http/client_connection.py": {"running", "self.cycle", "self.server_state"},
+}
+
+
+def set_from_outside() -> set[tuple[str, str]]:
+    """Modules, and the objects whose public attributes they set."""
+    found: set[tuple[str, str]] = set()
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and not node.attr.startswith("_"):
+                found.add((str(path.relative_to(ROOT)), ast.unparse(node.value)))
+    return {(module, target) for module, target in found if target != "self"}
+
+
+def allowed(module: str, target: str) -> bool:
+    rooms = [(room, targets) for group in (RECORDS, LIBRARIES) for room, targets in group.items()]
+    return any(f"{module}/".startswith(f"{room}/") and target in targets for room, targets in rooms)
+
+
+def test_no_attribute_is_set_from_outside() -> None:
+    assert {each for each in set_from_outside() if not allowed(*each)} == set()
+
+
+def test_every_exception_is_needed() -> None:
+    found = set_from_outside()
+    rooms = [(room, target) for group in (RECORDS, LIBRARIES) for room, targets in group.items() for target in targets]
+    needless = [
+        (room, target)
+        for room, target in rooms
+        if not any(f"{module}/".startswith(f"{room}/") and target == each for module, each in found)
+    ]
+
+    assert needless == []
