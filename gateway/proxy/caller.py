@@ -162,13 +162,16 @@ class ForwardingCaller:
 class Nobody:
     """A caller that listens to nothing and can't be asked."""
 
-    capabilities: Mapping[str, Any] = MappingProxyType({})
     log_level: str | None = None
     session: ClientSession | None = None
 
-    def __init__(self, *, modern: bool, principal: Principal = ANYBODY) -> None:
+    def __init__(
+        self, *, modern: bool, principal: Principal = ANYBODY, capabilities: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """`capabilities`: announced all the same, to learn what is there for those who have them."""
         self.modern = modern
         self.principal = principal
+        self.capabilities = capabilities
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
         """Nobody hears it."""

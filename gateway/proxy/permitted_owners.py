@@ -84,7 +84,7 @@ class Owners:
             UpstreamUnavailable: it can't.
         """
         owners = [(s, own) for s, own in self._catalog.naming.tool_owners(name) if caller.principal.may_call(s, name)]
-        if not any(self._upstreams[server].lists.holds_aside("tools", own, caller) for server, own in owners):
+        if not any(self._upstreams[server].lists.knows_tool_aside(own, caller) for server, own in owners):
             await self._learn(("tools",), [self._upstreams[server] for server, _ in owners], caller)
 
     async def learn_prompt(self, name: str, caller: Caller) -> None:

@@ -141,7 +141,7 @@ class Proxy:
         """Ask every server that is up for its tools, because what may be shown of them changed (pins)."""
         for upstream in self._upstreams.values():
             if upstream.config.pin != "off":
-                upstream.supervisor.list_again()
+                upstream.list_again()
 
     def stop(self) -> None:
         """Begin to end every upstream: calls that are running get an error result, and nothing is started again."""

@@ -66,19 +66,19 @@ class CallerLists:
                 raise self._dispatcher.unavailable(self._supervisor.why_away())
         member = await self._selector.for_lists(caller)
         try:
-            return await self._list(kind, member)
+            return await self._list(kind, member, caller)
         except LinkLost as error:
             self._dispatcher.give_up(member, error)
             if error.sent:
                 raise self._dispatcher.unavailable(describe_failure(error, self._config)) from None
         member = await self._selector.for_lists(caller)
         try:
-            return await self._list(kind, member)
+            return await self._list(kind, member, caller)
         except LinkLost as error:
             raise self._dispatcher.unavailable(describe_failure(error, self._config)) from None
 
     async def learn(self, kinds: Sequence[Kind], caller: Caller) -> None:
-        """Have the server list these to this caller, on a session on which it was told what the caller announced.
+        """Have the server list these to this caller, on a session on which it is told what the caller announced.
 
         Raises:
             UpstreamUnavailable: there can be no such session now, or it can't be asked.
@@ -89,24 +89,29 @@ class CallerLists:
 
     def may_have_tool(self, name: str, caller: Caller) -> bool:
         """Whether the server listed this tool of its own, or did not say yet all that it has."""
-        last = self._supervisor.last
-        if last is None or last.listing.may_hold_tool(name):
+        main = self._main()
+        if main is None or main.may_hold_tool(name):
             return True
         aside = self._aside(caller)
         return aside is not None and aside.known("tools") is not None and aside.may_hold_tool(name)
 
     def holds(self, kind: Kind, name: str, caller: Caller) -> bool:
-        """Whether this name stands in the main session's list, or in that of the caller's."""
-        last = self._supervisor.last
-        return (last is not None and last.listing.holds(kind, name)) or self.holds_aside(kind, name, caller)
+        """Whether this name stands in the list that is for all, or in the caller's."""
+        main = self._main()
+        return (main is not None and main.holds(kind, name)) or self.holds_aside(kind, name, caller)
 
     def holds_aside(self, kind: Kind, name: str, caller: Caller) -> bool:
-        """Whether the session besides the main one listed this to this caller."""
+        """Whether the server listed this to this caller besides what it lists to all."""
         aside = self._aside(caller)
         return aside is not None and aside.holds(kind, name)
 
+    def knows_tool_aside(self, name: str, caller: Caller) -> bool:
+        """The same of a tool, and nothing is known to have changed since."""
+        aside = self._aside(caller)
+        return aside is not None and not aside.is_open("tools") and aside.holds("tools", name)
+
     def holds_uri_aside(self, uri: str, caller: Caller) -> bool:
-        """Whether the session besides the main one listed this resource, or a template that it fits, to this caller."""
+        """The same of a resource, or of a template that it fits."""
         aside = self._aside(caller)
         return aside is not None and aside.holds_uri(uri)
 
@@ -117,27 +122,33 @@ class CallerLists:
         return giver if giver is not None and self._selector.lends(giver) else None
 
     def only_aside(self, params: dict[str, Any], caller: Caller) -> bool:
-        """Whether what the params of `prompts/get` or `resources/read` name is listed besides the main session only."""
-        last = self._supervisor.last
-        name, uri = params.get("name"), params.get("uri")
-        if last is None:
+        """Whether what the params of `prompts/get` or `resources/read` name is listed by another session only than the
+        main one."""
+        main, name, uri = self._main(), params.get("name"), params.get("uri")
+        if main is None or self._selector.aside(caller) is None:
             return False
         if isinstance(name, str):
-            return not last.listing.holds("prompts", name) and self.holds_aside("prompts", name, caller)
-        return isinstance(uri, str) and not last.listing.holds_uri(uri) and self.holds_uri_aside(uri, caller)
+            return not main.holds("prompts", name) and self.holds_aside("prompts", name, caller)
+        return isinstance(uri, str) and not main.holds_uri(uri) and self.holds_uri_aside(uri, caller)
 
     def _aside(self, caller: Caller) -> Listing | None:
-        member = self._selector.aside(caller)
-        return None if member is None else member.listing
+        """The lists besides the main ones that are this caller's."""
+        member = self._selector.aside(caller) or self._supervisor.last
+        listing = None if member is None else self._selector.listing(member, caller)
+        return None if listing is None or listing is self._main() else listing
 
-    async def _list(self, kind: Kind, member: Member) -> tuple[Listed, Member]:
+    def _main(self) -> Listing | None:
+        return None if self._supervisor.last is None else self._supervisor.last.listing
+
+    async def _list(self, kind: Kind, member: Member, caller: Caller) -> tuple[Listed, Member]:
         """Raises UpstreamUnavailable, LinkLost."""
-        known = member.listing.known(kind)
+        listing = self._selector.listing(member, caller)
+        known = listing.known(kind)
         seconds = self._limits.start_timeout if known is None else min(_RELISTING, self._limits.start_timeout)
         try:
             with anyio.fail_after(seconds):
-                listed = await member.listing.get(kind)
-            if known not in (None, listed) and member is self._supervisor.last and not member.listing.tells(kind):
+                listed = await listing.get(kind)
+            if known not in (None, listed) and listing is self._main() and not listing.tells(kind):
                 # This is the first to hear of a change: who owns what is to be found anew.
                 self._on_change()
             return listed, member

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, cast
 import anyio
 
 from gateway.errors import UpstreamUnavailable
-from gateway.proxy.caller import NOBODY, NOBODY_MODERN
+from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller
 from gateway.proxy.results import exceeds
 from gateway.proxy.upstream.session import ListKind, Session
 from gateway.proxy.uris import fits
@@ -57,14 +57,23 @@ EMPTY: Final = Listed((), {})
 class Listing:
     """The lists of one session."""
 
-    def __init__(self, session: Session, result_bytes: int, screen: Screen = tuple) -> None:
-        """`result_bytes`: largest list, in bytes. `screen` gives the tools of a list that may be shown."""
+    def __init__(
+        self, session: Session, result_bytes: int, screen: Screen = tuple, asker: Caller | None = None
+    ) -> None:
+        """`result_bytes`: largest list, in bytes. `screen` gives the tools of a list that may be shown. `asker`: in
+        whose name the lists are asked for; unset: somebody who announces nothing.
+        """
         self._session = session
+        self._asker = asker
         self._bytes = result_bytes
         self._screen = screen
         self._kept: dict[Kind, tuple[Listed, float]] = {}
         self._locks = {kind: anyio.Lock() for kind in KINDS}
         self._turns = dict.fromkeys(KINDS, 0)
+
+    def asked_by(self, asker: Caller) -> "Listing":
+        """The lists of the same session, none known yet, in the name of another."""
+        return Listing(self._session, self._bytes, self._screen, asker)
 
     def known(self, kind: Kind) -> Listed | None:
         """The list as last seen, however old; None if it was never asked for."""
@@ -76,8 +85,11 @@ class Listing:
         the server said since that it changed."""
         if not isinstance(self._session.capabilities.get("tools"), dict):
             return False
-        _, until = self._kept.get("tools", (EMPTY, 0.0))
-        return until == 0.0 or self.holds("tools", name)
+        return self.is_open("tools") or self.holds("tools", name)
+
+    def is_open(self, kind: Kind) -> bool:
+        """Whether the list was never read to its end, or is known to have changed since."""
+        return self._kept.get(kind, (EMPTY, 0.0))[1] == 0.0
 
     def holds(self, kind: Kind, name: str) -> bool:
         """Whether this name, URI or template stands in the list as last seen."""
@@ -133,7 +145,7 @@ class Listing:
         items: list[dict[str, Any]] = []
         around: dict[str, Any] = {}
         cursor: object = None
-        caller = NOBODY_MODERN if self._session.modern else NOBODY
+        caller = self._asker or (NOBODY_MODERN if self._session.modern else NOBODY)
         for page_number in range(_PAGES):
             params = {} if cursor is None else {"cursor": cursor}
             page = await self._session.request(METHODS[kind], params, caller)

@@ -5,17 +5,18 @@ does not know how many there are or whom they serve.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final, Protocol
 
 import anyio
+from pydantic_core import to_json
 
 from gateway.config.model import UpstreamConfig
 from gateway.observe.metrics import Metrics
-from gateway.proxy.caller import ClientSession, Principal
+from gateway.proxy.caller import ClientSession, Nobody, Principal
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Transport
 from gateway.proxy.upstream.listing import Listing, Screen
 from gateway.proxy.upstream.negotiation import Terms, negotiate
@@ -27,6 +28,8 @@ Connect = Callable[[Session], AbstractAsyncContextManager[Transport]]
 PING_TIME: Final = 20.0
 """How long a server gets for the answer to a ping, seconds: it may have one thread, and a call may keep that busy."""
 
+_ABILITIES: Final = 8
+"""Sets of abilities for which the lists of one modern session are kept."""
 _LEVEL_TIME: Final = 5.0
 """Seconds for telling a new session which log messages its client wants."""
 
@@ -47,12 +50,34 @@ class Member:
     used: float = field(default_factory=monotonic)
     mourned: bool = False
     """Whether its end was counted as a failure: one death fails many calls, and is one failure."""
+    _for_abilities: dict[bytes, Listing] = field(default_factory=dict[bytes, Listing])
+    """Those used last come last."""
 
     @property
     def alive(self) -> bool:
         """Whether a request would go out."""
         transport = self.session.transport
         return transport is not None and not transport.closed.is_set() and not self.leave.is_set()
+
+    def listing_for(self, abilities: Mapping[str, Any]) -> Listing:
+        """The lists in the name of clients with these abilities, where each request says for itself what its client
+        has. Those for the latest few are kept.
+        """
+        if not self.session.modern or not abilities:
+            return self.listing
+        key = to_json(abilities)
+        listing = self._for_abilities.pop(key, None)
+        if listing is None:
+            listing = self.listing.asked_by(Nobody(modern=True, capabilities=abilities))
+            if len(self._for_abilities) >= _ABILITIES:
+                del self._for_abilities[next(iter(self._for_abilities))]
+        self._for_abilities[key] = listing
+        return listing
+
+    def forget(self, kind: ListKind) -> None:
+        """A list is not what it was, or what may be shown of it."""
+        for listing in (self.listing, *self._for_abilities.values()):
+            listing.forget(kind)
 
     def mourn(self) -> bool:
         """Whether a call that broke off is a failure by itself: not if the connection is over, and another said so."""
@@ -134,7 +159,7 @@ class Opener:
             yield member
 
     def _list_changed(self, kind: ListKind, member: Member) -> None:
-        member.listing.forget(kind)
+        member.forget(kind)
         self._changes.list_changed(kind, member)
 
 

@@ -130,6 +130,10 @@ class Pool:
         finally:
             self._take_back(held)
 
+    def members(self) -> list[Member]:
+        """The sessions that are open."""
+        return [held.member for held in self._held if held.alive and held.member is not None]
+
     def lends(self, member: Member) -> bool:
         """Whether this is a session that callers borrow, and would go on."""
         return any(held.member is member and held.owner is None and held.alive for held in self._held)

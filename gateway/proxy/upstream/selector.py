@@ -15,6 +15,7 @@ from gateway.config.model import UpstreamConfig
 from gateway.errors import UpstreamUnavailable
 from gateway.proxy.caller import Caller, ClientSession
 from gateway.proxy.shares import ShareRule
+from gateway.proxy.upstream.listing import Listing
 from gateway.proxy.upstream.members import Member, Opener, tell_level
 from gateway.proxy.upstream.negotiation import NoCommonEra, Terms
 from gateway.proxy.upstream.pool import Pool
@@ -112,31 +113,45 @@ class Selector:
         async with self._living_pool().lease(self._borrowed(caller), caller.principal, wanted) as member:
             yield member
 
+    def members(self) -> list[Member]:
+        """The sessions besides the main one that are open."""
+        return [] if self._pool is None else self._pool.members()
+
     def lends(self, member: Member) -> bool:
         """Whether this is one of the sessions that callers borrow."""
         return self._pool is not None and self._pool.lends(member)
 
     def may_list_more(self, caller: Caller) -> bool:
         """Whether the main session's lists are known to be incomplete for this caller: it announced abilities that the
-        server was not told of there, and can have a session on which it is.
+        server was not told of there, and can be.
         """
         main, session = self._supervisor.last, caller.session
         if main is None or (ASKABLE & caller.capabilities.keys()) <= main.announced:
             return False
+        if main.session.modern:
+            return True
         if session is None:
             return self._asks_aside(main, caller)
         return session is not self._supervisor.adopted and self._needs_own(session, "tools/call")
 
+    def listing(self, member: Member, caller: Caller) -> Listing:
+        """The lists of this session, as the server has them for this caller."""
+        abilities = ASKABLE & caller.capabilities.keys()
+        return member.listing_for({each: caller.capabilities[each] for each in sorted(abilities)})
+
     @asynccontextmanager
     async def open_aside(self, caller: Caller) -> AsyncGenerator[None, None]:
-        """While this is entered, a session is open on which the server was told what this caller announced, as far as
+        """While this is entered, a session is open on which the server is told what this caller announced, as far as
         `may_list_more`. Raises as `for_call`.
         """
-        if caller.session is None:
+        if caller.session is not None:
+            await self.for_call(caller, "tools/call")
+            yield
+        elif await self.bridges(caller):
             async with self.lease(caller):
                 yield
         else:
-            await self.for_call(caller, "tools/call")
+            # A modern server is told with each request.
             yield
 
     async def bridges(self, caller: Caller) -> bool:

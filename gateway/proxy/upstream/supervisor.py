@@ -186,7 +186,7 @@ class Supervisor:
     def list_again(self) -> None:
         """What may be shown of the server's tools changed, whatever it lists."""
         if self.main is not None:
-            self.main.listing.forget("tools")
+            self.main.forget("tools")
             self.maintenance.changed()
 
     def changed(self, kind: ListKind) -> None:

@@ -130,6 +130,14 @@ class Upstream:
         """Wait until nobody uses it. For one that is to be stopped: new users are its owner's to keep out."""
         await self.used.over()
 
+    def list_again(self) -> None:
+        """What may be shown of its tools changed, whatever it lists."""
+        self.supervisor.list_again()
+        for member in self.selector.members():
+            member.forget("tools")
+            if member.session.owner is not None:
+                self._listener.upstream_changed(self.config.name, "tools", member.session.owner)
+
     def known(self, kind: Kind) -> Listed | None:
         """What the main session last listed, even if the server is away."""
         last = self.supervisor.last

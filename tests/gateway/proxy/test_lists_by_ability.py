@@ -196,6 +196,54 @@ async def test_changed_definition_of_such_a_tool_is_blocked_as_any_other(
 
 
 @BOTH_ERAS
+async def test_such_a_tool_can_be_called_once_its_new_definition_is_accepted(
+    listing, proxy_of, client, call, tmp_path, monkeypatch, modern
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with proxy_of(listing(pin="block")) as proxy:
+        one = client(modern=modern, **ROOTS)
+        await call(proxy, one, "up__roots")
+        pins = (file := PinFile()).read()
+        next(iter(pins.values()))["roots"]["pinned"] = "0" * 64
+        file.write(pins)
+        proxy.list_again()
+        with pytest.raises(RpcError, match="is blocked"):
+            await call(proxy, one, "up__roots")
+        file.accept("up")
+        proxy.list_again()
+        assert "pid" in await call(proxy, one, "up__roots")
+
+
+@BOTH_ERAS
+@pytest.mark.parametrize("settings", [{"protocol": "modern"}, {"sessions": "shared"}, {}])
+async def test_modern_server_is_asked_for_its_lists_in_the_name_of_what_each_client_announces(
+    listing, proxy_of, client, call, starts, modern, settings
+):
+    async with proxy_of(listing("up", "modern", **settings)) as proxy:
+        one = client(modern=modern, **ROOTS)
+        await call(proxy, one, "up__roots")
+        await get_prompt(proxy, one, "up__roots")
+        await read(proxy, one, "by:roots")
+        await refused(proxy, one, "up__elicitation")
+        found = [await names(proxy, each, method) for method in LISTS for each in (one, client(modern=modern))]
+
+    assert found == [each for _, _, of_all, more in LISTS.values() for each in ([*of_all, more], of_all)]
+    assert starts() <= (1 if modern or settings else 2)
+
+
+async def test_lists_of_a_modern_server_are_kept_for_the_latest_abilities_only(
+    listing, proxy_of, client, noted, monkeypatch
+):
+    monkeypatch.setattr("gateway.proxy.upstream.listing._SHORT", 60.0)
+    monkeypatch.setattr("gateway.proxy.upstream.members._ABILITIES", 2)
+    async with proxy_of(listing("up", "modern")) as proxy:
+        for n in (1, 2, 1, 3, 1, 2):
+            await names(proxy, client(modern=True, roots={"n": n}), "tools/list")
+
+    assert [line for line in noted() if line.startswith("tools")] == ["tools "] + ["tools roots"] * 4
+
+
+@BOTH_ERAS
 async def test_name_that_may_be_of_two_servers_is_looked_for_at_neither(
     listing, unprefixed, client, starts, asked_for, modern
 ):

@@ -42,6 +42,7 @@ def discover(request: dict[str, Any]) -> None:
 
 
 def tools(request: dict[str, Any]) -> None:
+    note(f"tools {' '.join(abilities(request))}")
     names = ["do", "give", *abilities(request)]
     reply(request, tools=[{"name": name, "inputSchema": {"type": "object"}} for name in names])
 
