@@ -61,6 +61,6 @@ async def open_mcp_services(
     metrics = Metrics()
     notices = TokenNotices(get_logger("tokens"))
     tokens = ResultTokens(maps.accepted, level=config.tokens.verify, metrics=metrics, notices=notices, proven=proven)
-    async with open_records(config, metrics) as records:
+    async with open_records(config, metrics.access) as records:
         proxy = Proxy(config, metrics, records.tracing, maps=maps, sampler=sampler)
         yield McpServices(proxy, maps, tokens, notices, metrics, records)

@@ -22,8 +22,8 @@ from gateway.app.services import Services, open_services
 from gateway.app.signals import Shutdown
 from gateway.config import GatewayConfig
 from gateway.config.model import ServeConfig
+from gateway.observe.connection_metrics import ConnectionMetrics
 from gateway.observe.logs import get_logger
-from gateway.observe.metrics import Metrics
 from gateway.proxy.upstream.pins import PinFile
 from gateway.serve.admin.health import admin_app
 from gateway.serve.auth.guards import guard_endpoints
@@ -54,12 +54,12 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
     """The endpoints as one ASGI app (/v1 and /mcp, behind the token and the host check), and that of MCP itself."""
     mcp = services.mcp_endpoint()
     offer = WireOffer.of(config.wire)
-    frames = FrameResponder(offer, services.metrics, config.wire.minimum_version)
+    frames = FrameResponder(offer, services.metrics.wire, config.wire.minimum_version)
     bolt_ons = any(upstream.transport == "bolt-on" for upstream in config.upstreams)
     documents = Documents(services.route.maps, offer, config.wire, runs_bolt_ons=bolt_ons)
     openai = ChatEndpoint(services.agent, services.route, config.limits, services.metrics, frames)
     completions = CompletionsEndpoint(services.route, config.limits, services.metrics, frames)
-    framed = FramedMcp(mcp, services.route.maps.accepted, config.limits.body_bytes, services.metrics)
+    framed = FramedMcp(mcp, services.route.maps.accepted, config.limits.body_bytes, services.metrics.shim_detokenized)
     app: ASGIApp = Starlette(
         routes=[
             *openai.routes(),
@@ -71,7 +71,7 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
         exception_handlers={404: no_such_path, 405: no_such_path},
     )
     app = _Shortcut("/mcp", framed, app)
-    app = guard_endpoints(app, config, services.metrics)
+    app = guard_endpoints(app, config, services.metrics.access)
     async with mcp.running():
         yield app, mcp
 
@@ -115,11 +115,12 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown) ->
         services = await stack.enter_async_context(open_services(config))
         inner, mcp = await stack.enter_async_context(open_app(services, config))
         app = Drain(inner, stopping)
-        clients = _connections(config.serve, services.metrics, limit)
+        counted = services.metrics.connections
+        clients = _connections(config.serve, counted, limit)
         pages = admin_app(services.metrics, services.readiness, services.status.make)
         servers = [
             http_server(ForwardedClients(app, clients) if clients.proxies else app, clients),
-            http_server(guard_admin(pages, config.serve), _admin_connections(config.serve, services.metrics)),
+            http_server(guard_admin(pages, config.serve), _admin_connections(config.serve, counted)),
         ]
 
         async def drain() -> None:
@@ -139,7 +140,7 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown) ->
         async with anyio.create_task_group() as following:
             besides = {PinFile().path: services.proxy.list_again}
             following.start_soon(reloader.follow, services.proxy.reload, besides)
-            following.start_soon(services.costs.follow, services.proxy, services.metrics)
+            following.start_soon(services.costs.follow, services.proxy, services.metrics.servers)
             async with anyio.create_task_group() as serving:
                 for server, listener in zip(servers, (endpoints, admin), strict=True):
                     serving.start_soon(server.serve, [listener])
@@ -160,14 +161,14 @@ async def _announce(config: GatewayConfig, services: Services, url: str, admin: 
         log.warning(advice)
 
 
-def _connections(serve: ServeConfig, metrics: Metrics, limit: FileLimit) -> Connections:
+def _connections(serve: ServeConfig, metrics: ConnectionMetrics, limit: FileLimit) -> Connections:
     proxies = TrustedProxies(serve.trusted_proxies)
-    clients = Connections(serve.connections, metrics.connections, proxies=proxies, files=limit.for_clients)
-    metrics.connections.follow(clients.__len__)
+    clients = Connections(serve.connections, metrics, proxies=proxies, files=limit.for_clients)
+    metrics.follow(clients.__len__)
     return clients
 
 
-def _admin_connections(serve: ServeConfig, metrics: Metrics) -> Connections:
+def _admin_connections(serve: ServeConfig, metrics: ConnectionMetrics) -> Connections:
     """Few, and from the part of the open files that clients can't use up."""
     few = replace(serve.connections, total=_ADMIN_CONNECTIONS, per_address=_ADMIN_CONNECTIONS)
-    return Connections(few, metrics.connections)
+    return Connections(few, metrics)

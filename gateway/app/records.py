@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from gateway.config.model import GatewayConfig
 from gateway.config.show import secrets_of
+from gateway.observe.access_metrics import AccessMetrics
 from gateway.observe.audit import Audit
-from gateway.observe.metrics import Metrics
 from gateway.observe.telemetry import open_tracing
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ class Records:
 
 
 @asynccontextmanager
-async def open_records(config: GatewayConfig, metrics: Metrics) -> AsyncGenerator[Records]:
+async def open_records(config: GatewayConfig, metrics: AccessMetrics) -> AsyncGenerator[Records]:
     """Open both; what was recorded is written before the context ends.
 
     Raises:
         ConfigError: the audit log can't be written, or OpenTelemetry is not installed.
     """
     path, arguments = config.audit.path, config.audit.arguments
-    audit = None if path is None else Audit(path, metrics.access, arguments=arguments, secrets=secrets_of(config))
+    audit = None if path is None else Audit(path, metrics, arguments=arguments, secrets=secrets_of(config))
     async with open_tracing(config.telemetry) as tracing:
         with audit or nullcontext():
             yield Records(audit, tracing)

@@ -51,7 +51,7 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
         costs = DefinitionCosts(lambda: route.maps.session)
         runner = CallRunner(proxy, inner.tokens, config.limits, inner.records.audit, costs)
         agent = Agent(route, runner, config.limits, metrics, hold_calls=config.engine.hold_calls)
-        status = StatusReport(route, proxy, readiness, metrics, costs, inner.notices)
+        status = StatusReport(route, proxy, readiness, metrics.get_shim_metrics, costs, inner.notices)
         given = (proxy, route.maps, inner.tokens, inner.notices, metrics, inner.records)
         async with proxy, route.running():
             yield Services(*given, route, agent, readiness, costs, status)

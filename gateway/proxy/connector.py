@@ -65,7 +65,14 @@ class Connector:
                 raise RuntimeError("connected outside `async with connector`")
             if config.manifest is not None:
                 return open_bolt_on(
-                    config, session, bound=self._bound, log=log, client=self._client, maps=self.maps, metrics=metrics
+                    config,
+                    session,
+                    bound=self._bound,
+                    log=log,
+                    client=self._client,
+                    maps=self.maps,
+                    metrics=metrics,
+                    called=metrics.servers.bolt_on_called,
                 )
             authorizer = authorizer_for(config, self._client, log)
             return open_http(config, session, bound=self._bound, log=log, client=self._client, authorizer=authorizer)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 
-from gateway.observe.metrics import Metrics
+from gateway.observe.server_metrics import ServerMetrics
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.proxy import Proxy
 from leaf_sdk.vocab import TokenMap
@@ -64,12 +64,12 @@ class DefinitionCosts:
         """Something changed (the tools, the map): `follow` counts anew."""
         self._changed.set()
 
-    async def follow(self, proxy: Proxy, metrics: Metrics) -> None:
+    async def follow(self, proxy: Proxy, metrics: ServerMetrics) -> None:
         """Count at every change, beside the loop, and tell the metric; for ever."""
         proxy.on_tools_changed(self.again)
         while True:
             self._changed = anyio.Event()
-            metrics.servers.defined(await anyio.to_thread.run_sync(self.count, proxy.tools()))
+            metrics.defined(await anyio.to_thread.run_sync(self.count, proxy.tools()))
             await self._changed.wait()
 
     def _key(self, text: str) -> tuple[str, str]:

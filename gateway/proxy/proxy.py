@@ -77,7 +77,7 @@ class Proxy:
         self._routes = Routes(
             self._upstreams,
             self._catalog,
-            metrics,
+            metrics.tool_called,
             self.watch,
             self.ready,
             Bridge(self._registry.start_soon, share_rule),

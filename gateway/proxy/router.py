@@ -11,7 +11,6 @@ from typing import Any, Final, cast
 import anyio
 
 from gateway.errors import RpcError, UnknownTool, UpstreamError, UpstreamTimeout, UpstreamUnavailable
-from gateway.observe.metrics import Metrics
 from gateway.protocol.annotations import headers_for
 from gateway.protocol.eras import MULTI_ROUND, is_input_required
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
@@ -50,7 +49,7 @@ class Routes:
         self,
         upstreams: Mapping[str, Upstream],
         catalog: Catalog,
-        metrics: Metrics,
+        called: Callable[[str, str, float], None],
         watch: Watch,
         ready: Callable[[], Awaitable[None]],
         bridge: Bridge,
@@ -59,6 +58,7 @@ class Routes:
         """Knows all methods.
 
         Args:
+            called: counts a tool call: its server, how it ended, and its seconds.
             watch, ready: as `Proxy`'s.
             searching: whether clients list the two tools of `tool_search.py` in place of all.
         """
@@ -66,7 +66,7 @@ class Routes:
         self._searching = searching
         self._upstreams = upstreams
         self._catalog = catalog
-        self._metrics = metrics
+        self._called = called
         self._ready = ready
         self._starting = True
         self._lists = Lists(catalog)
@@ -136,10 +136,10 @@ class Routes:
         except BaseException as error:
             # What ends a call without a word of the server's own is its caller's going.
             how = "refused" if isinstance(error, RpcError) else "cancelled"
-            self._metrics.tool_called(server, how, perf_counter() - began)
+            self._called(server, how, perf_counter() - began)
             raise
         took = perf_counter() - began
-        self._metrics.tool_called(server, ended, took)
+        self._called(server, ended, took)
         return CallOutcome(result, ended, server, own, took)
 
     def started(self) -> None:

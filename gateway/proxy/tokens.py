@@ -8,10 +8,9 @@ which no spelling of a control token is one. It knows no connection and no templ
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, Protocol, cast
 
 from gateway.config.model import VerifyLevel
-from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy.blocks import OtherPart, TextPart, UnreadText, content_of, is_legacy, is_text, read_parts
 from leaf_sdk.errors import TextNotUnicode
@@ -58,6 +57,26 @@ class _Refusal:
     detail: str
 
 
+class IdMetrics(Protocol):
+    """Counts what became of the texts of results."""
+
+    def leaf_bypassed(self, map_id: str, *, ids: int) -> None:
+        """A text came with ids, which passed the checks."""
+        ...
+
+    def leaf_rejected(self, reason: str) -> None:
+        """A text came with ids, which failed them."""
+        ...
+
+    def map_mismatched(self) -> None:
+        """They were of a map that does not fit."""
+        ...
+
+    def shim_tokenized(self, map_id: str, *, ids: int, seconds: float) -> None:
+        """Ids were made of a text."""
+        ...
+
+
 class ResultTokens:
     """Results into ids, under the accepted maps."""
 
@@ -66,7 +85,7 @@ class ResultTokens:
         accepted: Mapping[str, TokenMap],
         *,
         level: VerifyLevel,
-        metrics: Metrics,
+        metrics: IdMetrics,
         notices: TokenNotices,
         proven: Callable[[], bool] = lambda: False,
     ) -> None:

@@ -9,9 +9,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
-from gateway.observe.metrics import Metrics
 from gateway.proxy.blocks import UnreadText
 from gateway.proxy.bolt_on.matching import Match, Miss
 from gateway.proxy.results import WrittenIds, error_result
@@ -24,6 +23,22 @@ from leaf_sdk.vocab import TokenMap
 
 Form = Literal["raw", "encoded", "text"]
 """How the arguments go out: as the model's ids, as ids that were made here, as text."""
+
+
+class CallMetrics(Protocol):
+    """Counts ids that are made, read and refused."""
+
+    def shim_tokenized(self, map_id: str, *, ids: int, seconds: float) -> None:
+        """Ids were made of arguments."""
+        ...
+
+    def shim_detokenized(self, map_id: str) -> None:
+        """Ids of an answer were read."""
+        ...
+
+    def leaf_rejected(self, reason: str) -> None:
+        """Ids of an answer were refused."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +58,7 @@ def write_call(
     params: Mapping[str, Any],
     written: WrittenIds | None,
     number: int,
-    metrics: Metrics,
+    metrics: CallMetrics,
 ) -> Outgoing:
     """The call that `params` of `tools/call` ask for.
 
@@ -76,7 +91,7 @@ def write_call(
     return Outgoing(call, form, token_map, reads_ids)
 
 
-def read_answer(outgoing: Outgoing, body: bytes, metrics: Metrics) -> dict[str, Any]:
+def read_answer(outgoing: Outgoing, body: bytes, metrics: CallMetrics) -> dict[str, Any]:
     """The answer as a CallToolResult.
 
     Raises:
@@ -98,7 +113,7 @@ def read_answer(outgoing: Outgoing, body: bytes, metrics: Metrics) -> dict[str, 
             return error_result(answer.message if answer.code is None else f"{answer.message} ({answer.code})")
 
 
-def _token_block(outgoing: Outgoing, ids: tuple[int, ...], metrics: Metrics) -> dict[str, Any] | UnreadText:
+def _token_block(outgoing: Outgoing, ids: tuple[int, ...], metrics: CallMetrics) -> dict[str, Any] | UnreadText:
     token_map = outgoing.token_map
     if token_map is None:
         metrics.leaf_rejected("map")

@@ -6,7 +6,7 @@ told once a tool. Supervision, breaker, queue and time limits are `proxy/upstrea
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,10 +14,9 @@ from structlog.typing import FilteringBoundLogger
 
 from gateway.config.model import UpstreamConfig
 from gateway.observe.escape import escape_text
-from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import NEWEST_MODERN, SERVER_INFO_KEY
 from gateway.protocol.messages import INVALID_PARAMS, METHOD_NOT_FOUND
-from gateway.proxy.bolt_on.calling import read_answer, write_call
+from gateway.proxy.bolt_on.calling import CallMetrics, read_answer, write_call
 from gateway.proxy.bolt_on.matching import BoltOnStatus, HeldMaps, Match, Miss, match
 from gateway.proxy.bolt_on.offers import Offer, Offers, read_offers
 from gateway.proxy.bolt_on.posting import call_lines, look, post
@@ -42,7 +41,8 @@ class BoltOnTransport:
         maps: HeldMaps,
         pushes: Exchange,
         client: HttpClient,
-        metrics: Metrics,
+        metrics: CallMetrics,
+        called: Callable[[str], None],
         log: FilteringBoundLogger,
         bound: int,
     ) -> None:
@@ -52,6 +52,7 @@ class BoltOnTransport:
         self._pushes = pushes
         self._client = client
         self._metrics = metrics
+        self._called = called
         self._log = log
         self._bound = min(bound, MAX_CALL_BYTES)
         self._lines = {
@@ -120,11 +121,11 @@ class BoltOnTransport:
             raise PeerError({"code": INVALID_PARAMS, "message": f"no bolt-on is called {str(name)[:100]!r}"})
         verdict = self._verdicts[offer.manifest.name]
         if isinstance(verdict, Miss) and self._config.require_match:
-            self._metrics.servers.bolt_on_called("refused")
+            self._called("refused")
             return error_result(f"tool {offer.manifest.name!r} is refused (require_match): {verdict.reason}")
         self._sent += 1
         outgoing = write_call(offer.manifest, verdict, params, written, self._sent, self._metrics)
-        self._metrics.servers.bolt_on_called(outgoing.form)
+        self._called(outgoing.form)
         lines = self._lines[offer.manifest.name]
         body = await post(self._client, offer.address, lines, outgoing.call.to_bytes(), self._bound)
         return read_answer(outgoing, body, self._metrics)
@@ -191,7 +192,8 @@ async def open_bolt_on(
     log: FilteringBoundLogger,
     client: HttpClient,
     maps: HeldMaps,
-    metrics: Metrics,
+    metrics: CallMetrics,
+    called: Callable[[str], None],
 ) -> AsyncGenerator[Transport]:
     """Read the manifests and speak to what they describe; no tool is called before the first request.
 
@@ -202,7 +204,8 @@ async def open_bolt_on(
         log: receives what is wrong with manifests, and whether each tool matches.
         client: what all connections share.
         maps: the accepted maps.
-        metrics: counts forms of calls, and ids that were made, read and refused.
+        metrics: counts ids that are made, read and refused.
+        called: counts calls by their form.
 
     Raises:
         LinkLost: there is no manifest that can be used.
@@ -210,7 +213,7 @@ async def open_bolt_on(
     offers = await read_offers(config, client)
     for fault in offers.faults:
         log.warning("a bolt-on is left out", cause=escape_text(fault, _WORDS))
-    transport = BoltOnTransport(config, offers, maps, pushes, client, metrics, log, bound)
+    transport = BoltOnTransport(config, offers, maps, pushes, client, metrics, called, log, bound)
     with maps.guiding(config.name, transport):
         try:
             yield transport

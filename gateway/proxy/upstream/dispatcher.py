@@ -12,7 +12,7 @@ from typing import Any
 from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
-from gateway.observe.metrics import Metrics
+from gateway.observe.server_metrics import ServerMetrics
 from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.shares import ShareRule
@@ -67,7 +67,7 @@ class Dispatcher:
         self,
         config: UpstreamConfig,
         limits: LimitsConfig,
-        metrics: Metrics,
+        metrics: ServerMetrics,
         supervisor: Supervisor,
         selector: Selector,
         allowance: Allowance,
@@ -154,7 +154,7 @@ class Dispatcher:
         try:
             if not self.gate.enter_at_once():
                 await self._queue(principal)
-                self._metrics.servers.queued(self._config.name, monotonic() - came)
+                self._metrics.queued(self._config.name, monotonic() - came)
         except BaseException as error:
             self.breaker.left()
             if isinstance(error, Full):
@@ -216,7 +216,7 @@ class Dispatcher:
         if not isinstance(error, PeerError):
             return self._broke_off(error, attempt)
         self._answered()
-        self._metrics.servers.refused(self._config.name, error.error.get("code"))
+        self._metrics.refused(self._config.name, error.error.get("code"))
         return RpcError(error.error)
 
     def _too_late(self, attempt: _Attempt, seconds: float) -> UpstreamTimeout:

@@ -15,7 +15,6 @@ import anyio
 from pydantic_core import to_json
 
 from gateway.config.model import UpstreamConfig
-from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ClientSession, Nobody, Principal
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Transport
 from gateway.proxy.upstream.listing import Listing, Screen
@@ -111,7 +110,7 @@ class Opener:
         self,
         config: UpstreamConfig,
         connect: Connect,
-        metrics: Metrics,
+        dropped: Callable[[str], None],
         changes: Changes,
         screen: Screen,
         *,
@@ -122,7 +121,7 @@ class Opener:
         self._screen = screen
         self._config = config
         self._connect = connect
-        self._metrics = metrics
+        self._dropped = dropped
         self._changes = changes
         self._bytes = result_bytes
         self._time = time
@@ -140,7 +139,7 @@ class Opener:
         member: Member
         session = Session(
             self._config.name,
-            self._metrics,
+            self._dropped,
             owner=owner,
             ids=self._config.ids,
             on_list_changed=lambda kind: self._list_changed(kind, member),

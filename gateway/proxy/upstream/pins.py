@@ -8,7 +8,7 @@ something changed, not what.
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +19,6 @@ from gateway.config.state import state_folder
 from gateway.errors import ConfigError
 from gateway.observe.escape import escape_text
 from gateway.observe.logs import get_logger
-from gateway.observe.metrics import Metrics
 
 _TOOLS: Final = 5000
 """Tools of one server that are pinned, in all its life."""
@@ -100,12 +99,12 @@ class PinFile:
 class Pins:
     """The pins of one server."""
 
-    def __init__(self, config: UpstreamConfig, metrics: Metrics, file: PinFile | None = None) -> None:
+    def __init__(self, config: UpstreamConfig, broken: Callable[[str], None], file: PinFile | None = None) -> None:
         """`file`: the common one when unset."""
         self.blocked: frozenset[str] = frozenset()
         """Its own names of the tools that nobody may call."""
         self._config = config
-        self._metrics = metrics
+        self._broken = broken
         self._file = file or PinFile()
         self._key = f"{config.name} {_target(config)}"
         self._log = get_logger("gateway.proxy").bind(server=config.name)
@@ -147,7 +146,7 @@ class Pins:
             self._told.clear()
         self._told.update(changes)
         for number, (name, _) in enumerate(changes):
-            self._metrics.pin_broken(self._config.name)
+            self._broken(self._config.name)
             if number < _LINES:
                 self._log.warning(
                     "a tool's definition is not the pinned one",

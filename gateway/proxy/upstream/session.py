@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, cast
 from gateway.config.model import WantedIds
 from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
-from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import (
     PROGRESS_KEY,
     SUBSCRIPTION_KEY,
@@ -56,7 +55,7 @@ class Session:
     def __init__(
         self,
         server: str,
-        metrics: Metrics,
+        dropped: Callable[[str], None],
         *,
         owner: ClientSession | None = None,
         ids: WantedIds = "any",
@@ -78,7 +77,7 @@ class Session:
         self.capabilities: dict[str, Any] = {}
         self.info: dict[str, Any] = {}
         self.instructions: str | None = None
-        self._metrics = metrics
+        self._dropped = dropped
         self._log = get_logger("gateway.proxy").bind(server=server)
         self._on_list_changed = on_list_changed
         self._on_updated = on_updated
@@ -210,7 +209,7 @@ class Session:
         elif method != _ACKNOWLEDGED:
             audience = self._audience(running)
             if method == _LOG and audience is NOBODY:
-                self._metrics.notification_dropped("nobody")
+                self._dropped("nobody")
             wanted = method != _LOG or _wants(audience, params)
             if wanted and self.tasks.may_hear(method, params, audience.principal):
                 audience.notified(method, params)

@@ -65,10 +65,16 @@ class Upstream:
         self._limits = limits
         self._metrics = metrics
         self._listener = listener
-        self.pins = Pins(config, metrics)
+        self.pins = Pins(config, metrics.pin_broken)
         self.tool_headers = ToolHeaders(config)
         opener = Opener(
-            config, connect, metrics, self, self._screen, result_bytes=limits.result_bytes, time=limits.start_timeout
+            config,
+            connect,
+            metrics.notification_dropped,
+            self,
+            self._screen,
+            result_bytes=limits.result_bytes,
+            time=limits.start_timeout,
         )
         self.allowance = Allowance(config.name, config.sampling_tokens, share_rule, sampler)
         self.follower = Follower(config.name)
@@ -87,7 +93,7 @@ class Upstream:
         self.selector = Selector(config, self.supervisor, opener, self.allowance, share_rule)
         self.given = GivenUris()
         rest = (self.supervisor, self.selector, self.allowance, gate, share_rule, self.given)
-        self.dispatcher = Dispatcher(config, limits, metrics, *rest)
+        self.dispatcher = Dispatcher(config, limits, metrics.servers, *rest)
         self.lists = CallerLists(
             config, limits, self.supervisor, self.selector, self.dispatcher, self.given, lambda: self._changed(())
         )

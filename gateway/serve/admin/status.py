@@ -5,7 +5,7 @@ it holds no secret: causes are masked as in the log, keys are there by name. It 
 `app/services.py` makes it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -20,7 +20,6 @@ from gateway.config.show import secrets_of
 from gateway.engine.readiness import EngineRoute
 from gateway.errors import ConfigError, EngineError
 from gateway.observe.escape import escape_text
-from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ToolEntry, UpstreamStatus
 from gateway.proxy.bolt_on import BoltOnStatus
@@ -42,7 +41,7 @@ class StatusReport:
         route: EngineRoute,
         proxy: Proxy,
         readiness: Readiness,
-        metrics: Metrics,
+        shim: Callable[[], Mapping[str, Any]],
         costs: DefinitionCosts,
         notices: TokenNotices,
     ) -> None:
@@ -50,7 +49,7 @@ class StatusReport:
         self._route = route
         self._proxy = proxy
         self._readiness = readiness
-        self._metrics = metrics
+        self._shim = shim
         self._costs = costs
         self._notices = notices
         self._started = datetime.now(UTC).replace(microsecond=0)
@@ -81,7 +80,7 @@ class StatusReport:
                 "accepted": sorted(self._route.maps.accepted),
             },
             "keys": keys,
-            "shim": self._metrics.get_shim_metrics(),
+            "shim": self._shim(),
         }
 
     def _server(self, status: UpstreamStatus, broken: Sequence[dict[str, str]]) -> dict[str, Any]:

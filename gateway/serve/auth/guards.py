@@ -6,7 +6,7 @@ Turns the endpoints' application into one that is safe to listen with.
 from starlette.types import ASGIApp
 
 from gateway.config.model import GatewayConfig
-from gateway.observe.metrics import Metrics
+from gateway.observe.access_metrics import AccessMetrics
 from gateway.serve.auth.bearer import BearerAuth
 from gateway.serve.auth.credentials import AccessTokens, Credentials
 from gateway.serve.auth.key_file import KeyRing
@@ -15,7 +15,7 @@ from gateway.serve.auth.token import HostGuard, own_hosts
 from gateway.serve.http.home import Home
 
 
-def guard_endpoints(app: ASGIApp, config: GatewayConfig, metrics: Metrics) -> ASGIApp:
+def guard_endpoints(app: ASGIApp, config: GatewayConfig, metrics: AccessMetrics) -> ASGIApp:
     """The application behind the credential check, and behind it the host check; before both the page at `/`.
 
     Raises:
@@ -24,7 +24,7 @@ def guard_endpoints(app: ASGIApp, config: GatewayConfig, metrics: Metrics) -> AS
     serve = config.serve
     credentials = Credentials(serve.token, KeyRing(serve.keys) if serve.keys else None, _access_tokens(config))
     resource = None if serve.oauth is None else ProtectedResource(serve.oauth)
-    guarded = BearerAuth(HostGuard(app, own_hosts(serve)), credentials, metrics.access, resource=resource)
+    guarded = BearerAuth(HostGuard(app, own_hosts(serve)), credentials, metrics, resource=resource)
     return Home(guarded)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from gateway.observe.metrics import Metrics
+from gateway.observe.wire_metrics import WireMetrics
 from gateway.serve.codec.negotiation import VARY, Visible, WireOffer, read_version
 from gateway.serve.codec.reply import FrameReply
 from gateway.serve.codec.stream import FramedAnswer
@@ -27,7 +27,7 @@ class FrameResponder:
     """Makes responses of frames."""
 
     offer: WireOffer
-    metrics: Metrics
+    metrics: WireMetrics
     minimum_version: str | None = None
     """Clients of an older Codec are turned away."""
 

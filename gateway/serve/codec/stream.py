@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from gateway.agent.events import AgentEvent, IdsGenerated
-from gateway.observe.metrics import Metrics
+from gateway.observe.wire_metrics import WireMetrics
 from gateway.serve.codec.negotiation import Visible, Wire
 from gateway.serve.codec.reply import FrameReply
 from gateway.serve.generation.answers import Answering, refused
@@ -110,7 +110,7 @@ class FramedAnswer(Response):
         reply: FrameReply,
         wire: Wire,
         visible: Visible,
-        metrics: Metrics,
+        metrics: WireMetrics,
         *,
         json_event: int,
     ) -> None:
@@ -141,7 +141,7 @@ class FramedAnswer(Response):
 
     def _count(self, pump: FramePump) -> None:
         weight = {"sent": pump.sent, "plain": pump.plain, "ids": pump.ids, "as_json": self._steps * self._json_event}
-        self._metrics.wire.stream(self._wire.format, self._wire.choice.coding, self._wire.choice.reason, **weight)
+        self._metrics.stream(self._wire.format, self._wire.choice.coding, self._wire.choice.reason, **weight)
 
     async def _answer(self, pump: FramePump, scope: Scope, receive: Receive) -> Exception | None:
         async def show(event: AgentEvent) -> None:

@@ -7,14 +7,13 @@ have no place in frames: such a stream can't be taken up again.
 """
 
 import json
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, cast
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import RequestInvalid
-from gateway.observe.metrics import Metrics
 from gateway.protocol.messages import INVALID_REQUEST, PARSE_ERROR
 from gateway.serve.http.body import BodyOverLimit, read_body
 from gateway.serve.mcp.frame_messages import (
@@ -39,12 +38,14 @@ _ARGUMENTS: Final = "_codec_meta"
 class FramedMcp:
     """The MCP endpoint, in frames where they are asked for."""
 
-    def __init__(self, endpoint: ASGIApp, maps: Mapping[str, TokenMap], bound: int, metrics: Metrics) -> None:
+    def __init__(
+        self, endpoint: ASGIApp, maps: Mapping[str, TokenMap], bound: int, decoded: Callable[[str], None]
+    ) -> None:
         """`maps`: by which arguments may come as ids; `bound`: bytes of a request's body."""
         self._endpoint = endpoint
         self._maps = maps
         self._bound = bound
-        self._metrics = metrics
+        self._decoded = decoded
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """One request."""
@@ -120,7 +121,7 @@ class FramedMcp:
         if not isinstance(arguments, dict):
             raise RequestInvalid("the ids of the arguments spell no JSON object")
         cast(dict[str, Any], params)["arguments"] = arguments
-        self._metrics.shim_detokenized(token_map.map_id)
+        self._decoded(token_map.map_id)
 
 
 class _MapRefused(Exception):

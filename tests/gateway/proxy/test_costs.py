@@ -106,7 +106,7 @@ async def test_metric_follows_the_tools(upstream, proxy_of, model_map) -> None:
         return metrics.registry.get_sample_value("codec_tool_definition_tokens", {"server": "up"})
 
     async with proxy_of(upstream("echo")) as proxy, anyio.create_task_group() as tasks:
-        tasks.start_soon(costs.follow, proxy, metrics)
+        tasks.start_soon(costs.follow, proxy, metrics.servers)
         expected = len(model_map.encode(written(proxy.tools()[0])))
         with anyio.fail_after(20):
             while told() != expected:

@@ -20,7 +20,9 @@ def file(tmp_path: Path) -> PinFile:
 
 
 def pins(file: PinFile, policy: str = "block", metrics: Metrics | None = None, **config: object) -> Pins:
-    return Pins(UpstreamConfig("up", **{"command": "x", "pin": policy, **config}), metrics or Metrics(), file)
+    return Pins(
+        UpstreamConfig("up", **{"command": "x", "pin": policy, **config}), (metrics or Metrics()).pin_broken, file
+    )
 
 
 @pytest.mark.parametrize("policy", ["warn", "block"])

@@ -169,7 +169,9 @@ def answer_of(make):
     counted: list[str] = []
     answering = Answering(make, counted.append)
     metrics = Metrics()
-    answer = FramedAnswer(answering, FrameReply(), wire(coding="gzip"), Visible((0, 5)), metrics, json_event=JSON_EVENT)
+    answer = FramedAnswer(
+        answering, FrameReply(), wire(coding="gzip"), Visible((0, 5)), metrics.wire, json_event=JSON_EVENT
+    )
     return answer, counted, metrics
 
 

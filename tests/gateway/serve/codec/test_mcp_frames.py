@@ -123,7 +123,7 @@ async def asked(face, body=b"{}", query="", **headers):
 
     names = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": query.encode(), "headers": names}
-    app = FramedMcp(face, {TINY.map_id: TINY}, 10_000, Metrics())
+    app = FramedMcp(face, {TINY.map_id: TINY}, 10_000, Metrics().shim_detokenized)
     await app(scope, receive, send)
     start, *parts = sent
     return start["status"], dict(start["headers"]), [part["body"] for part in parts]

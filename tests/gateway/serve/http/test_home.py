@@ -55,7 +55,7 @@ async def test_only_the_root_is_a_page(method, path, text):
 
 async def test_page_asks_for_no_credential_and_everything_else_does():
     config = GatewayConfig(serve=ServeConfig(token="secret"))
-    app = guard_endpoints(Route("/x", lambda _: PlainTextResponse("x")), config, Metrics())
+    app = guard_endpoints(Route("/x", lambda _: PlainTextResponse("x")), config, Metrics().access)
     async with client(app) as http:
         page, other = await http.get("/"), await http.get("/x")
 

@@ -194,11 +194,11 @@ async def client(request: pytest.FixtureRequest) -> AsyncGenerator[httpx2.AsyncC
     tokens = ResultTokens({}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens")))
     async with Proxy(config, metrics) as proxy:
         agent = Agent(route, CallRunner(proxy, tokens, config.limits), config.limits, metrics)
-        frames = FrameResponder(WireOffer.of(config.wire), metrics, None)
+        frames = FrameResponder(WireOffer.of(config.wire), metrics.wire, None)
         openai = ChatEndpoint(agent, route, config.limits, metrics, frames)
         completions = CompletionsEndpoint(route, config.limits, metrics, frames)
         mcp = McpEndpoint(proxy, config, tokens=tokens, maps={}, metrics=metrics)
-        framed = FramedMcp(mcp, {}, config.limits.body_bytes, metrics)
+        framed = FramedMcp(mcp, {}, config.limits.body_bytes, metrics.shim_detokenized)
         app = Starlette(routes=[*openai.routes(), *completions.routes(), Mount("/mcp/", app=framed)])
         transport = httpx2.ASGITransport(app=app)
         async with mcp.running(), httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:

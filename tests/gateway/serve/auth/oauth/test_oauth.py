@@ -249,7 +249,7 @@ class Gateway:
     def __init__(self, issuer: Issuer, serve: ServeConfig) -> None:
         self.metrics = Metrics()
         app = Starlette(routes=[Route("/mcp", _say_who, methods=["GET", "POST"])])
-        self.app = guard_endpoints(app, GatewayConfig(serve=serve), self.metrics)
+        self.app = guard_endpoints(app, GatewayConfig(serve=serve), self.metrics.access)
         self.url = ""
 
     async def post(self, token: str | None) -> httpx2.Response:
