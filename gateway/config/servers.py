@@ -41,6 +41,8 @@ _WHOLE_PAIR = re.compile(r"-*([\w.-]+)(?:=|:\s+)(.+)", re.DOTALL)
 _INNER_PAIR = re.compile(
     r"""(?<!\w)([a-z][\w.-]*)["']?\s*[=:]\s*(?=["']?(?:(?:bearer|basic|token)\s+)?([^\s"',;&}]+))""", re.IGNORECASE
 )
+_SHOWN: Final = 128
+"""Characters of a tool's name that an error shows."""
 
 
 def check_name(name: str, separator: str, origin: str) -> None:
@@ -77,6 +79,7 @@ class ServerReader:
         where = f"{self.origin}: server {name!r}"
         command, url = entry.get("command"), entry.get("url")
         _check_kind(entry, where)
+        _check_renames(entry.get("rename", {}), where)
         texts = _Texts(self.expander, where)
         if entry.get("manifest"):
             return self._bolt_on(name, entry, texts)
@@ -181,6 +184,15 @@ def _policies(entry: Mapping[str, Any]) -> dict[str, Any]:
     kept |= {key: tuple(entry[key]) for key in ("include", "exclude") if key in entry}
     kept |= {key: MappingProxyType(dict(entry[key])) for key in ("rename", "describe") if key in entry}
     return kept
+
+
+def _check_renames(names: Mapping[str, str], where: str) -> None:
+    for own, public in names.items():
+        if not public.isprintable():
+            raise ConfigError(
+                f"{where}: key 'rename': the new name of {own[:_SHOWN]!r} is {public[:_SHOWN]!r}, which holds "
+                "characters that can't be printed: leave them out"
+            )
 
 
 def _credentials(texts: "_Texts", entry: Mapping[str, str | None] | None) -> ClientCredentials | None:

@@ -99,7 +99,8 @@ class UpstreamSection(Section):
     )
     exclude: list[str] = Field(default=[], description="Patterns that clients don't see, even if included.")
     rename: dict[str, str] = Field(
-        default={}, description="Its own tool name to the name that clients see, whole and without a prefix."
+        default={},
+        description="Its own tool name to the name that clients see, whole, without a prefix, and printable.",
     )
     describe: dict[str, str] = Field(
         default={}, description="Its own tool name to the description that clients see instead of the server's."

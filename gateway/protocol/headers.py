@@ -10,8 +10,9 @@ import base64
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from gateway.protocol.client_bounds import excess_of_capabilities
 from gateway.protocol.eras import CAPABILITIES_KEY, MODERN_VERSIONS, VERSION_KEY, meta_of
 from gateway.protocol.messages import (
     HEADER_MISMATCH,
@@ -120,7 +121,8 @@ def check_envelope(
         return unsupported(version)
     if not isinstance(fields[CAPABILITIES_KEY], dict):
         return _invalid(f"{CAPABILITIES_KEY!r} must be an object")
-    return None
+    why = excess_of_capabilities(cast(dict[str, Any], fields[CAPABILITIES_KEY]))
+    return None if why is None else _invalid(f"{CAPABILITIES_KEY!r}: {why}: announce less")
 
 
 def _check_routing(

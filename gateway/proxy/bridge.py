@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 import anyio
 
 from gateway.errors import GatewayError, RpcError, UpstreamUnavailable
+from gateway.protocol.client_bounds import excess_of_answer
 from gateway.protocol.eras import PROGRESS_KEY, is_input_required, meta_of
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
 from gateway.proxy.caller import Caller, ClientSession, Principal
@@ -78,11 +79,14 @@ class Parked:
         self._changed.set()
         try:
             with anyio.fail_after(_ANSWER_TIME):
-                return await answer
+                result = await answer
         except TimeoutError:
             raise rpc_error(INTERNAL_ERROR, f"the client did not answer {method!r} in time") from None
         finally:
             self._questions.pop(key, None)
+        if (why := excess_of_answer(method, result)) is not None:
+            raise rpc_error(INTERNAL_ERROR, why)
+        return result
 
     def end(self, outcome: dict[str, Any] | GatewayError) -> None:
         """The server's call is over."""

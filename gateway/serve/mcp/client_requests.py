@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.errors import RpcError
+from gateway.protocol.client_bounds import excess_of_answer
 from gateway.protocol.messages import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -42,7 +43,8 @@ class Asks:
         """The client's raw result. Cancelling the caller tells the client.
 
         Raises:
-            RpcError: the client refuses, did not announce that it can be asked this, does not read, or is gone.
+            RpcError: the client refuses, did not announce that it can be asked this, does not read, or is gone; or its
+                answer is more than is passed on.
         """
         if (needed := _NEEDS.get(method)) is not None and needed not in self._capabilities:
             raise RpcError({"code": METHOD_NOT_FOUND, "message": f"the client did not announce {needed!r}"})
@@ -56,13 +58,16 @@ class Asks:
             raise RpcError({"code": INTERNAL_ERROR, "message": f"the client {cause}: {method!r} was not asked"})
         future = self._waiting[own_id] = asyncio.get_running_loop().create_future()
         try:
-            return await future
+            result = await future
         except asyncio.CancelledError:
             told = {"requestId": own_id, "reason": "nobody waits for the answer any more"}
             stream.put(encode_notification("notifications/cancelled", told))
             raise
         finally:
             self._waiting.pop(own_id, None)
+        if (why := excess_of_answer(method, result)) is not None:
+            raise RpcError({"code": INTERNAL_ERROR, "message": why})
+        return result
 
     def settle(self, message: Response | Failure) -> None:
         """The client answered; an answer that nobody waits for is ignored."""

@@ -14,6 +14,7 @@ import anyio
 
 from gateway.errors import MapUnknown, RpcError, UnknownTool
 from gateway.observe.logs import get_logger
+from gateway.protocol.client_bounds import excess_of_capabilities
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS, NEWEST_HANDSHAKE, SERVER_INFO_KEY, meta_of
 from gateway.protocol.messages import (
     INTERNAL_ERROR,
@@ -224,7 +225,10 @@ def check_greeting(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         raise invalid_params("initialize needs params.protocolVersion as a text")
     if not isinstance(capabilities, dict):
         raise invalid_params("initialize needs params.capabilities as an object")
-    return (asked if asked in HANDSHAKE_VERSIONS else NEWEST_HANDSHAKE), cast(dict[str, Any], capabilities)
+    announced = cast(dict[str, Any], capabilities)
+    if (why := excess_of_capabilities(announced)) is not None:
+        raise invalid_params(f"initialize: params.capabilities: {why}: announce less")
+    return (asked if asked in HANDSHAKE_VERSIONS else NEWEST_HANDSHAKE), announced
 
 
 def _refuse_method(method: str, call: Call) -> dict[str, Any]:

@@ -257,6 +257,15 @@ def test_url_of_the_engine_alone_sets_its_kind(tmp_path: Path) -> None:
     assert engine.kind == "url"
 
 
+@pytest.mark.parametrize("name", ["no\\nw", "\\u001b[31mnow", "n\\u0000ow", "n\\u2028ow", "\\u202enow"])
+@pytest.mark.parametrize("server", ["command = 'y'", "url = 'https://a.example/mcp'"])
+def test_new_name_of_a_tool_that_can_not_be_printed_is_refused(tmp_path: Path, server: str, name: str) -> None:
+    message = refuse(tmp_path, f'[upstreams.a]\n{server}\nrename = {{ get_time = "{name}" }}\n')
+
+    assert "server 'a': key 'rename': the new name of 'get_time'" in message
+    assert message.isprintable()
+
+
 def test_engine_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
     assert "engine.url is not set" in refuse(tmp_path, "[engine]\nkind = 'url'\n")
     assert "engine.url is set" in refuse(tmp_path, "[engine]\nkind = 'embedded'\nurl = 'http://e.example'\n")

@@ -105,6 +105,14 @@ def test_capabilities_that_are_no_object_are_refused():
     assert (error["code"], "must be an object" in error["message"]) == (-32602, True)
 
 
+def test_capabilities_that_are_too_many_are_refused():
+    many = {"experimental": {f"{n}": {} for n in range(300)}}
+    error = check_envelope("x", {"_meta": {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: many}})
+
+    assert error is not None
+    assert (error["code"], "more than 256 entries: announce less" in error["message"]) == (-32602, True)
+
+
 def test_unknown_version_is_answered_with_those_that_a_request_can_ask_for():
     data = unsupported("1900-01-01")["data"]
 

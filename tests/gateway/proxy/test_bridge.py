@@ -61,6 +61,17 @@ async def test_result_that_came_before_the_client_came_back_is_there_for_it(brid
     assert second == {"content": []}
 
 
+async def test_answer_with_too_many_roots_is_an_error_for_the_server_that_asked(bridge):
+    server = AsksAside()
+    first = await bridge.begin(server, "tools/call", {}, CLIENT)
+    server.go_on.set()
+    again = {"requestState": first["requestState"], "inputResponses": {"q1": {"roots": [{}] * 1001}}}
+    await bridge.resume("tools/call", again, CLIENT)
+
+    with pytest.raises(RpcError, match="the client has 1001 roots: at most 1000 are passed on"):
+        await server.asking
+
+
 async def test_result_is_given_out_once(bridge):
     server = AsksAside()
     first = await bridge.begin(server, "tools/call", {}, CLIENT)

@@ -1,13 +1,17 @@
 """What waits for a client, when it reads and when it does not."""
 
+import asyncio
 import json
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import RpcError
+from gateway.protocol.messages import Response
 from gateway.serve.mcp.client_requests import Asks
+from gateway.serve.mcp.core import check_greeting
 from gateway.serve.mcp.losses import EVERY, Losses
 from gateway.serve.mcp.outbox import COUNT, SIZE, HeldStream, Outbox
 
@@ -122,6 +126,22 @@ def test_client_that_does_not_read_is_not_asked_and_the_server_is_told():
         coroutine.send(None)
 
     assert len(reader.outbox) == 1
+
+
+@pytest.mark.anyio
+async def test_answer_with_too_many_roots_is_an_error_for_the_server_that_asked():
+    asks = Asks({"roots": {}})
+    asking = asyncio.create_task(asks.ask(Reader().outbox, "roots/list", {}))
+    await anyio.wait_all_tasks_blocked()
+    asks.settle(Response("g1", {"roots": [{}] * 1001}))
+    with pytest.raises(RpcError, match="the client has 1001 roots: at most 1000 are passed on"):
+        await asking
+
+
+def test_greeting_of_a_client_that_announces_too_much_is_refused():
+    many = {"experimental": {"a": "x" * 20_000}}
+    with pytest.raises(RpcError, match="capabilities: they say more than 16384 characters: announce less"):
+        check_greeting({"protocolVersion": "2025-11-25", "capabilities": many})
 
 
 def test_losses_are_all_counted_and_said_once_a_minute(caplog):
