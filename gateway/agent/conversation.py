@@ -9,11 +9,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gateway.agent.memory import History, LivedAnswer, LivedTurn, Miss, Remembered
 from gateway.engine.interface import Message
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.scaffold import WRITTEN, Scaffold, TurnEnd, TurnShape
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.toolcalls import CallClosed, Format, ToolSpec
+from gateway.toolcalls import Format, ToolSpec
 
 
 @dataclass(slots=True)
@@ -25,17 +26,6 @@ class Spliced:
     scaffold: int = 0
     seconds: float = 0.0
     """Time it took to make ids of contents and to splice them: part of the time to the next token."""
-
-
-@dataclass(frozen=True, slots=True)
-class LivedTurn:
-    """The model's last turn, besides its ids."""
-
-    calls: tuple[CallClosed, ...] = ()
-    content: bool = True
-    reasoning: bool = False
-    ended_by: int | None = None
-    """The end-of-turn id that it ended with."""
 
 
 @dataclass(slots=True)
@@ -52,12 +42,24 @@ class Conversation:
     """On whose behalf the gateway's tools are called."""
     earlier: tuple[int, ...] = ()
     """Calls of each turn that has some, the last turn left out."""
-    turn: LivedTurn = LivedTurn()
+    turn: LivedTurn = field(default_factory=LivedTurn)
     held: int = 0
     """Ids of the last generation's prompt and output; 0 before the first."""
     guessed: bool = False
     """The last generation holds ids that were found by choice."""
     spliced: Spliced = field(default_factory=Spliced)
+    history: History | None = None
+    """The messages that it began with, as a memory compares them; None: nothing of it is remembered."""
+    before: Remembered | None = None
+    """The answer that it goes on from."""
+    kept: int = 0
+    """Ids of that answer with which the prompt begins."""
+    miss: Miss | None = None
+    """Why it goes on from none."""
+    lived: LivedAnswer = field(default_factory=LivedAnswer)
+    """The answer that is being made."""
+    may_call: bool = True
+    """Whether a call may be made; where not, its definitions stand in the prompt all the same."""
 
     @property
     def room(self) -> int:
@@ -66,9 +68,15 @@ class Conversation:
 
     async def ask(self, question: str) -> None:
         """Append the next user turn to a conversation whose last turn is the model's."""
-        shape, end = self.last_turn()
-        scaffold = await self.ready.template.scaffold(shape, end, "user")
+        # What its client knows ends here.
+        self.history = None
+        scaffold = await self.around_question()
         self.splice(scaffold, [scaffold.fitted(0, self.ready.token_map.encode(question), self.ready.token_map)])
+
+    async def around_question(self) -> Scaffold:
+        """Give what stands around the next user turn."""
+        shape, end = self.last_turn()
+        return await self.ready.template.scaffold(shape, end, "user")
 
     async def around_results(self) -> Scaffold:
         """Give what stands around the results of the last turn's calls."""

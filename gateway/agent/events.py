@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from gateway.agent.memory import LossReason, Miss
 from gateway.engine.interface import Timings
 from gateway.toolcalls import Event
 
@@ -62,6 +63,25 @@ class ToolFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptCompared:
+    """What of an earlier request's context this one found in the engine. Counts are ids."""
+
+    held: int
+    """What the engine held at the end of the answer that the conversation goes on from, or nearly does."""
+    reused: int
+    """The part of the prompt that the engine did not process again."""
+    reason: LossReason | None = None
+    """Why not all that was held has been reused; None where it has."""
+    miss: Miss | None = None
+    """What the client has changed, where that is why."""
+
+    @property
+    def lost(self) -> int:
+        """Ids that could have been reused and were not."""
+        return max(self.held - self.reused, 0) if self.reason is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationFinished:
     """One generation is over. Counts are ids, times are seconds."""
 
@@ -99,7 +119,7 @@ class Finished:
     completion_ids: int
 
 
-AgentEvent = Event | IdsGenerated | IdsSpliced | ToolFinished | GenerationFinished | Finished
+AgentEvent = Event | IdsGenerated | IdsSpliced | ToolFinished | PromptCompared | GenerationFinished | Finished
 """Events of ids come only to who asked for them: with the prompt, they are the whole context, id by id."""
 Emit = Callable[[AgentEvent], Awaitable[None]]
 """Takes one event; slow takers slow the generation down."""

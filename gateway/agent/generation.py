@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gateway.agent.choice import Hold, prompt_tail
-from gateway.agent.conversation import Conversation, LivedTurn, Spliced
+from gateway.agent.conversation import Conversation, Spliced
 from gateway.agent.end_hold import EndHold
 from gateway.agent.events import Emit, GenerationFinished, IdsGenerated
+from gateway.agent.memory import Call, LivedTurn
+from gateway.agent.memory.cut import cut_turn
 from gateway.agent.refused_grammar import loosened_hold, looseness
 from gateway.agent.stop import StopFilter
 from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling
@@ -38,7 +40,9 @@ class GenerationOptions:
     ids: bool = False
     """Whether ids are emitted as they come, before what they say."""
     first_index: int = 0
-    """Calls that the response already holds: indexes are counted over the whole response."""
+    """Calls that the response already shows: indexes are counted over the whole response."""
+    shows: Callable[[str], bool] = lambda name: True
+    """Whether calls of a tool are told; others run in silence."""
     on_call: Callable[[CallClosed, int], None] = lambda call, room: None
     """Hears of each call the moment it is closed, while the model may still be writing, and of the ids of context that
     are then left."""
@@ -52,7 +56,7 @@ class GenerationResult:
     """The model (or a stop string, or the one call that may be) ended it; False: it ran into a length limit."""
     calls: tuple[CallClosed, ...]
     started: int
-    """Calls that were begun, those that broke off included: each has an index of the response."""
+    """Calls that were told of, those that broke off included: each has an index of the response."""
     stats: GenerationFinished
 
 
@@ -69,12 +73,12 @@ class Generation:
         self._parser = parser_for(
             conversation.format,
             ready.token_map,
-            conversation.tools,
+            conversation.tools if conversation.may_call else (),
             prompt_tail=prompt_tail(conversation),
             # It takes any tokens that spell a marker, since not every server's grammars know tokens.
             by_text=forced,
-            # Without tools nothing is a call, whatever the model writes.
-            policy=None if conversation.tools else Policy(unknown_tool="content"),
+            # Where nothing may be called nothing is a call, whatever the model writes.
+            policy=None if conversation.tools and conversation.may_call else Policy(unknown_tool="content"),
         )
         self._stop = StopFilter(options.stops)
         self._hold = EndHold(ready.token_map.special_ids)
@@ -82,9 +86,13 @@ class Generation:
         self._ids: list[int] = []
         self._calls: list[CallClosed] = []
         self._started = 0
+        self._shown: dict[int, int] = {}
+        """Indexes of calls that are told of, in this generation and in the response."""
         self._guessed = False
-        self._said = False
-        self._reasoned = False
+        self._content: list[str] = []
+        self._reasoning: list[str] = []
+        self._told: list[str] = []
+        """Content that has passed the stop strings."""
         self._ttft = 0.0
 
     async def run(self) -> GenerationResult:
@@ -159,37 +167,65 @@ class Generation:
         for event in events:
             if self._called_enough:
                 break
-            self._said |= isinstance(event, Content)
-            self._reasoned |= isinstance(event, Reasoning)
             if isinstance(event, Content):
+                self._content.append(event.text)
                 await self._show(self._stop.feed(event.text))
             elif not self._stop.hit:
                 # A stop string does not reach over what is no content: what was held for one stands before it.
                 await self._show(self._stop.close())
-                await self._emit_event(self._indexed(event))
+                if (told := self._indexed(event)) is not None:
+                    await self._emit_event(told)
 
     async def _show(self, text: str) -> None:
         if text:
+            self._told.append(text)
             await self._emit_event(Content(text))
 
-    def _indexed(self, event: Event) -> Event:
+    def _indexed(self, event: Event) -> Event | None:
+        """The event as the response tells it; None where it belongs to a call that is not shown."""
         if isinstance(event, Diagnostic) and event.cause is not None:
             name = self._conversation.format.name
             log.error("the parser of a tool-call format failed", tool_format=name, exc_info=event.cause)
+        if isinstance(event, Reasoning):
+            self._reasoning.append(event.text)
         if isinstance(event, Content | Reasoning) or event.index is None:
             return event
-        moved = replace(event, index=event.index + self._options.first_index)
-        if isinstance(moved, CallClosed):
-            self._calls.append(moved)
-            self._options.on_call(moved, self._conversation.room - len(self._ids))
-        self._started += isinstance(moved, CallStarted)
-        return moved
+        if isinstance(event, CallStarted):
+            self._started += 1
+            if self._options.shows(event.name):
+                self._shown[event.index] = self._options.first_index + len(self._shown)
+        if isinstance(event, CallClosed):
+            self._calls.append(event)
+            self._options.on_call(event, self._conversation.room - len(self._ids))
+        index = self._shown.get(event.index)
+        if index is None:
+            return replace(event, index=None) if isinstance(event, Diagnostic) else None
+        return replace(event, index=index)
 
     def _remember(self, place: Place, end: GenerationEnd | None) -> None:
         """Whatever happened, the slot holds the prompt and what was generated after it."""
-        self._conversation.ids += self._ids
+        conversation = self._conversation
+        conversation.ids += self._ids
         told = end is not None and end.told
-        place.slot.holds(list(self._conversation.ids), at_rest=told, answered=end is not None or self._ttft > 0)
+        place.slot.holds(list(conversation.ids), at_rest=told, answered=end is not None or self._ttft > 0)
+        ended_by = end.ended_by if end is not None else None
+        conversation.turn = LivedTurn(tuple(self._calls), bool(self._content), bool(self._reasoning), ended_by)
+        self._note_turn(cut=end is None and not self._called_enough)
+
+    def _note_turn(self, *, cut: bool) -> None:
+        """Note what was lived, and shown. `cut`: the client was shown less than the model wrote."""
+        conversation, lived = self._conversation, self._conversation.lived
+        content, reasoning, told = "".join(self._content), "".join(self._reasoning), "".join(self._told)
+        lived.content.append(told)
+        lived.reasoning.append(reasoning)
+        lived.calls += (Call(c.id, c.name, c.arguments) for c in self._calls if c.index in self._shown)
+        ids: Sequence[int] | None = self._ids
+        if cut:
+            ids, content = cut_turn(self._ids, told, conversation.ready.token_map), told
+        if ids is None or self._started != len(self._calls) or (cut and self._calls):
+            lived.whole = False
+        else:
+            lived.add_turn(self._prompt, ids, content, reasoning, conversation.turn)
 
     def _finish(self, end: GenerationEnd | None, place: Place, seconds: float) -> GenerationResult:
         conversation = self._conversation
@@ -209,10 +245,8 @@ class Generation:
         conversation.held = len(conversation.ids) - (end is not None and end.reason == "length")
         conversation.spliced = Spliced()
         conversation.guessed = self._guessed
-        ended_by = end.ended_by if end is not None else None
-        conversation.turn = LivedTurn(tuple(self._calls), self._said, self._reasoned, ended_by)
         stopped = end is None or end.reason == "stop"
-        return GenerationResult(stopped, tuple(self._calls), self._started, stats)
+        return GenerationResult(stopped, tuple(self._calls), len(self._shown), stats)
 
     def _count(self, end: GenerationEnd | None, seconds: float) -> None:
         if end is None:

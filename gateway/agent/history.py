@@ -5,6 +5,7 @@ into a system preamble and writes earlier calls as the text that the model would
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from math import isinf
 from typing import Any, cast
@@ -171,3 +172,17 @@ def check_size(messages: Sequence[Message], context: int) -> None:
         raise RequestInvalid(
             f"the messages have {size} characters; the engine's context holds {context} tokens", param="messages"
         )
+
+
+def without_volatile(messages: Sequence[Message], volatile: re.Pattern[str] | None) -> Sequence[Message]:
+    """Cut out of system messages what changes from session to session, and a system message of nothing else."""
+    if volatile is None:
+        return messages
+    kept: list[Message] = []
+    for message in messages:
+        content = volatile.sub("", message["content"]) if message["role"] == "system" else message["content"]
+        if content == message["content"]:
+            kept.append(message)
+        elif content.strip():
+            kept.append({**message, "content": content})
+    return kept

@@ -42,7 +42,7 @@ class EngineSampler:
 
         try:
             agent = self._agent()
-            conversation = await agent.open(engine_messages(params), choice="none", principal=payer)
+            conversation = await agent.open(engine_messages(params), choice="none", principal=payer, bare=True)
             options = AnswerOptions(choice="none", max_tokens=most, sampling=_sampling(params), stops=_stops(params))
             finished = await agent.answer(conversation, options, take)
             model = self._route.ready().facts.model

@@ -6,24 +6,30 @@ to the client. It speaks in events and knows no HTTP.
 """
 
 import json
+import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.agent.calls import CallRunner, FinishedCall, RunningCalls, is_heavy
 from gateway.agent.choice import Hold, ToolChoice, check_choice, hold_for
-from gateway.agent.conversation import Conversation, calls_of_turns
+from gateway.agent.conversation import Conversation
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
 from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
-from gateway.agent.history import check_size, tool_definitions, with_preamble
-from gateway.agent.result_memory import ResultMemory
+from gateway.agent.history import check_size, tool_definitions, without_volatile
+from gateway.agent.memory import ConversationMemory, History, Miss, Misses, root_digest, schemas_of
+from gateway.agent.prompt import begin, compared, remember
 from gateway.agent.splices import fitted, parts_of
 from gateway.config import LimitsConfig
-from gateway.engine.interface import Message, Sampling
+from gateway.engine.interface import Message, Sampling, Timings
 from gateway.engine.readiness import EngineRoute
 from gateway.errors import EngineUnavailable, RequestInvalid
+from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import CallClosed, ToolSpec
+
+log = get_logger("agent")
 
 _ANSWER_ROOM = 64
 """Ids of context that results leave to the model's answer."""
@@ -41,6 +47,8 @@ class AnswerOptions:
     """Whether a turn may hold more than one call. Not said: a constrained one may not, a free one may."""
     ids: bool = False
     """Whether the ids of the context are told as events too."""
+    show_calls: bool | None = None
+    """Whether calls that the gateway runs are told as calls too; None: as the configuration has it."""
 
 
 class Agent:
@@ -54,14 +62,20 @@ class Agent:
         metrics: Metrics,
         *,
         hold_calls: bool = False,
+        show_calls: bool = False,
+        volatile: Sequence[str] = (),
     ) -> None:
-        """`hold_calls`: see `EngineConfig`."""
+        """`hold_calls`, `volatile`: see `EngineConfig`; `show_calls`: see `AgentConfig`."""
         self._route = route
         self._hold_calls = hold_calls
         self._calls = calls
         self._limits = limits
         self._metrics = metrics
-        self._results = ResultMemory()
+        self._show_calls = show_calls
+        self._volatile = re.compile("|".join(f"(?:{pattern})" for pattern in volatile)) if volatile else None
+        self._memory = ConversationMemory(limits.memory_bytes * 7 // 8, limits.principal_share)
+        self._misses = Misses(limits.memory_bytes // 8)
+        self._key = secrets.token_bytes(32)
 
     async def open(
         self,
@@ -70,44 +84,74 @@ class Agent:
         choice: ToolChoice = "auto",
         client_tools: Sequence[ToolSpec] = (),
         principal: Principal = ANYBODY,
+        bare: bool = False,
     ) -> Conversation:
         """The conversation that `messages` (see `history.checked_messages`) begin, as prompt ids.
 
-        The gateway's own tools are those that `principal` may call.
+        The gateway's own tools are those that `principal` may call. `bare`: without them, and remembered by nobody.
 
         Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, and `RequestInvalid` when it does not fit.
         """
         ready = self._route.ready()
         named = choice[1] if isinstance(choice, tuple) else None
-        ours = () if choice == "none" else self._calls.offered(principal, ready.facts.context, named)
-        tools = () if choice == "none" else _merged(ours, client_tools)
+        ours = () if bare else self._calls.offered(principal, ready.facts.context, named)
+        tools = _merged(ours, client_tools)
         check_choice(choice, tools)
-        fmt = ready.tool_format.format
-        messages = self._results.filled(messages)
         check_size(messages, ready.facts.context)
-        if ready.tool_format.preamble:
-            ids = await ready.template.prompt(with_preamble(messages, fmt, tools))
+        messages = without_volatile(messages, self._volatile)
+        names = frozenset(tool.name for tool in client_tools)
+        fmt = ready.tool_format.format
+        conversation = Conversation(ready, fmt, tools, [], names, principal, may_call=choice != "none")
+        history = History(self._root(conversation), messages)
+        if bare:
+            await begin(conversation, history.messages)
         else:
-            ids = await ready.template.prompt(messages, tool_definitions(tools))
-        named, earlier = frozenset(tool.name for tool in client_tools), calls_of_turns(messages)
-        conversation = Conversation(ready, fmt, tools, ids, named, principal, earlier)
+            conversation.history = history
+            recalled = self._memory.recall(principal.name, history, schemas_of(tools))
+            if recalled is None and history.answers:
+                conversation.miss = self._miss(conversation, history)
+            await begin(conversation, history.messages, recalled)
         if conversation.room <= 0:
             raise RequestInvalid(_too_long(conversation), param="messages")
         return conversation
+
+    def _miss(self, conversation: Conversation, history: History) -> Miss:
+        lost = self._memory.forgotten(history)
+        if lost is not None:
+            return Miss("memory_full", results_lost=lost)
+        return self._misses.explain(conversation.principal.name, history.root, history.messages)
+
+    def _remember(self, conversation: Conversation) -> None:
+        node, history = remember(self._memory, conversation), conversation.history
+        if node is not None and history is not None:
+            messages = [*history.messages, node.shown.message]
+            self._misses.note(node.number, node.owner, history.root, messages, node.held)
+
+    def _root(self, conversation: Conversation) -> bytes:
+        """What two histories must have in common, besides their messages."""
+        ready, tools = conversation.ready, json.dumps(tool_definitions(conversation.tools))
+        return root_digest(
+            self._key, conversation.principal.name, ready.token_map.map_id, ready.facts.chat_template, tools
+        )
 
     async def answer(self, conversation: Conversation, options: AnswerOptions, emit: Emit) -> Finished:
         """Generate, call and splice until the answer is complete; every event goes to `emit`, `Finished` last.
 
         Raises `EngineUnavailable` and `EngineRefused` when the engine fails; what was emitted before stands.
         """
+        shows = self._show_calls if options.show_calls is None else options.show_calls
         answer = _Answer(
-            self._calls, self._results, self._limits, self._metrics, conversation, options, emit, self._hold_calls
+            *(self._calls, self._limits, self._metrics, conversation, options, emit),
+            hold_calls=self._hold_calls,
+            show_calls=shows,
         )
         try:
             return await answer.run()
         except EngineUnavailable:
             self._route.report_loss()
             raise
+        finally:
+            self._remember(conversation)
 
 
 class _Answer:
@@ -116,22 +160,23 @@ class _Answer:
     def __init__(
         self,
         calls: CallRunner,
-        results: ResultMemory,
         limits: LimitsConfig,
         metrics: Metrics,
         conversation: Conversation,
         options: AnswerOptions,
         emit: Emit,
+        *,
         hold_calls: bool,
+        show_calls: bool,
     ) -> None:
         self._runner = calls
-        self._results = results
         self._limits = limits
         self._metrics = metrics
         self._conversation = conversation
         self._options = options
         self._emit = emit
         self._hold_calls = hold_calls
+        self._show_calls = show_calls
         self._budget = options.max_tokens or limits.completion_tokens
         self._called = 0
         self._generations: list[GenerationFinished] = []
@@ -179,13 +224,28 @@ class _Answer:
             one_call=self._options.parallel is False,
             ids=self._options.ids,
             first_index=self._called,
+            shows=lambda name: self._show_calls or name in self._conversation.client_tools,
             on_call=start,
         )
         result = await Generation(self._conversation, options, self._emit, self._metrics).run()
         self._generations.append(result.stats)
         self._called += result.started
+        if len(self._generations) == 1:
+            await self._tell_prompt(result.stats.timings)
         await self._emit(result.stats)
         return result
+
+    async def _tell_prompt(self, timings: Timings | None) -> None:
+        """Say what the first prompt has found again, and why not more."""
+        conversation = self._conversation
+        if timings is None or conversation.history is None or not conversation.history.answers:
+            return
+        told = compared(conversation, timings.cache_n)
+        if told.lost and told.reason is not None:
+            self._metrics.prompt_ids_lost(told.reason, told.lost)
+            place = {} if told.miss is None else {"message": told.miss.message, "at": told.miss.at}
+            log.info("a prompt's ids were lost", reason=told.reason, ids=told.lost, **place)
+        await self._emit(told)
 
     def _is_client_s(self, call: CallClosed) -> bool:
         return call.name in self._conversation.client_tools
@@ -231,8 +291,9 @@ class _Answer:
 
     async def _tell(self, outcomes: Sequence[FinishedCall]) -> None:
         for outcome in outcomes:
-            self._results.keep(outcome.finished.call_id, outcome.finished.said)
-            await self._emit(outcome.finished)
+            finished = outcome.finished
+            self._conversation.lived.add_result(finished.call_id, finished.name, outcome.ids)
+            await self._emit(finished)
 
     def _count(self) -> None:
         spliced = self._conversation.spliced

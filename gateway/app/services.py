@@ -50,7 +50,12 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
         readiness.inform("upstreams", lambda: {status.name: _show_upstream(status) for status in proxy.statuses()})
         costs = DefinitionCosts(lambda: route.maps.session)
         runner = CallRunner(proxy, inner.tokens, config.limits, inner.records.audit, costs)
-        agent = Agent(route, runner, config.limits, metrics, hold_calls=config.engine.hold_calls)
+        agent = Agent(
+            *(route, runner, config.limits, metrics),
+            hold_calls=config.engine.hold_calls,
+            show_calls=config.agent.show_calls,
+            volatile=config.engine.volatile,
+        )
         status = StatusReport(route, proxy, readiness, metrics.get_shim_metrics, costs, inner.notices)
         given = (proxy, route.maps, inner.tokens, inner.notices, metrics, inner.records)
         async with proxy, route.running():

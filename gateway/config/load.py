@@ -6,6 +6,7 @@ defaults of `model.py`. Which file is which stands here; how each is read stands
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,15 @@ from gateway.config.foreign import read_foreign
 from gateway.config.layers import Layer, layer_from_environ, layer_from_flags, layer_from_toml, merge_layers
 from gateway.config.manifests import manifest_paths
 from gateway.config.masking import mask_text
-from gateway.config.model import EngineConfig, GatewayConfig, LimitsConfig, ServeConfig, TokensConfig, UpstreamConfig
+from gateway.config.model import (
+    AgentConfig,
+    EngineConfig,
+    GatewayConfig,
+    LimitsConfig,
+    ServeConfig,
+    TokensConfig,
+    UpstreamConfig,
+)
 from gateway.config.servers import ServerReader
 from gateway.config.source import read_config_text, read_json, read_toml
 from gateway.config.wire import build_wire
@@ -75,6 +84,7 @@ def load_config(
     config = GatewayConfig(
         upstreams=upstreams,
         engine=_build_engine(layer["engine"]),
+        agent=replace(AgentConfig(), **layer.get("agent", {})),
         tokens=_build_tokens(layer["tokens"]),
         limits=replace(LimitsConfig(), **layer.get("limits", {})),
         serve=_build_serve(layer.get("serve", {}), (toml_file or json_file or cwd / OWN_FILE).parent),
@@ -147,7 +157,13 @@ def _join(upstreams: Iterable[UpstreamConfig]) -> tuple[UpstreamConfig, ...]:
 
 
 def _build_engine(values: Layer) -> EngineConfig:
-    engine = replace(EngineConfig(), **{**values, "model": _maybe_path(values.get("model"))})
+    volatile = tuple(values.get("volatile", EngineConfig().volatile))
+    engine = replace(EngineConfig(), **{**values, "model": _maybe_path(values.get("model")), "volatile": volatile})
+    for number, pattern in enumerate(volatile):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(f"engine.volatile[{number}] {pattern!r} is no regular expression: {error}") from error
     if (engine.kind == "url") != (engine.url is not None):
         raise ConfigError(
             f"engine.kind is {engine.kind!r}, but engine.url is {'' if engine.url else 'not '}set: change one of them"

@@ -152,6 +152,16 @@ class EngineConfig:
     models with such a token, and servers whose grammars know tokens (llama.cpp since December 2025)."""
     tool_format: str = "auto"
     """The form in which the model's calls are read (docs/tool-formats.md); `auto`: what its chat template tells."""
+    volatile: tuple[str, ...] = (r"x-anthropic-billing-header:[^\n]*\n?",)
+    """Regular expressions of what is cut out of system messages, since it changes from session to session."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """How /v1 answers."""
+
+    show_calls: bool = False
+    """Whether calls that the gateway runs itself are told as `tool_calls` too; many clients run such a call again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +199,8 @@ class LimitsConfig:
     drain: float = 10.0
     """Time that running requests get when the gateway is asked to stop."""
     body_bytes: int = 4 * 1024 * 1024
+    memory_bytes: int = 64 * 1024 * 1024
+    """What conversations may take that are remembered for their next requests."""
     principal_share: float = 0.25
     """Part of each bound on sessions, calls and generations that wait, subscriptions, processes and sampling that one
     key or subject may take."""
@@ -227,6 +239,7 @@ class GatewayConfig:
 
     upstreams: tuple[UpstreamConfig, ...] = ()
     engine: EngineConfig = EngineConfig()
+    agent: AgentConfig = AgentConfig()
     tokens: TokensConfig = TokensConfig()
     limits: LimitsConfig = LimitsConfig()
     serve: ServeConfig = ServeConfig()

@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection
 from gateway.config.serve_section import ConnectionsSection, ServeSection
 from gateway.config.settings import (
+    AgentSection,
     EngineSection,
     LimitsSection,
     Settings,
@@ -118,6 +119,7 @@ def render_page() -> str:
     parts = [_HEAD, "\n## All settings\n", _table("At the top of the file", top)]
     for name, section in (
         ("engine", EngineSection),
+        ("agent", AgentSection),
         ("tokens", TokensSection),
         ("limits", LimitsSection),
         ("serve", ServeSection),

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from gateway.config.access_sections import AuditSection, TelemetrySection
 from gateway.config.model import (
+    AgentConfig,
     EngineConfig,
     GatewayConfig,
     LimitsConfig,
@@ -22,7 +23,7 @@ from gateway.config.serve_section import ServeSection
 from gateway.config.upstream_section import RegistrySection, UpstreamSection
 from gateway.config.wire import WireSection
 
-_ENGINE, _TOKENS, _LIMITS = EngineConfig(), TokensConfig(), LimitsConfig()
+_ENGINE, _AGENT, _TOKENS, _LIMITS = EngineConfig(), AgentConfig(), TokensConfig(), LimitsConfig()
 
 MAP_DEFAULT: Final = "auto"
 
@@ -72,6 +73,21 @@ class EngineSection(Section):
         default=_ENGINE.tool_format,
         description="Form in which the model's calls are read, by its name in docs/tool-formats.md; `auto`: by the "
         "model's chat template.",
+    )
+    volatile: list[str] = Field(
+        default=list(_ENGINE.volatile),
+        description="Regular expressions of what is cut out of system messages before anything else, because it "
+        "changes from session to session and takes the cache with it. The default is Claude Code's billing header.",
+    )
+
+
+class AgentSection(Section):
+    """`[agent]`."""
+
+    show_calls: bool = Field(
+        default=_AGENT.show_calls,
+        description="Tell the calls that the gateway runs as `tool_calls` too. Many clients would run them again; they "
+        "stand in `codec.tool_results` in any case. A request may say otherwise in a field of the same name.",
     )
 
 
@@ -125,6 +141,11 @@ class LimitsSection(Section):
         default=_LIMITS.drain, description="Seconds that running requests get when the gateway is asked to stop."
     )
     body_bytes: Count = Field(default=_LIMITS.body_bytes, description="Largest request body in bytes.")
+    memory_bytes: Count = Field(
+        default=_LIMITS.memory_bytes,
+        description="Bytes in which conversations of /v1 are remembered, so that their next requests go on with the "
+        "ids that the engine holds.",
+    )
     principal_share: Annotated[float, Field(gt=0, le=1)] = Field(
         default=_LIMITS.principal_share,
         description="Part of each bound that one API key or OAuth subject may take: of sessions, calls that wait for "
@@ -155,6 +176,7 @@ class Settings(Section):
         "of all would take more than a quarter of the engine's context; that of MCP clients nobody knows.",
     )
     engine: EngineSection = EngineSection()
+    agent: AgentSection = AgentSection()
     tokens: TokensSection = TokensSection()
     limits: LimitsSection = LimitsSection()
     serve: ServeSection = ServeSection()

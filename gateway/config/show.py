@@ -26,6 +26,7 @@ def show_config(config: GatewayConfig) -> dict[str, Any]:
         name: {key: _plain(key, value, secrets) for key, value in asdict(section).items()}
         for name, section in (
             ("engine", config.engine),
+            ("agent", config.agent),
             ("tokens", config.tokens),
             ("limits", config.limits),
             ("serve", config.serve),

@@ -70,6 +70,9 @@ class Foreign:
         """The text of each mark, by its number."""
         self.optional: set[int] = set()
         """Marks of texts that a template need not show (reasoning of earlier turns)."""
+        self.owners: list[int] = []
+        """Of each mark the number of its message."""
+        self._message_number = -1
         self.results: set[int] = set()
         """Marks of results of tools."""
         self._ids = signs.ids
@@ -93,6 +96,7 @@ class Foreign:
         if optional:
             self.optional.add(len(self.contents))
         self.contents.append(text)
+        self.owners.append(self._message_number)
         number = len(self.contents) - 1
         return f"{PAD}{INNER_PAD}{self.mark}{QUOTE}{number}{self.mark}{INNER_PAD}{PAD}"
 
@@ -103,10 +107,11 @@ class Foreign:
 
         `results_read`: the template reads results that are JSON, which therefore are shown as texts in any case.
         """
-        return [
-            self._message(message, marked=marked and not (results_read and is_json_result(message)))
-            for message in messages
-        ]
+        shown: list[dict[str, Any]] = []
+        for self._message_number, message in enumerate(messages):
+            as_text = results_read and is_json_result(message)
+            shown.append(self._message(message, marked=marked and not as_text))
+        return shown
 
     def tools(self, tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Give definitions of tools in OpenAI's shape."""

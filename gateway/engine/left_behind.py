@@ -62,8 +62,8 @@ class LeftBehind:
         self.size -= len(ids)
 
 
-def shared_prefix(held: Sequence[int], prompt: Sequence[int]) -> int:
-    """Length of the common prefix, in ids. Compares in halves, since slices compare at C speed."""
+def shared_prefix(held: Sequence[object], prompt: Sequence[object]) -> int:
+    """Length of the common prefix, in ids or characters. Compares in halves, since slices compare at C speed."""
     low, high = 0, min(len(held), len(prompt))
     while low < high:
         middle = (low + high + 1) // 2

@@ -8,6 +8,7 @@ generate. `gateway.serve` shows the state.
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -19,6 +20,7 @@ from gateway.engine.llama_cpp.client import LlamaCpp, Proven
 from gateway.engine.llama_cpp.questions import Questions
 from gateway.engine.map_proof import check_map, with_all_specials
 from gateway.engine.maps import MapSet, needs_engine, resolve_maps
+from gateway.engine.shapes import Shapes
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
 from gateway.errors import ConfigError, EngineError, EngineUnavailable, MapDiffers
@@ -48,6 +50,10 @@ class ReadyEngine:
     """How this model's calls are read, and who teaches it to write them."""
     loose: LooseTools = field(default_factory=LooseTools)
     """Tools whose schemas are too much for its grammars."""
+    number: int = field(default_factory=count().__next__)
+    """Which start of an engine this is."""
+    shapes: Shapes = field(default_factory=Shapes)
+    """Which conversations its template only appends to."""
 
 
 class EngineRoute:

@@ -91,22 +91,41 @@ class PieceCache:
         return self._known[piece]
 
 
-def rendered_ids(text: str, foreign: Foreign, pieces: PieceCache) -> list[int] | None:
-    """Give the ids of a rendering; None when the template lost, doubled, moved or took apart a mark."""
-    text = restored(text, foreign)
+def shown_once(text: str, foreign: Foreign) -> list[Slot] | None:
+    """Give the marks of a rendering (`restored`); None when the template lost, doubled, moved or took apart one."""
     slots = find_slots(text, foreign.mark)
     wanted = [n for n in range(len(foreign.contents)) if n not in foreign.optional]
     numbers = [slot.number for slot in slots]
     if numbers != sorted(set(numbers)) or not set(wanted) <= set(numbers) or not all(slot.fit.known for slot in slots):
         return None
-    if 2 * len(slots) != text.count(foreign.mark):
-        return None
+    return slots if 2 * len(slots) == text.count(foreign.mark) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A part of a rendering, and the ids that stand for it."""
+
+    start: int
+    end: int
+    ids: Sequence[int]
+
+
+def rendered_ids(text: str, regions: Sequence[Region], pieces: PieceCache) -> list[int]:
+    """Give the ids of a rendering: those of its regions, and the template's own between them."""
     ids: list[int] = []
-    for piece, slot in zip(pieces_between(text, slots), [*slots, None], strict=True):
-        ids += pieces.ids(piece)
-        if slot is not None:
-            ids += pieces.token_map.encode(slot.fit.apply(foreign.contents[slot.number]))
-    return ids
+    at = 0
+    for region in regions:
+        ids += pieces.ids(text[at : region.start])
+        ids += region.ids
+        at = region.end
+    return ids + pieces.ids(text[at:])
+
+
+def content_region(slot: Slot, foreign: Foreign, token_map: TokenMap, known: Sequence[int] | None) -> Region:
+    """Give a content in the place of its mark, with the ids that it is known to have unless the template changes it."""
+    content = foreign.contents[slot.number]
+    shown = slot.fit.apply(content)
+    return Region(slot.start, slot.end, known if known is not None and shown == content else token_map.encode(shown))
 
 
 def pieces_between(text: str, slots: Sequence[Slot]) -> list[str]:

@@ -6,9 +6,10 @@ a tool, and the ids of a content do not depend on its neighbours. What the templ
 (`scaffold.py`) is asked once for each shape of turn and kept. It does not know tool-call formats or limits.
 """
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +17,17 @@ from gateway.engine.foreign import Foreign, Signs, is_json_result
 from gateway.engine.histories import histories
 from gateway.engine.interface import Engine, EngineFacts, Message
 from gateway.engine.markers import MarkerGuard
-from gateway.engine.rendered import PieceCache, find_slots, rendered_ids
+from gateway.engine.placed import CallsIn, Known, regions
+from gateway.engine.rendered import (
+    PieceCache,
+    Region,
+    Slot,
+    content_region,
+    find_slots,
+    rendered_ids,
+    restored,
+    shown_once,
+)
 from gateway.engine.scaffold import (
     Following,
     Role,
@@ -35,6 +46,15 @@ _KEPT = 256
 """Shapes of turns whose following text is remembered."""
 
 
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A conversation as ids."""
+
+    ids: list[int]
+    by_shape: bool
+    """Whether the template's own text depends on nothing but roles, names, arguments, and what is empty."""
+
+
 class ChatTemplate:
     """The chat template of one running engine, under one map."""
 
@@ -51,37 +71,73 @@ class ChatTemplate:
         self._scaffold_of = lru_cache(_KEPT)(self._without_ids)
         self._following: OrderedDict[tuple[TurnShape, Role, int], Following] = OrderedDict()
 
-    async def prompt(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
+    async def prompt(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] = (),
+        known: Mapping[int, Known] | None = None,
+        calls_in: CallsIn = lambda text: (),
+    ) -> "Prompt":
         """Prompt ids of a conversation, ready for the model's next turn.
 
-        `messages`: OpenAI's shape, each `content` a string or absent. `tools`: definitions in OpenAI's shape, only for
-        templates that know tools. Raises `TemplateRefused` when the template rejects the conversation in every form
-        (`histories.py`).
+        Args:
+            messages: OpenAI's shape, each `content` a string or absent.
+            tools: definitions in OpenAI's shape, only for templates that know tools.
+            known: ids of messages by their numbers; they stand where the template shows these messages whole.
+            calls_in: reads the calls of a text, as the model would have written it.
+
+        Raises `TemplateRefused` when the template rejects the conversation in every form (`histories.py`).
         """
         refusal: TemplateRefused | None = None
         for history in histories(messages):
+            # Where turns were taken apart or joined, the numbers are others.
+            known = known if known and len(history) == len(messages) else {}
             try:
-                ids = await self._prompt(history, tools)
+                prompt = await self._prompt(history, tools, known, calls_in)
             except TemplateRefused as error:
                 refusal = refusal or error
                 continue
             bos = list(self._facts.bos)
-            return ids if ids[: len(bos)] == bos else bos + ids
+            return prompt if prompt.ids[: len(bos)] == bos else replace(prompt, ids=bos + prompt.ids)
         raise refusal or self._no_place("messages")
 
-    async def _prompt(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[int]:
+    async def _prompt(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        known: Mapping[int, Known],
+        calls_in: CallsIn,
+    ) -> "Prompt":
         read = any(map(is_json_result, messages)) and await self.reads_results()
         foreign = Foreign(self._signs)
         text = await self._render(foreign.messages(messages, marked=True, results_read=read), foreign.tools(tools))
-        ids = rendered_ids(text, foreign, self._pieces)
-        if ids is not None:
-            return ids
+        text = restored(text, foreign)
+        slots = shown_once(text, foreign)
+        if slots is not None:
+            turns = regions(text, slots, foreign, messages, known, calls_in)
+            ids = rendered_ids(text, self._with_contents(slots, turns, foreign, known), self._pieces)
+            return Prompt(ids, by_shape=not read)
         if foreign.results and foreign.results.isdisjoint(s.number for s in find_slots(text, foreign.mark)):
             raise self._no_place("results of tools")
         # The template reads or rewrites a content: it gets the contents themselves, guarded like all else.
         foreign = Foreign(self._signs)
         text = await self._render(foreign.messages(messages, marked=False), foreign.tools(tools))
-        return rendered_ids(text, foreign, self._pieces) or []
+        return Prompt(rendered_ids(restored(text, foreign), (), self._pieces), by_shape=False)
+
+    def _with_contents(
+        self, slots: Sequence[Slot], turns: Sequence[Region], foreign: Foreign, known: Mapping[int, Known]
+    ) -> list[Region]:
+        """All regions of a rendering in order: the turns, and the contents outside them."""
+        found = list(turns)
+        starts = [turn.start for turn in turns]
+        for slot in slots:
+            before = bisect_right(starts, slot.start)
+            if before and slot.start < turns[before - 1].end:
+                continue
+            number = foreign.owners[slot.number]
+            result = known[number].ids if number in known and slot.number in foreign.results else None
+            found.append(content_region(slot, foreign, self._map, result))
+        return sorted(found, key=lambda region: region.start)
 
     async def reads_results(self) -> bool:
         """Whether the template shows a result that is JSON in another form (Gemma 4's first one); asked once."""

@@ -44,6 +44,18 @@ BOUND_KINDS: Final = (
     OTHER,
 )
 """Bounded things of which each principal has a share."""
+LOSS_REASONS: Final = (
+    "client_changed",
+    "tools_changed",
+    "reasoning_dropped",
+    "template_rewrote",
+    "slot_taken",
+    "engine_restarted",
+    "memory_full",
+    "not_seen_before",
+    OTHER,
+)
+"""Why ids that the engine held were processed again."""
 CHAT_OUTCOMES: Final = ("ok", "client_error", "engine_error", "cancelled", OTHER)
 SOURCES: Final = ("leaf", "shim", "scaffold", OTHER)
 

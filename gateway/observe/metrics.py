@@ -20,6 +20,7 @@ from gateway.observe.labels import (
     CHAT_OUTCOMES,
     DROP_REASONS,
     LIST_KINDS,
+    LOSS_REASONS,
     MAP_ID,
     MAPS_BOUND,
     REASONS,
@@ -119,6 +120,11 @@ class Metrics:
         self._refused_grammars = self._counter(
             "codec_refused_grammars", "Tools whose calls are held loosely, since the engine refuses their grammar."
         )
+        self._lost = self._counter(
+            "codec_prompt_ids_lost", "Ids of an earlier answer that a next request processed again, by why.", "reason"
+        )
+        for reason in LOSS_REASONS:
+            self._lost.labels(reason)
         self._chats = self._counter("codec_chat_requests", "Chat requests answered.", "outcome")
         for source in SOURCES[:-1]:
             self._spliced.labels(source)
@@ -228,6 +234,10 @@ class Metrics:
     def guess_judged(self, *, right: bool) -> None:
         """A turn that held guessed ids was judged by the KV reuse of the turn after it."""
         self._guesses.labels("right" if right else "wrong").inc()
+
+    def prompt_ids_lost(self, reason: str, n: int) -> None:
+        """A request processed `n` ids again that the engine had held for its conversation."""
+        self._lost.labels(one_of(LOSS_REASONS, reason)).inc(n)
 
     def grammar_refused(self) -> None:
         """The engine does not take the grammar of a tool."""

@@ -14,6 +14,7 @@ from gateway.observe.labels import (
     DROP_REASONS,
     ERROR_KINDS,
     LIST_KINDS,
+    LOSS_REASONS,
     OTHER,
     REASONS,
     SOURCES,
@@ -56,6 +57,8 @@ Every label is bounded; a value that is strange, or one too many, is counted as 
   The first three were refused: too many in all, of one address, or too few open files left. Then heads too large or too
   slow, too many requests ahead of their answers, what is no HTTP, silence in a body, between requests (`idle`, which is
   as it should be), and answers that nobody read
+- `reason` of `codec_prompt_ids_lost_total`: {", ".join(f"`{w}`" for w in LOSS_REASONS)}
+  ([what each means](openai-apps.md#what-codec-says))
 - `source`: {", ".join(f"`{w}`" for w in SOURCES)}
 - `format`, `coding`, `reason` of `codec_wire_*`: the frames' form, how they were compressed, and why so
 - `result`: `repaired` (one split fits), `ambiguous` (several do; one was guessed), `missed` (none does)

@@ -96,7 +96,7 @@ async def test_nothing_is_encoded_or_decoded_between_a_call_and_the_splice_of_it
     engine_url, endpoint, counted, prefix
 ):
     tool = "get_current_time" if prefix == "never" else "time__get_current_time"
-    options = AnswerOptions(("named", tool), 64, Sampling(temperature=0, seed=1))
+    options = AnswerOptions(("named", tool), 64, Sampling(temperature=0, seed=1), show_calls=True)
     config = config_of(engine_url, time_tools(endpoint))
     async with open_services(GatewayConfig(upstreams=config.upstreams, engine=config.engine, prefix=prefix)) as rooms:
         # The template's own pieces around a result are tokenized once in an engine's life.

@@ -94,7 +94,13 @@ def test_event_stream_carries_each_id_once_with_its_text(client, plain, model_ma
 )
 def test_chat_with_a_tool_gives_the_engines_whole_context(client, model_map, tool, source):
     choice = {"type": "function", "function": {"name": tool}}
-    body = {"messages": PARIS, "tool_choice": choice, "stream_format": "protobuf", "return_token_ids": True}
+    body = {
+        "messages": PARIS,
+        "tool_choice": choice,
+        "stream_format": "protobuf",
+        "return_token_ids": True,
+        "show_calls": True,
+    }
     response = asked(client, "/v1/chat/completions", "gzip", **{**body, "max_tokens": 200})
 
     frames = read("protobuf", response.content)

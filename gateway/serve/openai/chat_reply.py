@@ -9,7 +9,15 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.agent.events import AgentEvent, Finished, GenerationFinished, IdsGenerated, IdsSpliced, ToolFinished
+from gateway.agent.events import (
+    AgentEvent,
+    Finished,
+    GenerationFinished,
+    IdsGenerated,
+    IdsSpliced,
+    PromptCompared,
+    ToolFinished,
+)
 from gateway.observe.escape import cut_text
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Event, Reasoning
 from gateway.toolcalls.stream.deltas import event_delta
@@ -36,6 +44,7 @@ class ChatReply:
         self._closed: set[str] = set()
         self._results: list[dict[str, Any]] = []
         self._turns: list[dict[str, Any]] = []
+        self._prompt: dict[str, Any] | None = None
         self._diagnostics: list[dict[str, Any]] = []
         self._finished: Finished | None = None
 
@@ -56,6 +65,9 @@ class ChatReply:
             case ToolFinished():
                 self._results.append(_tool_result(event))
                 return [{**self._chunk({}), "codec": {"tool_result": self._results[-1]}}]
+            case PromptCompared():
+                self._prompt = _compared(event)
+                return []
             case GenerationFinished():
                 self._turns.append(turn_numbers(event))
                 return []
@@ -132,6 +144,8 @@ class ChatReply:
 
     def _codec(self) -> dict[str, Any]:
         codec: dict[str, Any] = {"turns": self._turns, "tool_results": self._results}
+        if self._prompt is not None:
+            codec["prompt"] = self._prompt
         if self._spliced:
             codec["spliced"] = self._spliced
         if self._diagnostics:
@@ -153,6 +167,19 @@ def turn_numbers(turn: GenerationFinished) -> dict[str, Any]:
         "ttft_ms": round(turn.ttft * 1000, 2),
         "guessed": turn.guessed,
     }
+
+
+def _compared(event: PromptCompared) -> dict[str, Any]:
+    """What the prompt found again of the conversation's last answer, and what was lost for which reason."""
+    told: dict[str, Any] = {"held": event.held, "reused": event.reused, "lost": event.lost}
+    if event.reason is not None:
+        told["reason"] = event.reason
+    if (miss := event.miss) is not None:
+        if miss.message is not None:
+            told |= {"message": miss.message, "at": miss.at, "was": miss.was, "now": miss.now}
+        if miss.results_lost:
+            told["results_lost"] = True
+    return told
 
 
 def _tool_result(event: ToolFinished) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class ChatRequest(GenerationFields):
     tool_choice: Literal["auto", "none", "required"] | _NamedChoice = "auto"
     parallel_tool_calls: bool | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    show_calls: bool | None = None
     logprobs: Literal[False] | None = None
     response_format: dict[str, Any] | None = None
 
@@ -91,6 +92,7 @@ class ChatRequest(GenerationFields):
             stops=self.stops,
             parallel=self.parallel_tool_calls,
             ids=self.return_token_ids or self.stream_format != "json",
+            show_calls=self.show_calls,
         )
 
     @property

@@ -100,7 +100,7 @@ async def test_first_of_two_calls_runs_while_the_model_writes_the_second(bell):
     rung, wait = ringing(bell)
     engine = WaitingEngine(say(1), wait, f"{say(1)}\nand", "Done.")
     async with stage(engine, "rings.py", bell) as (agent, events, listen):
-        await agent.answer(await agent.open(QUESTION), AnswerOptions(), listen)
+        await agent.answer(await agent.open(QUESTION), AnswerOptions(show_calls=True), listen)
 
     assert rung == ['{"n": 1}']
     kinds = [type(event) for event in events if isinstance(event, CallClosed | GenerationFinished | ToolFinished)]
@@ -117,7 +117,7 @@ async def test_results_are_spliced_in_the_calls_order_whichever_is_first(bell):
     engine = WaitingEngine(say(1), second_rings_first, text, "Done.")
     async with stage(engine, "rings.py", bell) as (agent, events, listen):
         conversation = await agent.open(QUESTION)
-        await agent.answer(conversation, AnswerOptions(), listen)
+        await agent.answer(conversation, AnswerOptions(show_calls=True), listen)
 
     told = [event for event in events if isinstance(event, ToolFinished)]
     assert [event.call_id for event in told] == [event.id for event in events if isinstance(event, CallStarted)]
@@ -134,7 +134,7 @@ async def test_engine_that_breaks_off_takes_the_running_call_with_it():
     async with stage(engine, "hangs.py", tool_timeout=600.0) as (agent, events, listen):
         conversation = await agent.open(QUESTION)
         with anyio.fail_after(20), pytest.raises(EngineUnavailable, match="broke off"):
-            await agent.answer(conversation, AnswerOptions(), listen)
+            await agent.answer(conversation, AnswerOptions(show_calls=True), listen)
 
     assert [event for event in events if isinstance(event, ToolFinished)] == []
 
@@ -151,7 +151,7 @@ async def test_client_that_leaves_takes_the_running_call_with_it():
         conversation = await agent.open(QUESTION)
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(agent.answer, conversation, AnswerOptions(), listen)
+                tasks.start_soon(agent.answer, conversation, AnswerOptions(show_calls=True), listen)
                 await left.wait()
                 tasks.cancel_scope.cancel()
 
@@ -163,7 +163,7 @@ async def test_call_that_ran_before_a_limit_cut_the_model_off_is_told(bell):
     wrote = len(TINY.encode(say(1), specials=True))
     engine = WaitingEngine(say(1), wait, say(1) + "x" * 50)
     async with stage(engine, "rings.py", bell) as (agent, events, listen):
-        options = AnswerOptions(max_tokens=wrote + 5)
+        options = AnswerOptions(show_calls=True, max_tokens=wrote + 5)
         finished = await agent.answer(await agent.open(QUESTION), options, listen)
 
     (told,) = [event for event in events if isinstance(event, ToolFinished)]
@@ -178,7 +178,7 @@ async def test_arguments_that_do_not_fit_the_schema_are_not_sent_and_the_model_i
         conversation = await agent.open(QUESTION)
         conversation.tools = (ToolSpec("up__say", "", schema),)
         with anyio.fail_after(20):
-            await agent.answer(conversation, AnswerOptions(), listen)
+            await agent.answer(conversation, AnswerOptions(show_calls=True), listen)
 
     (told,) = [event for event in events if isinstance(event, ToolFinished)]
     assert (told.is_error, told.source) == (True, "gateway")

@@ -62,7 +62,7 @@ async def test_numbers_of_each_generation_say_what_was_spliced_before_it(open_st
 
 async def test_calls_of_all_generations_are_counted_through(open_stage):
     async with open_stage(f"{SAY}\n{SAY}", SAY, "Done.") as stage:
-        await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
+        await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(show_calls=True), stage.listen)
 
     assert [event.index for event in stage.of(CallStarted)] == [0, 1, 2]
     assert [event.index for event in stage.of(CallClosed)] == [0, 1, 2]
@@ -163,14 +163,22 @@ async def test_choice_of_an_unknown_tool_is_refused_with_the_tools_there_are(ope
     assert refused.value.param == "tool_choice"
 
 
-async def test_without_tools_the_prompt_names_none(open_stage):
+async def test_definitions_stand_in_the_prompt_under_every_choice(open_stage):
     async with open_stage() as stage:
-        none = await stage.agent.open(QUESTION, choice="none")
-        some = await stage.agent.open(QUESTION)
+        prompts = [(await stage.agent.open(QUESTION, choice=choice)).ids for choice in ("auto", "none", "required")]
 
-    assert none.tools == ()
-    assert "up__say" not in TINY.decode(none.ids)
-    assert "up__say" in TINY.decode(some.ids)
+    assert "up__say" in TINY.decode(prompts[0])
+    assert prompts[0] == prompts[1] == prompts[2]
+
+
+async def test_bare_conversation_has_no_tools_and_is_not_remembered(open_stage):
+    async with open_stage("Four.") as stage:
+        bare = await stage.agent.open(QUESTION, choice="none", bare=True)
+        await stage.agent.answer(bare, AnswerOptions(choice="none"), stage.listen)
+        again = await stage.agent.open([*QUESTION, {"role": "assistant", "content": "Four."}])
+
+    assert "up__say" not in TINY.decode(bare.ids)
+    assert again.before is None
 
 
 @pytest.mark.parametrize(("choice", "constrained"), [("auto", False), ("required", True), (("named", "up__say"), True)])
@@ -219,7 +227,7 @@ async def test_stop_string_ends_the_answer_without_being_shown(open_stage):
 async def test_a_turn_that_may_hold_one_call_ends_behind_it(open_stage, choice):
     async with open_stage(f"Sure.{SAY}\n{SAY} twice", "Done.") as stage:
         conversation = await stage.agent.open(QUESTION, choice=choice)
-        options = AnswerOptions(choice=choice, parallel=False)
+        options = AnswerOptions(show_calls=True, choice=choice, parallel=False)
         finished = await stage.agent.answer(conversation, options, stage.listen)
 
     assert text_of(stage.events) == "Sure.Done."
@@ -233,7 +241,9 @@ async def test_a_turn_that_may_hold_one_call_ends_behind_it(open_stage, choice):
 
 async def test_a_turn_that_holds_one_call_anyway_keeps_the_engines_account(open_stage):
     async with open_stage(SAY, "Done.") as stage:
-        await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(parallel=False), stage.listen)
+        await stage.agent.answer(
+            await stage.agent.open(QUESTION), AnswerOptions(show_calls=True, parallel=False), stage.listen
+        )
 
     first, _ = stage.of(GenerationFinished)
     assert first.timings is not None
@@ -251,7 +261,7 @@ async def test_calls_that_are_held_to_their_schemas_are_one_where_one_may_be(ope
 
 async def test_text_that_may_become_a_stop_string_stands_before_the_call_that_follows_it(open_stage):
     async with open_stage(f"one END{SAY}", "Done.") as stage:
-        options = AnswerOptions(stops=("ENDING",))
+        options = AnswerOptions(show_calls=True, stops=("ENDING",))
         await stage.agent.answer(await stage.agent.open(QUESTION), options, stage.listen)
 
     told = [event for event in stage.events if isinstance(event, Content | CallStarted)]
@@ -316,7 +326,7 @@ async def test_spliced_ids_are_counted_by_where_they_came_from(open_stage):
 async def test_turn_that_calls_both_kinds_runs_ours_and_hands_the_other_to_the_client(open_stage):
     async with open_stage(f"{SAY}\n{OWN}", "Done.") as stage:
         conversation = await stage.agent.open(QUESTION, client_tools=[PAINT])
-        finished = await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+        finished = await stage.agent.answer(conversation, AnswerOptions(show_calls=True), stage.listen)
         calls = [{"id": c.id, "function": {"name": c.name, "arguments": c.arguments}} for c in stage.of(CallClosed)]
         theirs = {"role": "tool", "tool_call_id": calls[1]["id"], "content": "painted"}
         history = [*QUESTION, {"role": "assistant", "content": "", "tool_calls": calls}, theirs]
@@ -361,7 +371,7 @@ async def test_call_that_breaks_off_keeps_its_index_to_itself(open_stage):
 
 async def test_tools_are_taught_where_the_template_renders_them_in_a_form_that_nobody_knows(open_stage):
     async with open_stage(SAY, "Done.", tools_template="{{ tools }} and no word on calls") as stage:
-        await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
+        await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(show_calls=True), stage.listen)
 
     assert [call.name for call in stage.of(CallClosed)] == ["up__say"]
     assert "To call a tool, write" in TINY.decode(stage.engine.asked[0].prompt)

@@ -10,6 +10,7 @@ from gateway.config.access_sections import AuditSection, OAuthSection, Telemetry
 from gateway.config.connections import ConnectionsConfig
 from gateway.config.load import load_config
 from gateway.config.model import (
+    AgentConfig,
     ClientCredentials,
     EngineConfig,
     GatewayConfig,
@@ -19,7 +20,7 @@ from gateway.config.model import (
     UpstreamConfig,
 )
 from gateway.config.section import Section
-from gateway.config.settings import EngineSection, LimitsSection, ServeSection, TokensSection
+from gateway.config.settings import AgentSection, EngineSection, LimitsSection, ServeSection, TokensSection
 from gateway.config.upstream_section import UpstreamSection
 from gateway.errors import ConfigError
 
@@ -54,6 +55,7 @@ def test_nothing_given_is_the_defaults(tmp_path: Path) -> None:
     ("section", "model"),
     [
         (EngineSection, EngineConfig),
+        (AgentSection, AgentConfig),
         (TokensSection, TokensConfig),
         (LimitsSection, LimitsConfig),
         (ServeSection, ServeConfig),

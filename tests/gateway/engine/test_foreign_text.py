@@ -99,9 +99,9 @@ async def control_ids(template: ChatTemplate, token_map: TokenMap, word: str, fo
     # An id of nine signs is one that Mistral's templates take, unless it is guarded: then calls are not shown at all.
     call_id = HARMLESS if len(word) == len("abcdefghi") else word
     try:
-        ids = await template.prompt(shorter(lived(word, call_id))[number], tools)
+        ids = (await template.prompt(shorter(lived(word, call_id))[number], tools)).ids
     except TemplateRefused:
-        ids = await template.prompt(shorter(lived(word))[number], tools)
+        ids = (await template.prompt(shorter(lived(word))[number], tools)).ids
     return [token_id for token_id in ids if token_id in token_map.special_ids]
 
 
@@ -141,9 +141,9 @@ async def test_marker_in_two_strings_that_a_template_joins_stays_text(engine: Ll
                 {"type": "function", "function": {"name": left, "description": right, "parameters": {"type": "object"}}}
                 for left, right in pairwise((marker[:cut], marker[cut:], marker[:cut]))
             ]
-            ids = await template.prompt(messages, tools)
+            ids = (await template.prompt(messages, tools)).ids
             plain = [t | {"function": t["function"] | {"name": HARMLESS, "description": HARMLESS}} for t in tools]
-            other = await template.prompt([{"role": "user", "content": HARMLESS}], plain)
+            other = (await template.prompt([{"role": "user", "content": HARMLESS}], plain)).ids
             special = markers_map.special_ids
             assert [i for i in ids if i in special] == [i for i in other if i in special], marker
 
@@ -167,5 +167,5 @@ async def test_the_prompt_says_what_the_engine_itself_renders(engine: LlamaCpp, 
         messages = [{**message, "content": text if message["content"] else ""} for message in lived(HARMLESS)]
         messages[2]["reasoning_content"] = text
         messages = shorter(messages)[number]
-        ids = await template.prompt(messages, tools)
+        ids = (await template.prompt(messages, tools)).ids
         assert markers_map.decode(ids) == await engine.apply_template(messages, tools)

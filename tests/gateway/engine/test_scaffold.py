@@ -188,7 +188,7 @@ async def test_history_that_the_model_lived_is_taken_in_some_form(
         *({"role": "user", "content": "Well?"}, {**turn, "tool_calls": ours}, *results),
         *({"role": "assistant", "content": "So."}, {"role": "user", "content": "And?"}),
     ]
-    shown = markers_map.decode(await template.prompt(messages, TOOLS if facts.supports_tools else []))
+    shown = markers_map.decode((await template.prompt(messages, TOOLS if facts.supports_tools else [])).ids)
 
     assert all(word in shown for word in words)
 
@@ -205,7 +205,7 @@ async def test_numbers_of_arguments_stay_as_they_were_written(engine: LlamaCpp, 
         rendering = await engine.apply_template(messages, TOOLS if facts.supports_tools else [])
     except EngineRefused:
         return
-    shown = markers_map.decode(await template.prompt(messages, TOOLS if facts.supports_tools else []))
+    shown = markers_map.decode((await template.prompt(messages, TOOLS if facts.supports_tools else [])).ids)
 
     if "n0" in rendering:
         assert all(number in shown for number in numbers)

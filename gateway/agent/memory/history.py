@@ -1,0 +1,205 @@
+"""A request's messages as a memory compares them: by what they mean, since no client echoes bytes.
+
+Turns messages into a chain of digests, one behind each answer of the model, and says whether an answer that a client
+sends back is one that it was given. The digests hold roles, texts and names of calls; ids, arguments and reasoning are
+compared afterwards, because clients rewrite them: they reorder keys, write `20.0` as `20`, fill in defaults, drop what
+the model thought. It knows neither ids of tokens nor templates.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final, TypeVar, cast
+
+from gateway.engine.interface import Message
+from gateway.toolcalls import ToolSpec
+
+T = TypeVar("T")
+_DIGEST: Final = 16
+"""Bytes: two histories that differ never meet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call as a client is told of it, or tells of it."""
+
+    id: str
+    name: str
+    arguments: str
+    """JSON text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An answer of the model as its client saw it."""
+
+    content: str
+    reasoning: str = ""
+    calls: tuple[Call, ...] = ()
+
+    @property
+    def message(self) -> Message:
+        """The answer as a message."""
+        calls = [{"id": c.id, "function": {"name": c.name, "arguments": c.arguments}} for c in self.calls]
+        return {"role": "assistant", "content": self.content, "tool_calls": calls}
+
+    def is_echoed_by(self, other: "Shown", schemas: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Whether `other`, which has the same text and names of calls, is this answer sent back.
+
+        A call that carries the id it was given may hold defaults of its tool's schema besides; any other has equal
+        arguments. Reasoning may be left out, not changed.
+        """
+        if other.reasoning.strip() not in ("", self.reasoning.strip()) or len(other.calls) != len(self.calls):
+            return False
+        return all(
+            _is_same_call(ours, theirs, schemas.get(ours.name, {}))
+            for ours, theirs in zip(self.calls, other.calls, strict=True)
+        )
+
+
+class History:
+    """The messages of one request, results in the order of their calls, with a digest behind each answer in them."""
+
+    def __init__(self, root: bytes, messages: Sequence[Message]) -> None:
+        """`root`: a digest of all else that must be equal: whose it is, map, template, tools."""
+        self.messages = ordered_results(messages, lambda message: message)
+        self.root = root
+        self._state = blake2b(root, digest_size=_DIGEST)
+        self.answers: list[tuple[int, bytes]] = []
+        """Place of each answer of the model, and the digest of everything up to it and with it."""
+        positions: dict[str, int] = {}
+        for place, message in enumerate(self.messages):
+            role, text = message["role"], str(message.get("content") or "")
+            if role == "assistant":
+                shown = shown_of(message)
+                positions = {call.id: number for number, call in enumerate(shown.calls)}
+                _add_answer(self._state, shown)
+                self.answers.append((place, self._state.digest()))
+            elif role == "tool":
+                _add(self._state, f"t{positions.get(str(message.get('tool_call_id')), -1)}", text)
+            else:
+                _add(self._state, role, text)
+
+    def with_answer(self, shown: Shown) -> bytes:
+        """The digest of this history and an answer to it."""
+        state = self._state.copy()
+        _add_answer(state, shown)
+        return state.digest()
+
+
+def _add_answer(state: "blake2b", shown: Shown) -> None:
+    _add(state, "assistant", shown.content.strip(), *(call.name for call in shown.calls))
+
+
+def _add(state: "blake2b", kind: str, *texts: str) -> None:
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    # Lengths first: no text can move into its neighbour.
+    state.update(f"{kind}{[len(text) for text in encoded]}".encode())
+    for text in encoded:
+        state.update(text)
+
+
+def root_digest(key: bytes, *parts: str) -> bytes:
+    """A digest of what two histories must have in common, under a secret of this process."""
+    state = blake2b(key=key, digest_size=_DIGEST)
+    for part in parts:
+        encoded = part.encode("utf-8", "surrogatepass")
+        state.update(b"%d:" % len(encoded))
+        state.update(encoded)
+    return state.digest()
+
+
+def shown_of(message: Message) -> Shown:
+    """An answer of the model as a client sends it back."""
+    calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    content = str(message.get("content") or "")
+    return Shown(content, reasoning if isinstance(reasoning, str) else "", tuple(map(call_of, calls)))
+
+
+def call_of(call: Mapping[str, Any]) -> Call:
+    """A call of OpenAI's shape."""
+    function = call["function"]
+    return Call(str(call.get("id") or ""), str(function["name"]), str(function.get("arguments") or "{}"))
+
+
+def ordered_results(turns: Sequence[T], message_of: Callable[[T], Message]) -> list[T]:
+    """The messages, with the results of the calls of one turn in the order of these calls."""
+    ordered: list[T] = []
+    results: list[T] = []
+    calls: Sequence[Mapping[str, Any]] = ()
+    for turn in turns:
+        message = message_of(turn)
+        if message["role"] == "tool":
+            results.append(turn)
+            continue
+        ordered += _by_call(results, calls, message_of)
+        ordered.append(turn)
+        results, calls = [], message.get("tool_calls") or ()
+    return ordered + _by_call(results, calls, message_of)
+
+
+def _by_call(results: list[T], calls: Sequence[Mapping[str, Any]], message_of: Callable[[T], Message]) -> list[T]:
+    if len(results) < 2:
+        return results
+    place = {str(call.get("id")): number for number, call in enumerate(calls)}
+    return sorted(results, key=lambda result: place.get(str(message_of(result).get("tool_call_id")), len(place)))
+
+
+def _is_same_call(ours: Call, theirs: Call, schema: Mapping[str, Any]) -> bool:
+    if ours.arguments == theirs.arguments:
+        return True
+    mine, other = _value(ours.arguments), _value(theirs.arguments)
+    if ours.id and ours.id == theirs.id:
+        return _is_completed(mine, other, schema)
+    return _is_equal(mine, other)
+
+
+def _value(arguments: str) -> object:
+    try:
+        return json.loads(arguments.strip() or "{}")
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _is_completed(mine: object, other: object, schema: Mapping[str, Any]) -> bool:
+    """Whether `other` is `mine`, with defaults of the schema where it said nothing."""
+    if not isinstance(mine, dict) or not isinstance(other, dict):
+        return _is_equal(cast(object, mine), other)
+    ours, theirs = cast(dict[str, object], mine), cast(dict[str, object], other)
+    properties = _mapping(schema.get("properties"))
+    for key, value in theirs.items():
+        known = _mapping(properties.get(key))
+        if key in ours:
+            if not _is_completed(ours[key], value, known):
+                return False
+        elif "default" not in known or not _is_equal(known["default"], value):
+            return False
+    return ours.keys() <= theirs.keys()
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}
+
+
+def _is_equal(mine: object, other: object) -> bool:
+    """Equality of JSON values: `1` is `1.0`, and not `true`."""
+    if isinstance(mine, bool) or isinstance(other, bool):
+        return mine is other
+    if isinstance(mine, dict) and isinstance(other, dict):
+        ours, theirs = cast(dict[str, object], mine), cast(dict[str, object], other)
+        return ours.keys() == theirs.keys() and _all_equal((value, theirs[key]) for key, value in ours.items())
+    if isinstance(mine, list) and isinstance(other, list):
+        mine, other = cast(list[object], mine), cast(list[object], other)
+        return len(mine) == len(other) and _all_equal(zip(mine, other, strict=True))
+    return mine == other
+
+
+def _all_equal(pairs: Iterable[tuple[object, object]]) -> bool:
+    return all(_is_equal(mine, other) for mine, other in pairs)
+
+
+def schemas_of(tools: Sequence[ToolSpec]) -> dict[str, Mapping[str, Any]]:
+    """The parameters of tools by their names."""
+    return {tool.name: tool.parameters for tool in tools}

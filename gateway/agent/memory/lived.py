@@ -1,0 +1,91 @@
+"""An answer as the model lived it: its turns with their ids, the results in between, and what its client was shown.
+
+Filled while the answer is made, and kept as it is afterwards. It knows neither engine nor client.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from gateway.agent.memory.history import Call, Shown
+from gateway.engine.interface import Message
+from gateway.toolcalls import CallClosed
+
+MESSAGE_BYTES: Final = 600
+"""What a lived message takes beside its ids and texts, measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class LivedTurn:
+    """A turn of the model, besides its ids."""
+
+    calls: tuple[CallClosed, ...] = ()
+    content: bool = True
+    reasoning: bool = False
+    ended_by: int | None = None
+    """The end-of-turn id that it ended with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lived:
+    """One message as the model lived it, with the ids that it stands with in the context."""
+
+    message: Message
+    """A turn of the model, or the result of a call; a result's content is read from its ids."""
+    ids: "array[int]"
+    turn: LivedTurn | None = None
+    """Of a turn of the model, how it was."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, roughly."""
+        texts = sum(len(value) for value in self.message.values() if isinstance(value, str))
+        calls = sum(len(call["function"]["arguments"]) + MESSAGE_BYTES for call in self.message.get("tool_calls") or ())
+        return MESSAGE_BYTES + len(self.ids) * self.ids.itemsize + texts + calls
+
+
+@dataclass(slots=True)
+class LivedAnswer:
+    """The answer that is being made."""
+
+    messages: list[Lived] = field(default_factory=list[Lived])
+    content: list[str] = field(default_factory=list[str])
+    """Texts that the client was shown."""
+    reasoning: list[str] = field(default_factory=list[str])
+    calls: list[Call] = field(default_factory=list[Call])
+    """Calls that the client was shown."""
+    start: int = 0
+    """Ids of the context before the last turn."""
+    whole: bool = True
+    """Whether what the client was shown says all that its turns hold: not where a call broke off."""
+
+    @property
+    def shown(self) -> Shown:
+        """The answer as its client sees it."""
+        return Shown("".join(self.content), "".join(self.reasoning), tuple(self.calls))
+
+    @property
+    def last(self) -> Lived | None:
+        """The last turn of the model."""
+        return next((each for each in reversed(self.messages) if each.turn is not None), None)
+
+    def add_turn(self, start: int, ids: Sequence[int], content: str, reasoning: str, turn: LivedTurn) -> None:
+        """A generation is over. `start`: ids before it; `content`, `reasoning`: all that it said."""
+        self.start = start
+        message: dict[str, Any] = {"role": "assistant", "content": content}
+        if reasoning:
+            message["reasoning_content"] = reasoning
+        if turn.calls:
+            message["tool_calls"] = [_shown_call(call) for call in turn.calls]
+        # The ids of its calls are part of its own.
+        calls = tuple(replace(call, ids=()) for call in turn.calls)
+        self.messages.append(Lived(message, array("I", ids), replace(turn, calls=calls)))
+
+    def add_result(self, call_id: str, name: str, ids: Sequence[int]) -> None:
+        """A call of the gateway's tools is over."""
+        self.messages.append(Lived({"role": "tool", "tool_call_id": call_id, "name": name}, array("I", ids)))
+
+
+def _shown_call(call: CallClosed) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}

@@ -1,0 +1,200 @@
+"""Conversations as the model lived them, found again by what their clients send.
+
+A tree with a node for each answer: what the client was shown, what the model lived (turns with their ids, results of
+calls that the gateway ran), and the ids that the engine held at its end, stored as what they add to the node before.
+Nodes never change: two requests may go on from one. Bounded in bytes; what was used longest ago goes first, of the
+principal that has the most. It renders nothing and waits for nobody.
+"""
+
+from array import array
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gateway.agent.memory.history import History, Shown, ordered_results, shown_of
+from gateway.agent.memory.lived import Lived
+from gateway.engine.interface import Message
+
+_ALIKE: Final = 8
+"""Answers with one digest that are remembered: asked for again, or with other arguments of their calls."""
+_FORGOTTEN: Final = 4096
+"""Answers of which it is known that they were remembered once."""
+_NODE_BYTES: Final = 1200
+"""What a node takes beside its ids and texts, measured."""
+
+
+@dataclass(slots=True, eq=False)
+class Remembered:
+    """One answer, and the conversation that it ended. Frozen in all but its place in the tree."""
+
+    owner: str
+    before: "Remembered | None"
+    """The answer that its request went on from."""
+    place: int
+    """Where the answer stands among the client's messages."""
+    shown: Shown
+    lived: tuple[Lived, ...]
+    kept: int
+    """Ids that are the beginning of those of `before`."""
+    added: "array[int]"
+    held: int
+    """Ids that the engine has processed."""
+    engine: int
+    """Which start of the engine that was."""
+    number: int
+    """Which conversation it belongs to; branches are one."""
+    digest: bytes = b""
+    followers: int = field(default=0, repr=False)
+    size: int = 0
+
+    def chain(self) -> list["Remembered"]:
+        """The answers of this conversation, the first one first."""
+        found: list[Remembered] = []
+        node: Remembered | None = self
+        while node is not None:
+            found.append(node)
+            node = node.before
+        return found[::-1]
+
+    def ids(self) -> list[int]:
+        """All ids that the conversation had at the end of this answer."""
+        ids: array[int] = array("I")
+        for node in self.chain():
+            del ids[node.kept :]
+            ids.extend(node.added)
+        return ids.tolist()
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """What a request goes on from."""
+
+    last: Remembered
+    lived: tuple["Turn", ...]
+    """The conversation as the model lived it, up to its last turn that is remembered."""
+    new: tuple["Turn", ...]
+    """What comes after: results of calls, those that the gateway has run included, and the client's messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message, and how the model lived it if that is remembered."""
+
+    message: Message
+    lived: Lived | None = None
+
+
+class ConversationMemory:
+    """The answers of one gateway."""
+
+    def __init__(self, most: int, share: float = 1.0) -> None:
+        """`most`: bytes in all. `share`: part of them that one principal may fill, once there are several."""
+        self._most = most
+        self._share = int(most * share)
+        self._found: dict[bytes, list[Remembered]] = {}
+        """By digest, the newest first."""
+        self._last: dict[str, OrderedDict[int, Remembered]] = {}
+        """By owner, answers that nothing follows; the one used longest ago first."""
+        self._sizes: Counter[str] = Counter()
+        self._forgotten: OrderedDict[bytes, bool] = OrderedDict()
+        """Answers that gave way, and whether calls of the gateway were lost with them."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that are taken."""
+        return self._sizes.total()
+
+    def recall(self, owner: str, history: History, schemas: Mapping[str, Mapping[str, Any]]) -> Recalled | None:
+        """The longest conversation that the history goes on from; None where nothing of it is remembered."""
+        for place, digest in reversed(history.answers):
+            for node in self._found.get(digest, ()):
+                if node.owner == owner and node.place == place and _is_echoed(node, history.messages, schemas):
+                    self._touch(node)
+                    return _recalled(node, history.messages)
+        return None
+
+    def forgotten(self, history: History) -> bool | None:
+        """Whether calls of the gateway were lost with answers that gave way to others; None where none did."""
+        found = [self._forgotten[digest] for _, digest in history.answers if digest in self._forgotten]
+        return any(found) if found else None
+
+    def remember(self, node: Remembered, digest: bytes) -> None:
+        """Keep an answer. `digest`: of its history and itself (`History.with_answer`)."""
+        node.digest = digest
+        node.size = _NODE_BYTES + len(node.added) * node.added.itemsize + sum(each.size for each in node.lived)
+        node.size += len(node.shown.content) + len(node.shown.reasoning)
+        alike = self._found.setdefault(digest, [])
+        alike.insert(0, node)
+        self._sizes[node.owner] += node.size
+        if node.before is not None:
+            node.before.followers += 1
+            self._leaves(node.owner).pop(id(node.before), None)
+        self._leaves(node.owner)[id(node)] = node
+        for old in [each for each in alike[_ALIKE:] if not each.followers]:
+            self._drop(old)
+        self._make_room(node.owner)
+
+    def _make_room(self, owner: str) -> None:
+        several = len(self._sizes) > 1
+        while several and self._sizes[owner] > self._share:
+            self._drop_oldest(owner)
+        while self._sizes.total() > self._most:
+            self._drop_oldest(max(self._sizes, key=lambda name: self._sizes[name]))
+
+    def _drop_oldest(self, owner: str) -> None:
+        node = next(iter(self._last[owner].values()))
+        self._forgotten[node.digest] = any(each.turn is None for each in node.lived)
+        if len(self._forgotten) > _FORGOTTEN:
+            self._forgotten.popitem(last=False)
+        self._drop(node)
+
+    def _drop(self, node: Remembered) -> None:
+        """Take out an answer that nothing follows."""
+        leaves = self._leaves(node.owner)
+        del leaves[id(node)]
+        alike = self._found[node.digest]
+        alike.remove(node)
+        if not alike:
+            del self._found[node.digest]
+        if (before := node.before) is not None:
+            before.followers -= 1
+            if not before.followers:
+                leaves[id(before)] = before
+                # It has been used as long ago as what followed it.
+                leaves.move_to_end(id(before), last=False)
+        self._sizes[node.owner] -= node.size
+        if not self._sizes[node.owner]:
+            del self._sizes[node.owner], self._last[node.owner]
+
+    def _touch(self, node: Remembered) -> None:
+        leaves = self._leaves(node.owner)
+        if id(node) in leaves:
+            leaves.move_to_end(id(node))
+
+    def _leaves(self, owner: str) -> OrderedDict[int, Remembered]:
+        return self._last.setdefault(owner, OrderedDict())
+
+
+def _is_echoed(node: Remembered, messages: Sequence[Message], schemas: Mapping[str, Mapping[str, Any]]) -> bool:
+    return all(each.shown.is_echoed_by(shown_of(messages[each.place]), schemas) for each in node.chain())
+
+
+def _recalled(node: Remembered, messages: Sequence[Message]) -> Recalled:
+    answers = {each.place: each for each in node.chain()}
+    found: list[Turn] = []
+    ran: set[str] = set()
+    new = 0
+    for place, message in enumerate(messages):
+        if place not in answers:
+            if str(message.get("tool_call_id")) not in ran or message["role"] != "tool":
+                found.append(Turn(message))
+            continue
+        for lived in answers[place].lived:
+            found.append(Turn(lived.message, lived))
+            if lived.turn is not None:
+                new = len(found)
+            else:
+                ran.add(str(lived.message["tool_call_id"]))
+    ordered = ordered_results(found, lambda turn: turn.message)
+    return Recalled(node, tuple(ordered[:new]), tuple(ordered[new:]))

@@ -1,0 +1,214 @@
+"""From messages to the ids of a prompt: what is remembered of a conversation goes on with the ids that it has.
+
+A conversation that its template only appends to is not rendered again: what the template writes around the new messages
+stands behind the ids that the engine holds. Any other is rendered, as the model lived it, and each turn that the
+rendering shows whole keeps its ids (the law of recall, docs/architecture.md). It does not generate.
+"""
+
+import json
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import Final
+
+from gateway.agent.conversation import Conversation, Spliced, calls_of_turns
+from gateway.agent.events import PromptCompared
+from gateway.agent.history import tool_definitions, with_preamble
+from gateway.agent.memory import ConversationMemory, Lived, Miss, Recalled, Remembered, Turn
+from gateway.engine.foreign import is_json_result
+from gateway.engine.interface import Message
+from gateway.engine.left_behind import shared_prefix
+from gateway.engine.placed import Known
+from gateway.engine.readiness import ReadyEngine
+from gateway.engine.shapes import Shape, shape_of
+from gateway.engine.template import Prompt
+from gateway.errors import TemplateRefused
+from gateway.observe.logs import get_logger
+from gateway.toolcalls import CallClosed, Format, parser_for
+from leaf_sdk.vocab import TokenMap
+
+log = get_logger("agent")
+
+_NUMBERS: Final = count()
+"""Of conversations."""
+
+
+async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
+    """Render messages, with the ids of those that were lived where the template shows them whole.
+
+    Raises `EngineUnavailable`, `TemplateRefused`.
+    """
+    ready, fmt, tools = conversation.ready, conversation.format, conversation.tools
+    taught, token_map = ready.tool_format.preamble, ready.token_map
+    known: dict[int, Known] = {}
+    messages: list[Message] = []
+    for number, turn in enumerate(turns):
+        if turn.lived is None:
+            messages.append(turn.message)
+            continue
+        text = token_map.decode(turn.lived.ids)
+        messages.append(_message(turn.lived, text, taught=taught))
+        known[number] = _known(turn.lived, text, ready, taught=taught)
+    calls_in = partial(_calls_in, fmt, token_map, conversation)
+    if not taught:
+        return await ready.template.prompt(messages, tool_definitions(tools), known, calls_in)
+    plain = with_preamble(messages, fmt, tools)
+    moved = len(plain) - len(messages)
+    return await ready.template.prompt(plain, (), {n + moved: each for n, each in known.items()}, calls_in)
+
+
+async def begin(conversation: Conversation, messages: Sequence[Message], recalled: Recalled | None = None) -> None:
+    """Give a conversation its prompt: behind what is remembered of it, or from its messages alone.
+
+    Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`.
+    """
+    if recalled is not None:
+        try:
+            await _go_on(conversation, recalled)
+        except TemplateRefused:
+            # What was lived has turns that the client does not know of: its own words may do.
+            log.warning("the template refuses a conversation as it was lived; it is rendered as its client tells it")
+        else:
+            conversation.before, conversation.held = recalled.last, recalled.last.held
+            conversation.kept = shared_prefix(recalled.last.ids(), conversation.ids)
+            return
+        lost = any(turn.lived is not None and turn.lived.turn is None for turn in recalled.lived)
+        conversation.miss = Miss("template_rewrote", recalled.last.held, results_lost=lost)
+    conversation.ids = (await render(conversation, [Turn(message) for message in messages])).ids
+    conversation.earlier = calls_of_turns(messages)
+
+
+def compared(conversation: Conversation, cached: int) -> PromptCompared:
+    """Say what of the answer before the engine has found again. `cached`: ids that it did not process."""
+    before, miss = conversation.before, conversation.miss
+    if before is None:
+        held = miss.held if miss is not None else 0
+        return PromptCompared(held, cached, miss.reason if miss is not None else None, miss)
+    if conversation.kept < before.held:
+        thought = any(
+            lived.turn is not None and lived.turn.reasoning for node in before.chain() for lived in node.lived
+        )
+        return PromptCompared(before.held, cached, "reasoning_dropped" if thought else "template_rewrote")
+    if cached >= before.held:
+        return PromptCompared(before.held, cached)
+    restarted = before.engine != conversation.ready.number
+    return PromptCompared(before.held, cached, "engine_restarted" if restarted else "slot_taken")
+
+
+def remember(memory: ConversationMemory, conversation: Conversation) -> Remembered | None:
+    """Keep an answer that is over, however it ended, if its client can come back to it."""
+    lived, history, last = conversation.lived, conversation.history, conversation.lived.last
+    if history is None or last is None or not lived.whole:
+        return None
+    ids = [*conversation.ids[: lived.start], *last.ids]
+    before = conversation.before
+    shown = lived.shown
+    node = Remembered(
+        owner=conversation.principal.name,
+        before=before,
+        place=len(history.messages),
+        shown=shown,
+        lived=tuple(lived.messages),
+        kept=conversation.kept,
+        added=array("I", ids[conversation.kept :]),
+        held=min(conversation.held, len(ids)),
+        engine=conversation.ready.number,
+        number=before.number if before is not None else next(_NUMBERS),
+    )
+    memory.remember(node, history.with_answer(shown))
+    return node
+
+
+async def _go_on(conversation: Conversation, recalled: Recalled) -> None:
+    shapes, shape = conversation.ready.shapes, _shape(conversation, recalled)
+    appends = shapes.appends(shape)
+    appended = None if appends is False else await _appended(conversation, recalled)
+    if not appends or appended is None:
+        turns = (*recalled.lived, *recalled.new)
+        prompt = await render(conversation, turns)
+        if prompt.by_shape:
+            shapes.note(shape, appended is not None and appended.ids == prompt.ids)
+        conversation.ids, conversation.earlier = prompt.ids, calls_of_turns([turn.message for turn in turns])
+    else:
+        conversation.ids, conversation.earlier = appended.ids, appended.earlier
+
+
+async def _appended(conversation: Conversation, recalled: Recalled) -> Conversation | None:
+    """The conversation with what the template writes around the new messages; None where these are no simple turn."""
+    last, new = recalled.lived[-1].lived, recalled.new
+    turn = last.turn if last is not None else None
+    results = [each for each in new if each.message["role"] == "tool"]
+    if turn is None or len(results) != len(turn.calls) or len(new) != max(len(results), 1):
+        return None
+    if any(map(_is_json, new)) and await conversation.ready.template.reads_results():
+        return None
+    grown = replace(
+        conversation,
+        ids=recalled.last.ids(),
+        turn=turn,
+        earlier=calls_of_turns([each.message for each in recalled.lived[:-1]]),
+        spliced=Spliced(),
+    )
+    try:
+        if results:
+            scaffold = await grown.around_results()
+        elif new[0].message["role"] == "user":
+            scaffold = await grown.around_question()
+        else:
+            return None
+    except TemplateRefused:
+        return None
+    token_map = conversation.ready.token_map
+    grown.splice(scaffold, [scaffold.fitted(n, _content(each, token_map), token_map) for n, each in enumerate(new)])
+    return grown
+
+
+def _is_json(turn: Turn) -> bool:
+    # Of a lived result only the ids are there: it may be.
+    return turn.message["role"] == "tool" and (turn.lived is not None or is_json_result(turn.message))
+
+
+def _content(turn: Turn, token_map: TokenMap) -> Sequence[int]:
+    return turn.lived.ids if turn.lived is not None else token_map.encode(str(turn.message.get("content") or ""))
+
+
+def _shape(conversation: Conversation, recalled: Recalled) -> Shape:
+    messages = [
+        {**turn.message, "content": "."} if turn.lived is not None and turn.lived.turn is None else turn.message
+        for turn in (*recalled.lived, *recalled.new)
+    ]
+    # Turns that the model went on from within one answer: nothing was rendered behind them.
+    turns = ([each for each in node.lived if each.turn is not None] for node in recalled.last.chain())
+    spliced = {id(turn) for lived in turns for turn in lived[:-1]}
+    inside = {number for number, turn in enumerate(recalled.lived) if id(turn.lived) in spliced}
+    return shape_of(messages, len(recalled.new), tools=bool(conversation.tools), inside=inside)
+
+
+def _message(lived: Lived, text: str, *, taught: bool) -> Message:
+    """A lived message for the template: a result with its text, a turn of a model that is taught as its words."""
+    if lived.turn is None or (taught and not lived.turn.reasoning):
+        role = {key: value for key, value in lived.message.items() if key != "tool_calls"}
+        return {**role, "content": text}
+    return lived.message
+
+
+def _known(lived: Lived, text: str, ready: ReadyEngine, *, taught: bool) -> Known:
+    turn = lived.turn
+    if turn is None:
+        return Known(lived.ids)
+    ended = turn.ended_by
+    token = b"" if ended is None or not ready.token_map.has_id(ended) else ready.token_map.token_bytes(ended)
+    calls = () if taught else tuple((call.name, _value(call)) for call in turn.calls)
+    return Known(lived.ids, text, calls, token.decode("utf-8", "replace"))
+
+
+def _value(call: CallClosed) -> object:
+    return json.loads(call.arguments)
+
+
+def _calls_in(fmt: Format, token_map: TokenMap, conversation: Conversation, text: str) -> list[tuple[str, object]]:
+    parser = parser_for(fmt, token_map, conversation.tools, by_text=True)
+    events = [*parser.feed(token_map.encode(text, specials=True)), *parser.close()]
+    return [(event.name, _value(event)) for event in events if isinstance(event, CallClosed)]

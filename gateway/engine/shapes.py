@@ -1,0 +1,73 @@
+"""Which shapes of conversation a template only appends to: shown by a rendering once, then known.
+
+To render a long conversation costs up to a second; most templates write behind it without changing what stands there.
+Whether one does depends on roles, on what is empty, and on who called: the shape. Repetitions count no more than twice,
+so that a conversation soon has the shape of a shorter one. It renders nothing itself.
+"""
+
+from collections import OrderedDict
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, Final
+
+from gateway.engine.interface import Message
+
+Shape = tuple[str, ...]
+
+_KEPT: Final = 1024
+_LONGEST: Final = 6
+"""Messages of a part that is repeated: a question, two calls with their results, and an answer."""
+
+
+class Shapes:
+    """What is known of one template."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Shape, bool] = OrderedDict()
+
+    def appends(self, shape: Shape) -> bool | None:
+        """Whether what is new is written behind what was there; None where that has not been seen yet."""
+        return self._known.get(shape)
+
+    def note(self, shape: Shape, appends: bool) -> None:
+        """Remember what a rendering has shown; of one shape a single contradiction counts for good."""
+        self._known[shape] = appends and self._known.get(shape, True)
+        self._known.move_to_end(shape)
+        if len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+
+
+def shape_of(messages: Sequence[Message], new: int, *, tools: bool, inside: Container[int] = ()) -> Shape:
+    """Give the shape of a conversation.
+
+    Args:
+        messages: all of it.
+        new: how many of them, at the end, are to be appended.
+        tools: whether definitions of tools stand before it.
+        inside: turns of the model that it has gone on from within one answer, without a rendering in between.
+    """
+    kinds = [_kind(message) + "+" * (number in inside) for number, message in enumerate(messages)]
+    split = len(kinds) - new
+    return ("tools" if tools else "", *_without_repetition(kinds[:split]), "|", *_without_repetition(kinds[split:]))
+
+
+def _kind(message: Message) -> str:
+    role = str(message["role"])
+    if role != "assistant":
+        return role if message.get("content") else f"{role} empty"
+    calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
+    content = str(message.get("content") or "").strip()
+    reasoning = str(message.get("reasoning_content") or "").strip()
+    return f"assistant {bool(content):d}{bool(reasoning):d}{min(len(calls), 2)}"
+
+
+def _without_repetition(kinds: Sequence[str]) -> list[str]:
+    """Give the same with each part that is repeated at most twice in a row."""
+    kept: list[str] = []
+    for kind in kinds:
+        kept.append(kind)
+        for size in range(1, _LONGEST + 1):
+            part = kept[-size:]
+            if len(kept) >= 3 * size and kept[-2 * size : -size] == part and kept[-3 * size : -2 * size] == part:
+                del kept[-size:]
+                break
+    return kept

@@ -1,0 +1,79 @@
+"""Conversations that come back: an unmodified client that runs its own tool, on the real engine.
+
+Each request after the first finds all that the engine holds, however the client writes its history down.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import openai
+import pytest
+
+pytestmark = pytest.mark.engine
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "The weather of a city.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "days": {"type": "integer", "default": 1}},
+            "required": ["city"],
+        },
+    },
+}
+CHOICES = ("required", "none", "required", "required", "none", "required", "none", "none")
+
+
+def as_it_came(message: dict[str, Any]) -> dict[str, Any]:
+    return message
+
+
+def compact(message: dict[str, Any]) -> dict[str, Any]:
+    """As clients do that parse calls and write them anew, with the defaults of the schema, and leave text out."""
+    calls = [_rewritten(call, {"days": 1}, (",", ":")) for call in message.get("tool_calls") or ()]
+    return {**message, "content": message["content"] or None, **({"tool_calls": calls} if calls else {})}
+
+
+def sorted_with_own_ids(message: dict[str, Any]) -> dict[str, Any]:
+    calls = [
+        {**_rewritten(call, {}, (", ", ": ")), "id": f"own_{call['id']}"} for call in message.get("tool_calls") or ()
+    ]
+    content = [{"type": "text", "text": message["content"].strip()}] if message["content"] else ""
+    return {**message, "content": content, **({"tool_calls": calls} if calls else {})}
+
+
+def _rewritten(call: Mapping[str, Any], defaults: Mapping[str, Any], separators: tuple[str, str]) -> dict[str, Any]:
+    arguments = {**defaults, **json.loads(call["function"]["arguments"])}
+    ordered = dict(sorted(arguments.items(), reverse=True))
+    return {**call, "function": {**call["function"], "arguments": json.dumps(ordered, separators=separators)}}
+
+
+@pytest.mark.parametrize("echo", [as_it_came, compact, sorted_with_own_ids])
+def test_next_request_finds_all_that_the_engine_holds(
+    chat: openai.OpenAI, echo: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": f"The weather in Bern, please ({echo.__name__})."}]
+    turns: list[dict[str, Any]] = []
+    for number, choice in enumerate(CHOICES):
+        answer = chat.chat.completions.create(
+            model="any",
+            messages=messages,
+            tools=[TOOL],
+            tool_choice=choice,
+            max_tokens=60,
+            temperature=0.8,
+            seed=number,
+        )
+        turns.append(answer.codec["turns"][0])
+        message = answer.choices[0].message.model_dump(exclude_none=True)
+        messages.append(echo({"content": "", **message}))
+        calls = messages[-1].get("tool_calls") or ()
+        messages += [{"role": "tool", "tool_call_id": call["id"], "content": "Sunny, 20 °C"} for call in calls]
+        if not calls:
+            messages.append({"role": "user", "content": f"And tomorrow? ({number})"})
+
+    assert [turn["held"] for turn in turns[1:]] == [turn["cache_n"] for turn in turns[1:]]
+    assert all(turn["held"] for turn in turns[1:])

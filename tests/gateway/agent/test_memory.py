@@ -1,0 +1,198 @@
+"""Conversations that come back: what the model lived stands in the next prompt, whatever the client makes of it."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+import pytest
+
+from gateway.agent import AnswerOptions
+from gateway.agent.events import PromptCompared
+from gateway.config import LimitsConfig
+from gateway.engine.interface import Message
+from gateway.errors import EngineUnavailable
+from gateway.proxy.caller import Principal
+from gateway.toolcalls import CallClosed, Content, ToolSpec
+from leaf_sdk.testing import tiny_map
+
+pytestmark = pytest.mark.anyio
+
+TINY = tiny_map()
+QUESTION: list[Message] = [{"role": "user", "content": "What is it?"}]
+SAY = '<tool_call>{"name":"up__say",   "arguments":{}}</tool_call>'
+PAINT = ToolSpec("paint", "Paint", {"type": "object", "properties": {"size": {"type": "number", "default": 3}}})
+RED = '<tool_call>{"name": "paint", "arguments": {"colour":"red",  "of": 20.0}}</tool_call>'
+
+
+async def answered(stage: Any, messages: Sequence[Message], **asked: Any) -> Message:
+    """The answer as a client gets it. `choice`, `stops` and the like are its options."""
+    stage.events.clear()
+    tools = asked.pop("tools", ())
+    principal = asked.pop("principal", Principal("a"))
+    conversation = await stage.agent.open(messages, client_tools=tools, principal=principal)
+    await stage.agent.answer(conversation, AnswerOptions(**asked), stage.listen)
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in stage.of(CallClosed)
+    ]
+    content = "".join(event.text for event in stage.of(Content))
+    return {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
+
+
+def prompts(stage: Any) -> list[list[int]]:
+    return [list(request.prompt) for request in stage.engine.asked]
+
+
+def begins(longer: Sequence[int], shorter: Sequence[int]) -> bool:
+    return list(longer[: len(shorter)]) == list(shorter)
+
+
+async def test_calls_of_the_gateway_are_not_told_and_come_back_with_their_results(open_stage):
+    async with open_stage(SAY, "It is 42, I hear.", "Yes.") as stage:
+        answer = await answered(stage, QUESTION)
+        await answered(stage, [*QUESTION, answer, {"role": "user", "content": "Sure?"}])
+
+    _, second, third = prompts(stage)
+    assert answer == {"role": "assistant", "content": "It is 42, I hear."}
+    assert begins(third, [*second, *TINY.encode("It is 42, I hear.")])
+    assert SAY in TINY.decode(third)
+
+
+def reordered(call: dict[str, Any]) -> dict[str, Any]:
+    arguments = json.loads(call["function"]["arguments"])
+    return {**call, "function": {**call["function"], "arguments": json.dumps(dict(reversed(arguments.items())))}}
+
+
+def with_default_and_integer(call: dict[str, Any]) -> dict[str, Any]:
+    arguments = {**json.loads(call["function"]["arguments"]), "of": 20, "size": 3}
+    return {**call, "function": {**call["function"], "arguments": json.dumps(arguments)}}
+
+
+def with_another_id(call: dict[str, Any]) -> dict[str, Any]:
+    return {**reordered(call), "id": "chosen"}
+
+
+@pytest.mark.parametrize("echo", [reordered, with_default_and_integer, with_another_id])
+async def test_call_that_a_client_rewrites_keeps_the_models_ids(open_stage, echo: Callable[[Any], Any]):
+    async with open_stage(RED, "Done.") as stage:
+        answer = await answered(stage, QUESTION, tools=[PAINT])
+        call = echo(answer["tool_calls"][0])
+        result = {"role": "tool", "tool_call_id": call["id"], "content": "painted"}
+        echoed = {"role": "assistant", "content": None, "tool_calls": [call]}
+        await answered(stage, [*QUESTION, echoed | {"content": ""}, result], tools=[PAINT])
+
+    first, second = prompts(stage)
+    assert begins(second, [*first, *TINY.encode(RED, specials=True)])
+    assert "painted" in TINY.decode(second[len(first) :])
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"colour": "blue", "of": 20.0}', '{"colour": "red"}', '{"colour": "red", "of": 20, "size": 4}']
+)
+async def test_call_that_a_client_edits_is_another_history(open_stage, arguments: str):
+    async with open_stage(RED, "Done.") as stage:
+        answer = await answered(stage, QUESTION, tools=[PAINT])
+        call = answer["tool_calls"][0]
+        edited = {**call, "function": {"name": "paint", "arguments": arguments}}
+        result = {"role": "tool", "tool_call_id": call["id"], "content": "painted"}
+        await answered(stage, [*QUESTION, {**answer, "tool_calls": [edited]}, result], tools=[PAINT])
+
+    assert not begins(prompts(stage)[1], [*prompts(stage)[0], *TINY.encode(RED, specials=True)])
+    (told,) = stage.of(PromptCompared)
+    assert (told.reason, told.miss.message) == ("client_changed", 1)
+
+
+async def test_nobody_goes_on_from_the_conversation_of_another(open_stage):
+    async with open_stage(SAY, "It is 42.", "Yes.") as stage:
+        answer = await answered(stage, QUESTION, principal=Principal("a"))
+        history = [*QUESTION, answer, {"role": "user", "content": "Sure?"}]
+        await answered(stage, history, principal=Principal("b"))
+
+    assert SAY not in TINY.decode(prompts(stage)[2])
+    (told,) = stage.of(PromptCompared)
+    assert (told.reason, told.held) == ("not_seen_before", 0)
+
+
+async def test_answers_to_one_question_are_branches_and_the_client_chooses(open_stage):
+    one, two = "It is <one>.", "It is <two>."
+    async with open_stage(one, two, "Good.") as stage:
+        answers = [await answered(stage, QUESTION) for _ in range(2)]
+        await answered(stage, [*QUESTION, answers[0], {"role": "user", "content": "Sure?"}])
+
+    assert begins(prompts(stage)[2], [*prompts(stage)[0], *TINY.encode(one)])
+
+
+async def test_answer_that_a_stop_string_ended_goes_on_where_its_client_saw_it_end(open_stage):
+    async with open_stage("One two END three", "Four.") as stage:
+        answer = await answered(stage, QUESTION, stops=("END",))
+        await answered(stage, [*QUESTION, answer, {"role": "user", "content": "And?"}])
+
+    assert answer["content"] == "One two "
+    first, second = prompts(stage)
+    assert TINY.decode(second[len(first) :]).startswith("One two <|im_end|>")
+
+
+async def test_answer_whose_stream_broke_goes_on_from_what_came(open_stage):
+    async with open_stage("One two three", "Four.", breaks=True) as stage:
+        with pytest.raises(EngineUnavailable):
+            await answered(stage, QUESTION)
+        came = "".join(event.text for event in stage.of(Content))
+        history = [*QUESTION, {"role": "assistant", "content": came}, {"role": "user", "content": "And?"}]
+        conversation = await stage.agent.open(history, principal=Principal("a"))
+
+    assert came
+    assert conversation.before is not None
+
+
+async def test_call_that_broke_off_is_not_remembered(open_stage):
+    async with open_stage(RED[:-20], "Four.") as stage:
+        await answered(stage, QUESTION, tools=[PAINT])
+        history = [*QUESTION, {"role": "assistant", "content": ""}, {"role": "user", "content": "And?"}]
+        conversation = await stage.agent.open(history, client_tools=[PAINT], principal=Principal("a"))
+
+    assert conversation.before is None
+
+
+async def test_what_the_client_changes_in_the_system_text_is_named(open_stage):
+    def asked(day: str) -> list[Message]:
+        return [{"role": "system", "content": f"Today is {day}. Be brief."}, *QUESTION]
+
+    async with open_stage("One.", "Two.") as stage:
+        answer = await answered(stage, asked("Monday"))
+        await answered(stage, [*asked("Tuesday"), answer, {"role": "user", "content": "And?"}])
+
+    (told,) = stage.of(PromptCompared)
+    assert told.reason == "client_changed"
+    assert told.lost == told.held > 0
+    assert (told.miss.message, told.miss.at) == (0, len("Today is "))
+    assert (told.miss.was, told.miss.now) == ("Today is Monday. Be brief.", "Today is Tuesday. Be brief.")
+
+
+async def test_forgotten_conversation_says_that_results_of_its_calls_are_lost(open_stage):
+    long = "word " * 400
+    async with open_stage(SAY, "It is 42.", *[long] * 8, "Yes.", memory_bytes=20_000) as stage:
+        answer = await answered(stage, QUESTION)
+        for number in range(8):
+            await answered(stage, [{"role": "user", "content": f"Question {number}"}])
+        await answered(stage, [*QUESTION, answer, {"role": "user", "content": "Sure?"}])
+
+    (told,) = stage.of(PromptCompared)
+    assert told.reason == "memory_full"
+    assert told.miss.results_lost
+
+
+async def test_two_requests_of_one_conversation_at_once_both_go_on_from_it(open_stage):
+    async with open_stage("One.", "Two.", "Two.") as stage:
+        answer = await answered(stage, QUESTION)
+        history = [*QUESTION, answer]
+        async with anyio.create_task_group() as tasks:
+            for word in ("this", "that"):
+                tasks.start_soon(answered, stage, [*history, {"role": "user", "content": word}])
+
+    first, *others = prompts(stage)
+    assert all(begins(each, [*first, *TINY.encode("One.")]) for each in others)
+
+
+async def test_the_bound_of_the_memory_is_a_setting():
+    assert LimitsConfig().memory_bytes == 64 * 1024 * 1024
