@@ -36,6 +36,7 @@ _KEYS: Final[dict[Kind, str]] = {"tools": "name", "prompts": "name", "resources"
 Screen = Callable[[Sequence[dict[str, Any]]], tuple[dict[str, Any], ...]]
 _PAGES: Final = 100
 _MOST: Final = 5000
+_PAST: Final = -1.0
 _SHORT: Final = 1.0
 """Seconds that the list of a server is kept which does not promise to tell of changes."""
 
@@ -109,6 +110,14 @@ class Listing:
             self._turns[each] += 1
             if each in self._kept:
                 self._kept[each] = (self._kept[each][0], 0.0)
+
+    def doubt(self) -> None:
+        """What the server lists may have changed without a word: each list is read again when it is asked for."""
+        for kind in KINDS:
+            self._turns[kind] += 1
+        for kind, (listed, until) in self._kept.items():
+            # It is not known to be incomplete for that.
+            self._kept[kind] = (listed, _PAST if until else until)
 
     def tells(self, kind: Kind) -> bool:
         """Whether the server promised to say when this list changes."""

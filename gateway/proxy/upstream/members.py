@@ -78,6 +78,11 @@ class Member:
         for listing in (self.listing, *self._for_abilities.values()):
             listing.forget(kind)
 
+    def doubt(self) -> None:
+        """The lists may have changed without a word."""
+        for listing in (self.listing, *self._for_abilities.values()):
+            listing.doubt()
+
     def mourn(self) -> bool:
         """Whether a call that broke off is a failure by itself: not if the connection is over, and another said so."""
         transport = self.session.transport
@@ -92,6 +97,10 @@ class Changes(Protocol):
 
     def list_changed(self, kind: ListKind, member: Member) -> None:
         """A list of this session is not what it was."""
+        ...
+
+    def listening(self, member: Member) -> None:
+        """The server says that it tells of changes from now on: what changed before went untold."""
         ...
 
     def updated(self, uri: str, member: Member) -> None:
@@ -144,6 +153,7 @@ class Opener:
             ids=self._config.ids,
             on_list_changed=lambda kind: self._list_changed(kind, member),
             on_updated=lambda uri: self._changes.updated(uri, member),
+            on_listening=lambda: self._changes.listening(member),
             on_sampling=self._changes.sample if self._config.sampling_tokens else None,
             tasks=self._tasks,
         )

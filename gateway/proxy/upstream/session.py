@@ -61,11 +61,12 @@ class Session:
         ids: WantedIds = "any",
         on_list_changed: Callable[[ListKind], None],
         on_updated: Callable[[str], None],
+        on_listening: Callable[[], None] = lambda: None,
         on_sampling: Callable[[dict[str, Any], Principal], Awaitable[dict[str, Any]]] | None = None,
         tasks: TaskOwners | None = None,
     ) -> None:
         """`owner`: the client that the whole session stands for, if any; `tasks` outlive the session; `on_sampling`
-        generates for the server where no client can be asked to."""
+        generates for the server where no client can be asked to; `on_listening` hears that changes are told now."""
         self.tasks = TaskOwners() if tasks is None else tasks
         self._on_sampling = on_sampling
         self._ids: WantedIds = ids
@@ -81,6 +82,7 @@ class Session:
         self._log = get_logger("gateway.proxy").bind(server=server)
         self._on_list_changed = on_list_changed
         self._on_updated = on_updated
+        self._on_listening = on_listening
         self._requests = Requests()
         self._progress: dict[int, Running] = {}
         self._tokens = 0
@@ -206,7 +208,9 @@ class Session:
                 self._on_updated(uri)
             if self.owner is not None:
                 self.owner.notified(method, _without_subscription(params))
-        elif method != _ACKNOWLEDGED:
+        elif method == _ACKNOWLEDGED:
+            self._on_listening()
+        else:
             audience = self._audience(running)
             if method == _LOG and audience is NOBODY:
                 self._dropped("nobody")

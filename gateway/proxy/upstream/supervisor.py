@@ -189,6 +189,12 @@ class Supervisor:
             self.main.forget("tools")
             self.maintenance.changed()
 
+    def list_in_doubt(self) -> None:
+        """The lists may have changed without a word: see whether they did, soon."""
+        if self.main is not None:
+            self.main.doubt()
+            self.maintenance.changed()
+
     def changed(self, kind: ListKind) -> None:
         """The server says that a list changed: list anew, soon."""
         self._metrics.list_changed(self._config.name, kind)

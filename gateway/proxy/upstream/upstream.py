@@ -207,6 +207,11 @@ class Upstream:
         else:
             self._listener.upstream_changed(self.config.name, kind, member.session.owner)
 
+    def listening(self, member: Member) -> None:
+        """A session's server tells of changes from now on (`Changes`)."""
+        if member is self.supervisor.main:
+            self.supervisor.list_in_doubt()
+
     def updated(self, uri: str, member: Member) -> None:
         """A session says that a resource changed (`Changes`)."""
         if member.session.owner is None:
