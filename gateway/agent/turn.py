@@ -7,7 +7,6 @@ to the client. It speaks in events and knows no HTTP.
 
 import json
 import re
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,19 +16,16 @@ from gateway.agent.conversation import Conversation
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
 from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
 from gateway.agent.history import check_size, tool_definitions, without_volatile
-from gateway.agent.memory import ConversationMemory, History, Miss, Misses, root_digest, schemas_of
-from gateway.agent.prompt import begin, compared, remember
+from gateway.agent.prompt import begin
+from gateway.agent.recall import Recall
 from gateway.agent.splices import fitted, parts_of
 from gateway.config import LimitsConfig
-from gateway.engine.interface import Message, Sampling, Timings
+from gateway.engine.interface import Message, Sampling
 from gateway.engine.readiness import EngineRoute
 from gateway.errors import EngineUnavailable, RequestInvalid
-from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import CallClosed, ToolSpec
-
-log = get_logger("agent")
 
 _ANSWER_ROOM = 64
 """Ids of context that results leave to the model's answer."""
@@ -73,9 +69,7 @@ class Agent:
         self._metrics = metrics
         self._show_calls = show_calls
         self._volatile = re.compile("|".join(f"(?:{pattern})" for pattern in volatile)) if volatile else None
-        self._memory = ConversationMemory(limits.memory_bytes * 7 // 8, limits.principal_share)
-        self._misses = Misses(limits.memory_bytes // 8)
-        self._key = secrets.token_bytes(32)
+        self.recall = Recall(limits, metrics)
 
     async def open(
         self,
@@ -102,37 +96,10 @@ class Agent:
         names = frozenset(tool.name for tool in client_tools)
         fmt = ready.tool_format.format
         conversation = Conversation(ready, fmt, tools, [], names, principal, may_call=choice != "none")
-        history = History(self._root(conversation), messages)
-        if bare:
-            await begin(conversation, history.messages)
-        else:
-            conversation.history = history
-            recalled = self._memory.recall(principal.name, history, schemas_of(tools))
-            if recalled is None and history.answers:
-                conversation.miss = self._miss(conversation, history)
-            await begin(conversation, history.messages, recalled)
+        await (begin(conversation, messages) if bare else self.recall.begin(conversation, messages))
         if conversation.room <= 0:
             raise RequestInvalid(_too_long(conversation), param="messages")
         return conversation
-
-    def _miss(self, conversation: Conversation, history: History) -> Miss:
-        lost = self._memory.forgotten(history)
-        if lost is not None:
-            return Miss("memory_full", results_lost=lost)
-        return self._misses.explain(conversation.principal.name, history.root, history.messages)
-
-    def _remember(self, conversation: Conversation) -> None:
-        node, history = remember(self._memory, conversation), conversation.history
-        if node is not None and history is not None:
-            messages = [*history.messages, node.shown.message]
-            self._misses.note(node.number, node.owner, history.root, messages, node.held)
-
-    def _root(self, conversation: Conversation) -> bytes:
-        """What two histories must have in common, besides their messages."""
-        ready, tools = conversation.ready, json.dumps(tool_definitions(conversation.tools))
-        return root_digest(
-            self._key, conversation.principal.name, ready.token_map.map_id, ready.facts.chat_template, tools
-        )
 
     async def answer(self, conversation: Conversation, options: AnswerOptions, emit: Emit) -> Finished:
         """Generate, call and splice until the answer is complete; every event goes to `emit`, `Finished` last.
@@ -141,7 +108,7 @@ class Agent:
         """
         shows = self._show_calls if options.show_calls is None else options.show_calls
         answer = _Answer(
-            *(self._calls, self._limits, self._metrics, conversation, options, emit),
+            *(self._calls, self.recall, self._limits, self._metrics, conversation, options, emit),
             hold_calls=self._hold_calls,
             show_calls=shows,
         )
@@ -151,7 +118,7 @@ class Agent:
             self._route.report_loss()
             raise
         finally:
-            self._remember(conversation)
+            self.recall.keep(conversation)
 
 
 class _Answer:
@@ -160,6 +127,7 @@ class _Answer:
     def __init__(
         self,
         calls: CallRunner,
+        recall: Recall,
         limits: LimitsConfig,
         metrics: Metrics,
         conversation: Conversation,
@@ -170,6 +138,7 @@ class _Answer:
         show_calls: bool,
     ) -> None:
         self._runner = calls
+        self._recall = recall
         self._limits = limits
         self._metrics = metrics
         self._conversation = conversation
@@ -230,22 +199,10 @@ class _Answer:
         result = await Generation(self._conversation, options, self._emit, self._metrics).run()
         self._generations.append(result.stats)
         self._called += result.started
-        if len(self._generations) == 1:
-            await self._tell_prompt(result.stats.timings)
+        if len(self._generations) == 1 and (told := self._recall.compare(self._conversation, result.stats.timings)):
+            await self._emit(told)
         await self._emit(result.stats)
         return result
-
-    async def _tell_prompt(self, timings: Timings | None) -> None:
-        """Say what the first prompt has found again, and why not more."""
-        conversation = self._conversation
-        if timings is None or conversation.history is None or not conversation.history.answers:
-            return
-        told = compared(conversation, timings.cache_n)
-        if told.lost and told.reason is not None:
-            self._metrics.prompt_ids_lost(told.reason, told.lost)
-            place = {} if told.miss is None else {"message": told.miss.message, "at": told.miss.at}
-            log.info("a prompt's ids were lost", reason=told.reason, ids=told.lost, **place)
-        await self._emit(told)
 
     def _is_client_s(self, call: CallClosed) -> bool:
         return call.name in self._conversation.client_tools

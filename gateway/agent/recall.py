@@ -1,0 +1,107 @@
+"""Conversations of one gateway from request to request: begun behind what is remembered, kept, and compared.
+
+Puts the memory, the prompt and the reasons of what was lost together for the agent. Of each request that carries a
+conversation on it keeps a line of figures, without any text, for who runs the gateway.
+"""
+
+import json
+import secrets
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from gateway.agent.conversation import Conversation
+from gateway.agent.events import PromptCompared
+from gateway.agent.history import tool_definitions
+from gateway.agent.memory import ConversationMemory, History, Miss, Misses, root_digest, schemas_of
+from gateway.agent.prompt import begin, compared, remember
+from gateway.config import LimitsConfig
+from gateway.engine.interface import Message, Timings
+from gateway.observe.logs import get_logger
+
+_LINES: Final = 64
+
+log = get_logger("agent")
+
+
+class LossMetrics(Protocol):
+    """Counts ids that were lost."""
+
+    def prompt_ids_lost(self, reason: str, n: int) -> None:
+        """A request processed `n` ids again that the engine had held for its conversation."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One request that carried a conversation on."""
+
+    when: datetime
+    principal: str
+    conversation: int | None
+    """Its number; None where nothing was recalled."""
+    told: PromptCompared
+
+
+class Recall:
+    """What is remembered by one gateway."""
+
+    def __init__(self, limits: LimitsConfig, metrics: LossMetrics) -> None:
+        self._memory = ConversationMemory(limits.memory_bytes * 7 // 8, limits.principal_share)
+        self._misses = Misses(limits.memory_bytes // 8)
+        self._metrics = metrics
+        self._key = secrets.token_bytes(32)
+        self._last: deque[Comparison] = deque(maxlen=_LINES)
+
+    async def begin(self, conversation: Conversation, messages: Sequence[Message]) -> None:
+        """Give a conversation its prompt, behind what is remembered of it.
+
+        Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`.
+        """
+        history = conversation.history = History(self._root(conversation), messages)
+        recalled = self._memory.recall(conversation.principal.name, history, schemas_of(conversation.tools))
+        if recalled is None and history.answers:
+            conversation.miss = self._miss(conversation, history)
+        await begin(conversation, history.messages, recalled)
+
+    def keep(self, conversation: Conversation) -> None:
+        """Remember an answer that is over, however it ended."""
+        node, history = remember(self._memory, conversation), conversation.history
+        if node is not None and history is not None:
+            messages = [*history.messages, node.shown.message]
+            self._misses.note(node.number, node.owner, history.root, messages, node.held)
+
+    def compare(self, conversation: Conversation, timings: Timings | None) -> PromptCompared | None:
+        """Say what the first prompt has found again and why not more; None where there was nothing to be found.
+
+        `timings`: the engine's account as the principal may see it; None where it gave none.
+        """
+        if timings is None or conversation.history is None or not conversation.history.answers:
+            return None
+        told, before = compared(conversation, timings.cache_n), conversation.before
+        number = None if before is None else before.number
+        self._last.append(Comparison(datetime.now(UTC), conversation.principal.name, number, told))
+        if told.lost and told.reason is not None:
+            self._metrics.prompt_ids_lost(told.reason, told.lost)
+            place = {} if told.miss is None else {"message": told.miss.message, "at": told.miss.at}
+            log.info("ids of a prompt were lost", reason=told.reason, ids=told.lost, **place)
+        return told
+
+    def last(self) -> list[Comparison]:
+        """The last requests that carried conversations on, the latest first."""
+        return list(reversed(self._last))
+
+    def _miss(self, conversation: Conversation, history: History) -> Miss:
+        lost = self._memory.forgotten(history)
+        if lost is not None:
+            return Miss("memory_full", results_lost=lost)
+        return self._misses.explain(conversation.principal.name, history.root, history.messages)
+
+    def _root(self, conversation: Conversation) -> bytes:
+        """What two histories must have in common, besides their messages."""
+        ready, tools = conversation.ready, json.dumps(tool_definitions(conversation.tools))
+        return root_digest(
+            self._key, conversation.principal.name, ready.token_map.map_id, ready.facts.chat_template, tools
+        )
