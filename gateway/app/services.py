@@ -56,7 +56,7 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
             show_calls=config.agent.show_calls,
             volatile=config.engine.volatile,
         )
-        status = StatusReport(route, proxy, readiness, metrics.get_shim_metrics, costs, inner.notices)
+        status = StatusReport(route, proxy, readiness, metrics.get_shim_metrics, costs, inner.notices, agent.recall)
         given = (proxy, route.maps, inner.tokens, inner.notices, metrics, inner.records)
         async with proxy, route.running():
             yield Services(*given, route, agent, readiness, costs, status)

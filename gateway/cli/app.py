@@ -26,6 +26,7 @@ _COMMANDS: Final = (
     "check",
     "doctor",
     "status",
+    "why",
     "call",
     "parse",
     "token",

@@ -54,7 +54,7 @@ def status(
 
     Example: codec-gateway status --tools
     """
-    report = fetch_report(admin or _address(config))
+    report = fetch_report(admin or admin_address(config))
     if json:
         typer.echo(jsonlib.dumps(report, indent=2))
     else:
@@ -111,7 +111,8 @@ def print_report(console: Console, report: dict[str, Any], *, tools: bool) -> No
         print_table(console, _TOOLS, [_tool_row(tool) for server in report["servers"] for tool in server["tools"]])
 
 
-def _address(config: Path | None) -> str:
+def admin_address(config: Path | None) -> str:
+    """Where the admin port of a gateway with this configuration is."""
     serve = load_config(config).serve
     return url_of(serve.admin_host, serve.admin_port)
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import anyio.to_thread
 
+from gateway.agent.recall import Comparison, Recall
 from gateway.config.masking import mask_text
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
@@ -44,6 +45,7 @@ class StatusReport:
         shim: Callable[[], Mapping[str, Any]],
         costs: DefinitionCosts,
         notices: TokenNotices,
+        recall: Recall,
     ) -> None:
         """The gateway counts as started now."""
         self._route = route
@@ -52,6 +54,7 @@ class StatusReport:
         self._shim = shim
         self._costs = costs
         self._notices = notices
+        self._recall = recall
         self._started = datetime.now(UTC).replace(microsecond=0)
         self._since = monotonic()
 
@@ -81,6 +84,7 @@ class StatusReport:
             },
             "keys": keys,
             "shim": self._shim(),
+            "prompts": [_prompt(each) for each in self._recall.last()],
         }
 
     def _server(self, status: UpstreamStatus, broken: Sequence[dict[str, str]]) -> dict[str, Any]:
@@ -175,3 +179,19 @@ def _read_files(config: GatewayConfig, secrets: frozenset[str]) -> tuple[dict[st
 
 def _shown(text: str, secrets: frozenset[str]) -> str:
     return escape_text(mask_text(text, secrets), _CAUSE)
+
+
+def _prompt(compared: Comparison) -> dict[str, Any]:
+    """A request that carried a conversation on, without any word of it."""
+    told, miss = compared.told, compared.told.miss
+    return {
+        "when": compared.when.isoformat(timespec="seconds"),
+        "caller": escape_text(compared.principal, _NAME),
+        "conversation": compared.conversation,
+        "held": told.held,
+        "reused": told.reused,
+        "lost": told.lost,
+        "reason": told.reason,
+        "message": None if miss is None else miss.message,
+        "at": None if miss is None else miss.at,
+    }

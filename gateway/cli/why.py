@@ -1,0 +1,78 @@
+"""`codec-gateway why`: what the last conversations lost of the engine's cache, and what would mend it.
+
+Asks the admin port for its report and prints a line for each request that carried a conversation on: reasons, places and
+numbers, and no word of a conversation. It decides nothing.
+"""
+
+import json as jsonlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+
+from gateway.cli.console import Cell, Column, plain_console, print_table, say
+from gateway.cli.exit_codes import OK
+from gateway.cli.status import admin_address, fetch_report
+
+_COLUMNS: Final = (
+    Column("when"),
+    Column("caller", 3),
+    Column("held", 6, "right"),
+    Column("reused", 7, "right"),
+    Column("lost", 8, "right"),
+    Column("reason", 9),
+)
+_ADVICE: Final = {
+    "client_changed": "message {message} changes at character {at} from request to request; if it is a system text, "
+    "add a pattern of what changes to engine.volatile",
+    "tools_changed": "keep the tools of a conversation the same from request to request",
+    "reasoning_dropped": "this model's template leaves earlier reasoning out; nothing is to be done here",
+    "template_rewrote": "this model's template rewrites earlier turns; nothing is to be done here",
+    "slot_taken": "more conversations than the engine has slots: raise engine.slots, or the memory of its cache "
+    "(engine.cache_mib)",
+    "engine_restarted": "the engine was started again; its log says why",
+    "memory_full": "raise limits.memory_bytes",
+    "not_seen_before": "the conversation began elsewhere, before the last start or under another key",
+}
+
+
+def why(
+    admin: Annotated[
+        str | None, typer.Option(help="The admin port's address.", show_default="http://127.0.0.1:8601")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="What `serve` is given, to find the admin port (codec-gateway.toml here)."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON array.")] = False,
+) -> None:
+    """Show what the last conversations of /v1 found again in the engine's cache, what they lost, and why.
+
+    Exit code 0: it was shown; 4: the gateway can't be reached.
+
+    Example: codec-gateway why
+    """
+    prompts = fetch_report(admin or admin_address(config))["prompts"]
+    if json:
+        typer.echo(jsonlib.dumps(prompts, indent=2))
+    else:
+        print_losses(plain_console(), prompts)
+    raise typer.Exit(OK)
+
+
+def print_losses(console: Console, prompts: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of requests, and under it one line of advice for each reason in it."""
+    if not prompts:
+        say(console, "no request has carried a conversation on since the gateway was started")
+        return
+    print_table(console, _COLUMNS, [list(map(Cell, _row(each))) for each in prompts])
+    for reason in dict.fromkeys(each["reason"] for each in prompts if each["lost"]):
+        first = next(each for each in prompts if each["lost"] and each["reason"] == reason)
+        say(console, f"{reason}: {_ADVICE[reason].format(**first)}")
+
+
+def _row(prompt: Mapping[str, Any]) -> tuple[str, ...]:
+    numbers = (str(prompt[key]) for key in ("held", "reused", "lost"))
+    return (str(prompt["when"])[11:19], str(prompt["caller"]), *numbers, prompt["reason"] if prompt["lost"] else "-")
