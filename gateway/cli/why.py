@@ -1,7 +1,7 @@
 """`codec-gateway why`: what the last conversations lost of the engine's cache, and what would mend it.
 
-Asks the admin port for its report and prints a line for each request that carried a conversation on: reasons, places and
-numbers, and no word of a conversation. It decides nothing.
+Asks the admin port for its report and prints a line for each request that carried a conversation on: reasons, places
+and numbers, and no word of a conversation. It decides nothing.
 """
 
 import json as jsonlib
