@@ -152,6 +152,8 @@ class EngineConfig:
     models with such a token, and servers whose grammars know tokens (llama.cpp since December 2025)."""
     tool_format: str = "auto"
     """The form in which the model's calls are read (docs/tool-formats.md); `auto`: what its chat template tells."""
+    reasoning: Literal["template", "keep"] = "template"
+    """What becomes of the reasoning of earlier turns: as the chat template has it, or shown where it can be told to."""
     volatile: tuple[str, ...] = (r"x-anthropic-billing-header:[^\n]*\n?",)
     """Regular expressions of what is cut out of system messages, since it changes from session to session."""
 

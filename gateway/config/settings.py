@@ -74,6 +74,12 @@ class EngineSection(Section):
         description="Form in which the model's calls are read, by its name in docs/tool-formats.md; `auto`: by the "
         "model's chat template.",
     )
+    reasoning: Literal["template", "keep"] = Field(
+        default=_ENGINE.reasoning,
+        description="Reasoning of earlier turns. `template`: as the engine and its chat template have it; most leave "
+        "it out at the next question, and the cache from there on is lost. `keep`: shown, by the template's own switch "
+        "where it has one; it takes room in the context, and not every model was trained on it.",
+    )
     volatile: list[str] = Field(
         default=list(_ENGINE.volatile),
         description="Regular expressions of what is cut out of system messages before anything else, because it "

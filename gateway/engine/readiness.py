@@ -148,7 +148,13 @@ class EngineRoute:
                 server = await stack.enter_async_context(embedded_server(settings))
                 url, key, self.child_pid = server.url, server.key, server.pid
                 tasks.start_soon(self._watch_child, server)
-            engine = LlamaCpp(url, api_key=key, idle_timeout=settings.idle_timeout, on_loss=self.report_loss)
+            engine = LlamaCpp(
+                url,
+                api_key=key,
+                idle_timeout=settings.idle_timeout,
+                keep_reasoning=settings.reasoning == "keep",
+                on_loss=self.report_loss,
+            )
             stack.push_async_callback(engine.aclose)
             yield engine
 

@@ -4,6 +4,8 @@ Each request after the first finds all that the engine holds, however the client
 """
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -77,3 +79,21 @@ def test_next_request_finds_all_that_the_engine_holds(
 
     assert [turn["held"] for turn in turns[1:]] == [turn["cache_n"] for turn in turns[1:]]
     assert all(turn["held"] for turn in turns[1:])
+
+
+def test_what_a_client_changes_is_named_by_the_answer_and_by_the_command(site: Any, chat: openai.OpenAI) -> None:
+    def asked(day: str, *more: dict[str, Any]) -> Any:
+        messages = [{"role": "system", "content": f"Today is {day}."}, {"role": "user", "content": "Hello."}, *more]
+        return chat.chat.completions.create(model="any", messages=messages, tool_choice="none", max_tokens=8, seed=1)
+
+    answer = asked("Monday").choices[0].message.model_dump(exclude_none=True)
+    told = asked("Friday", answer, {"role": "user", "content": "And now?"}).codec["prompt"]
+    command = [sys.executable, "-m", "gateway", "why", "--admin", site.admin]
+    page = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert (told["reason"], told["message"], told["at"]) == ("client_changed", 0, len("Today is "))
+    assert told["lost"] == told["held"] - told["reused"] > 0
+    assert (told["was"], told["now"]) == ("Today is Monday.", "Today is Friday.")
+    assert f"{told['lost']}" in page
+    assert "message 0 changes at character 9" in page
+    assert "Monday" not in page

@@ -58,6 +58,7 @@ class LlamaCpp(Questions):
         api_key: str | None = None,
         idle_timeout: float = 60.0,
         token_map: TokenMap | None = None,
+        keep_reasoning: bool = False,
         on_loss: Callable[[], None] = lambda: None,
     ) -> None:
         """Ask nothing yet.
@@ -67,10 +68,11 @@ class LlamaCpp(Questions):
             api_key: what the server asks for.
             idle_timeout: seconds of silence that are borne.
             token_map: by which lost ids are found again until `prove` brings one; without one they are only counted.
+            keep_reasoning: see `Questions`.
             on_loss: hears that a connection has ended unasked, or that another engine answers.
         """
         self.url = url.rstrip("/")
-        super().__init__(self.url, self._ask_anywhere)
+        super().__init__(self.url, self._ask_anywhere, keep_reasoning=keep_reasoning)
         self._token_map = token_map
         self._on_loss = on_loss
         self._proof: Proof | None = None
@@ -182,7 +184,7 @@ class LlamaCpp(Questions):
         self._on_loss()
 
     def _questions_on(self, connection: Connection) -> Questions:
-        return Questions(self.url, partial(self._ask_on, connection))
+        return Questions(self.url, partial(self._ask_on, connection), keep_reasoning=self._keep_reasoning)
 
     async def _ask_on(self, connection: Connection, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         with self._errors():

@@ -21,9 +21,11 @@ Ask = Callable[[str, str, bytes], Awaitable[tuple[int, bytes]]]
 class Questions:
     """Questions to one llama.cpp server."""
 
-    def __init__(self, url: str, ask: Ask) -> None:
+    def __init__(self, url: str, ask: Ask, *, keep_reasoning: bool = False) -> None:
+        """`keep_reasoning`: whether templates are asked to show what the model thought in earlier turns."""
         self._url = url
         self._ask = ask
+        self._keep_reasoning = keep_reasoning
 
     async def facts(self) -> EngineFacts:
         """`GET /props` and `GET /v1/models`, and what the engine puts before an empty prompt."""
@@ -44,6 +46,9 @@ class Questions:
         body: dict[str, Any] = {"messages": list(messages)}
         if tools:
             body["tools"] = list(tools)
+        if self._keep_reasoning:
+            # The server turns it into the template's own switch, where it has one (llama.cpp, common/chat.cpp).
+            body["chat_template_kwargs"] = {"preserve_reasoning": True}
         answer = await self._post("/apply-template", body)
         with expecting(self._url):
             return str(answer["prompt"])
