@@ -40,7 +40,7 @@ fuzz: $(READY) ## run the properties of the tests with fresh seeds, for MINUTES 
 	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
 
 grammar-seeds: $(READY) ## let the engine write 20 calls under each format's grammar, for three sets of tools: half an hour
-	@TOOLCALL_SEEDS=20 $(BIN)/pytest tests/gateway/toolcalls/test_engine_grammar.py
+	@TOOLCALL_SEEDS=20 $(BIN)/pytest tests/gateway/toolcalls/grammar/test_engine_grammar.py
 
 mutants: $(READY) ## change the code in small ways, and name the changes that no test notices: ONLY=agent, BUDGET=1800 seconds
 	@PYTHONPATH=. $(BIN)/python -m tests.mutation.run --only "$(ONLY)" --budget $(or $(BUDGET),1800) --most $(or $(MOST),100) --seed $(or $(SEED),1)
@@ -80,7 +80,7 @@ test-new: $(READY) ## make packages with codec-leaf new and run their tests, eac
 	done
 
 test-random: $(READY) ## hold the ids of 10,000 random results against their texts
-	@CODEC_RANDOM_RESULTS=10000 $(BIN)/pytest -q tests/leaf_sdk/test_random_results.py
+	@CODEC_RANDOM_RESULTS=10000 $(BIN)/pytest -q tests/leaf_sdk/leaf/test_random_results.py
 
 test-install: $(READY) ## install the built packages into a bare environment, with one command, and run the demo there (downloads)
 	@rm -rf .tools/install && mkdir -p .tools/install

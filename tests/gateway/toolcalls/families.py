@@ -10,8 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from .strategies import arguments as any_arguments
-from .strategies import names as any_names
+from tests.gateway.toolcalls.strategies import arguments as any_arguments
+from tests.gateway.toolcalls.strategies import names as any_names
 
 GAP = "\ue000"
 words = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,12}", fullmatch=True)

@@ -1,6 +1,6 @@
 """The families whose calls are JSON, as their models write them."""
 
-from .families import Family, Written, an_object, listed, quoted, words
+from tests.gateway.toolcalls.families import Family, Written, an_object, listed, quoted, words
 
 _THINK = ("<think>", "</think>")
 _TOOL_CALLS = ("<tool_calls>", "</tool_calls>")

@@ -6,14 +6,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from .families import Family, Written, listed, words
-from .strategies import json_values, tricky_text
+from tests.gateway.toolcalls.families import Family, Written, listed, words
+from tests.gateway.toolcalls.strategies import json_values, tricky_text
 
 _THINK = ("<think>", "</think>")
 _identifiers = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 # Where a newline on both sides of a value is markup, a value that begins with one can't be told.
 _strings = st.dictionaries(words, tricky_text.filter(lambda text: not text.startswith("\n")), max_size=3)
-# Where no schema says what a value is, a text that is JSON is no string.
+# Where no schema says what a value is, a text that is JSON is not a string.
 _unlike_json = st.dictionaries(
     words,
     tricky_text.map(lambda text: f"x{text}") | json_values.filter(lambda value: not isinstance(value, str)),

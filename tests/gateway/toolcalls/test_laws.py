@@ -25,12 +25,21 @@ from gateway.toolcalls import (
     parser_for,
     stream,
 )
-
-from .fakes import PLAIN, TOOLS, Numbered, TinyVocabulary, closed, diagnostics, joined, started, texts
-from .families import Family, Told, squeezed, told_by
-from .families_json import JSON_FAMILIES
-from .families_tagged import TAGGED_FAMILIES
-from .gbnf_oracle import Gbnf
+from tests.gateway.toolcalls.fakes import (
+    PLAIN,
+    TOOLS,
+    Numbered,
+    TinyVocabulary,
+    closed,
+    diagnostics,
+    joined,
+    started,
+    texts,
+)
+from tests.gateway.toolcalls.families import Family, Told, squeezed, told_by
+from tests.gateway.toolcalls.families_json import JSON_FAMILIES
+from tests.gateway.toolcalls.families_tagged import TAGGED_FAMILIES
+from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 ALL = {family.format: family for family in (*JSON_FAMILIES, *TAGGED_FAMILIES)}
 families = st.sampled_from(list(ALL.values()))

@@ -6,8 +6,7 @@ import pytest
 
 from gateway.errors import RequestInvalid
 from gateway.toolcalls import Message, ToolSpec, parse, read_tools
-
-from .fakes import TIME, WEATHER, Numbered
+from tests.gateway.toolcalls.fakes import TIME, WEATHER, Numbered
 
 TEXT = '<think>hm</think>Hi <tool_call>{"name": "get_time", "arguments": {"tz": "CET"}}</tool_call>'
 OPENAI = {

@@ -18,10 +18,9 @@ from gateway.toolcalls.parser import Machine
 from gateway.toolcalls.stream.calls import CallEvents, random_call_id
 from gateway.toolcalls.stream.cursor import Cursor, Sight
 from gateway.toolcalls.stream.spelling import Spelling
-
-from .fakes import PLAIN, TOOLS, closed, diagnostics, run, started, texts
-from .families import Told
-from .test_laws import messages
+from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, closed, diagnostics, run, started, texts
+from tests.gateway.toolcalls.families import Told
+from tests.gateway.toolcalls.test_laws import messages
 
 if TYPE_CHECKING:
     from gateway.toolcalls.stream.events import Event

@@ -8,9 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Event, Reasoning, ToolCall, parse, stream
-
-from .fakes import GUARDED, MARKERS, PLAIN, WORDS, Numbered, closed, diagnostics, joined, run, started, texts
-from .strategies import Told, messages, tricky_text
+from tests.gateway.toolcalls.fakes import (
+    GUARDED,
+    MARKERS,
+    PLAIN,
+    WORDS,
+    Numbered,
+    closed,
+    diagnostics,
+    joined,
+    run,
+    started,
+    texts,
+)
+from tests.gateway.toolcalls.strategies import Told, messages, tricky_text
 
 cuts = st.lists(st.integers(0, 10_000), max_size=12)
 any_ids = st.lists(

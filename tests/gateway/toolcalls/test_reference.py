@@ -11,9 +11,8 @@ import pytest
 from gateway.toolcalls import Format, ToolSpec, call_grammar, format_named, format_names, parser_for, reference
 from gateway.toolcalls.reference import render_page
 from gateway.toolcalls.stream.events import CallClosed, Content, Reasoning
-
-from .fakes import TIME, TinyVocabulary
-from .gbnf_oracle import Gbnf
+from tests.gateway.toolcalls.fakes import TIME, TinyVocabulary
+from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 PAGE = Path(__file__).parents[3] / "docs" / "tool-formats.md"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import leaf_sdk
 from leaf_sdk.cli.reference import render_page
 
-PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+PAGE = Path(__file__).parents[3] / "docs" / "api.md"
 
 
 def test_the_page_is_what_the_code_says() -> None:

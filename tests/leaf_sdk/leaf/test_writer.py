@@ -24,7 +24,7 @@ from leaf_sdk.errors import LeafResultInvalid, MapHashMalformed, MapHashMismatch
 from leaf_sdk.leaf.contract import MORE_KEY
 from leaf_sdk.testing import texts, tiny_map, tiny_meta
 
-VECTORS = json.loads((Path(__file__).parent / "vectors" / "leaf.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "leaf.json").read_text())
 CASES = VECTORS["cases"]
 OTHER_MAP = "sha256:" + "b" * 64
 

@@ -329,7 +329,7 @@ async def test_a_tool_without_fragments_is_served_as_plain_text():
 
 
 def test_the_example_for_tool_authors_answers_in_ids(tmp_path, monkeypatch):
-    page = (Path(__file__).parents[2] / "docs" / "tool-authors.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "tool-authors.md").read_text()
     example = next(part for part in page.split("```python\n") if part.startswith('"""Greet')).split("```")[0]
     (tmp_path / "map.json").write_bytes(tiny_map_bytes())
     monkeypatch.chdir(tmp_path)

@@ -114,7 +114,7 @@ async def _asks(_ctx, _params):
 
 
 def _readme_server() -> str:
-    readme = (Path(__file__).parents[2] / "leaf_sdk" / "README.md").read_text()
+    readme = (Path(__file__).parents[3] / "leaf_sdk" / "README.md").read_text()
     return readme.split("```python\n", 1)[1].split("```", 1)[0]
 
 

@@ -76,7 +76,7 @@ BROKEN = {
     "a hash without its prefix": (_ids(GOOD, map_id=TINY.map_id.removeprefix("sha256:")), {"map ids are hashes"}),
     "a name for a hash": (_ids(GOOD, map_id="qwen/qwen3"), {"map ids are hashes", "map is known"}),
     "a map that nobody gave": (_ids(GOOD, map_id=STRANGER), {"map is known"}),
-    "content that is no list": ({"content": "hello"}, {"result is one of MCP"}),
+    "content that is not a list": ({"content": "hello"}, {"result is one of MCP"}),
 }
 
 

@@ -51,7 +51,7 @@ def metaspace(**changed: object) -> TokenMap:
 
 @pytest.fixture(scope="module")
 def golden_metaspace(request) -> TokenMap:
-    path = request.path.parent / "vectors" / "tiny_metaspace_map.json"
+    path = request.path.parents[1] / "vectors" / "tiny_metaspace_map.json"
     return load_map(path.read_bytes(), decode_only=True)
 
 

@@ -16,7 +16,7 @@ TINY = tiny_map()
 
 
 def _encodings():
-    path = Path(__file__).parent / "vectors" / "byte_level.json"
+    path = Path(__file__).parents[1] / "vectors" / "byte_level.json"
     return json.loads(path.read_text())["encodings"]
 
 

@@ -28,7 +28,7 @@ from leaf_sdk.vocab.tiktoken_file import CUTS
 
 pytestmark = [pytest.mark.tokenizers, pytest.mark.timeout(600)]
 
-FOLDER = Path(__file__).parents[2] / ".tools" / "tokenizers"
+FOLDER = Path(__file__).parents[3] / ".tools" / "tokenizers"
 TEXTS = list(samples(3000))
 HUGGING_FACE = (
     *("claude", "deepseek_v3", "gemini", "gemma2", "gemma3", "gpt4o", "gptoss", "llama2", "llama3_1"),

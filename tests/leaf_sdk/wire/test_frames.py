@@ -187,7 +187,7 @@ def _message(payload):
 
 
 def test_a_varint_without_end_is_an_error():
-    with pytest.raises(FrameInvalid, match="byte 0 is no CodecFrame"):
+    with pytest.raises(FrameInvalid, match="byte 0 is not a CodecFrame"):
         FrameReader("protobuf").feed(_message(b"\x08" + b"\x80" * 11 + b"\x01"))
 
 
@@ -196,7 +196,7 @@ def test_a_varint_without_end_is_an_error():
     ["0a", "0a05", "0a0180", "0affffffffff7f" + "00" * 30, "0a80808080808001" + "00" * 30, "0a1e" + "80" * 30],
 )
 def test_a_message_that_is_cut_off_inside_its_length_is_an_error(payload):
-    with pytest.raises(FrameInvalid, match="byte 0 is no CodecFrame"):
+    with pytest.raises(FrameInvalid, match="byte 0 is not a CodecFrame"):
         FrameReader("protobuf").feed(_message(bytes.fromhex(payload)))
 
 

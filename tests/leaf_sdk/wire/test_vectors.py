@@ -55,7 +55,7 @@ def test_the_stream_is_read_at_every_chunk_size(wire, form):
 def test_bytes_after_done_are_not_looked_at(wire, form):
     stream = wire["streams"]
     data = bytes.fromhex(stream[f"{form}_hex"])
-    assert len(read(form, data + b"\xc1 this is no frame")) == 3
+    assert len(read(form, data + b"\xc1 this is not a frame")) == 3
     reader = FrameReader(form)
     assert len(reader.feed(data)) == 3
     assert reader.done

@@ -15,9 +15,8 @@ from gateway.toolcalls import (
     join_events,
 )
 from gateway.toolcalls.message import read_events
-
-from .fakes import TOOLS
-from .gbnf_oracle import Gbnf
+from tests.gateway.toolcalls.fakes import TOOLS
+from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}{{ m.content }}{% endfor %}"
 HERMES = """{{- "<tool_call>\\n{\\"name\\": <name>, \\"arguments\\": <args>}\\n</tool_call>" }}"""

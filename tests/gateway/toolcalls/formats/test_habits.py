@@ -179,7 +179,7 @@ HABITS: list[tuple[str, str, str, str, str, str, tuple[tuple[str, dict[str, Any]
      "<|channel|>commentary<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b<|return|>", "a\nb", "",
      ()),
     ("harmony", "a call in the analysis channel", "", HARMONY.replace("commentary", "analysis"), "", "", (TEA,)),
-    # Arguments that are no object, in any family with JSON.
+    # Arguments that are not an object, in any family with JSON.
     ("hermes", "no arguments are null", "", '<tool_call>{"name": "ping", "arguments": null}</tool_call>', "", "",
      (PING,)),
     ("hermes", "no arguments are an empty text", "", '<tool_call>{"name": "ping", "arguments": ""}</tool_call>', "", "",

@@ -16,8 +16,18 @@ from gateway.toolcalls import (
     parse,
     parser_for,
 )
-
-from .fakes import PLAIN, TOOLS, Numbered, closed, diagnostics, joined, parser, run, started, texts
+from tests.gateway.toolcalls.fakes import (
+    PLAIN,
+    TOOLS,
+    Numbered,
+    closed,
+    diagnostics,
+    joined,
+    parser,
+    run,
+    started,
+    texts,
+)
 
 ONE = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris", "days": 3}}\n</tool_call>'
 TWO = ONE + '\n<tool_call>\n{"name": "get_time", "arguments": {"tz": "CET"}}\n</tool_call>'

@@ -15,12 +15,11 @@ from gateway.toolcalls.nodes.readers import Lit
 from gateway.toolcalls.nodes.regions import Bare, Beginning
 from gateway.toolcalls.nodes.series import Array, Loose, Series, Spelled, unwritten
 from gateway.toolcalls.stream.spelling import Spelling
+from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, WEATHER, Numbered, closed, run, started
+from tests.gateway.toolcalls.families_json import JSON_FAMILIES
+from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
-from .fakes import PLAIN, TOOLS, WEATHER, Numbered, closed, run, started
-from .families_json import JSON_FAMILIES
-from .gbnf_oracle import Gbnf
-
-RENDERED: list[dict[str, Any]] = json.loads((Path(__file__).parent / "vectors" / "json_bodied.json").read_text())
+RENDERED: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "vectors" / "json_bodied.json").read_text())
 WANTED = [("get_weather", '{"city": "Paris", "days": 3}'), ("get_time", '{"tz": "CET"}')]
 ARGS = '{"city": "Paris"}'
 CALL = f'{{"name": "get_weather", "arguments": {ARGS}}}'

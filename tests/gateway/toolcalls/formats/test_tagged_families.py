@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from gateway.toolcalls import ToolSpec, format_for_template, parse, stream
+from tests.gateway.toolcalls.fakes import TIME, WEATHER, Numbered
 
-from .fakes import TIME, WEATHER, Numbered
-
-RENDERED: list[dict[str, Any]] = json.loads((Path(__file__).parent / "vectors" / "tagged.json").read_text())
+RENDERED: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "vectors" / "tagged.json").read_text())
 IDS = [f"{case['template']}-{case['format']}-{case['calls']}" for case in RENDERED]
 WANTED = [("get_weather", {"city": "Paris", "days": 3}), ("get_time", {"tz": "CET"})]
 TYPED = ToolSpec(

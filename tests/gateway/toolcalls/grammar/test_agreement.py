@@ -12,12 +12,11 @@ import llguidance
 import pytest
 
 from gateway.toolcalls import call_grammar, format_named, format_names, parse
-
-from .fakes import TOOLS
-from .families import Written
-from .gbnf_oracle import Gbnf, Item
-from .test_laws import ALL
-from .tool_sets import MAP, SHELF, TOOL_SETS
+from tests.gateway.toolcalls.fakes import TOOLS
+from tests.gateway.toolcalls.families import Written
+from tests.gateway.toolcalls.gbnf_oracle import Gbnf, Item
+from tests.gateway.toolcalls.test_laws import ALL
+from tests.gateway.toolcalls.tool_sets import MAP, SHELF, TOOL_SETS
 
 BYTES = llguidance.LLTokenizer("byte")
 NOTHING = '""'

@@ -35,9 +35,8 @@ from gateway.toolcalls import (
     parser_for,
 )
 from leaf_sdk.vocab import TokenMap
-
-from .gbnf_oracle import Gbnf
-from .tool_sets import ANYTHING, MAP, TOOL_SETS
+from tests.gateway.toolcalls.gbnf_oracle import Gbnf
+from tests.gateway.toolcalls.tool_sets import ANYTHING, MAP, TOOL_SETS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine, pytest.mark.timeout(3600)]
 

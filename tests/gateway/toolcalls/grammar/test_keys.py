@@ -6,8 +6,7 @@ import random
 import pytest
 
 from gateway.toolcalls import ToolSpec, call_grammar, format_named, format_names, parse, stream
-
-from .gbnf_oracle import Gbnf
+from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 KEYS = ("<x>", "$filter", "@type", "<a><b>", "a>b", "#", "x-y", "a.b", "é")
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.toolcalls import ToolSpec, call_grammar, format_named, parse
-
-from .gbnf_oracle import Gbnf
+from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 SIMPLE = [
     (r"^\d{4}-\d{2}-\d{2}$", ["2026-11-22"], ["2026-1-22", "x2026-11-22"]),

@@ -8,9 +8,8 @@ from gateway.toolcalls import call_grammar, format_named, format_names, parse
 from gateway.toolcalls.nodes.channels import Harmony
 from gateway.toolcalls.nodes.passages import Thought
 from gateway.toolcalls.nodes.readers import walk
-
-from .fakes import TOOLS
-from .gbnf_oracle import Gbnf
+from tests.gateway.toolcalls.fakes import TOOLS
+from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 THOUGHTS = [
     (name, thought.opener, thought.closer, thought.title)

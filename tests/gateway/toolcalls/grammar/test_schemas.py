@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import RequestInvalid
 from gateway.toolcalls import ToolSpec, call_grammar, format_named, parse
-
-from .gbnf_oracle import Gbnf
+from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 HERMES = format_named("hermes")
 

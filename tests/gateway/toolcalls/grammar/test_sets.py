@@ -9,9 +9,8 @@ import pytest
 
 from gateway.toolcalls import ToolSpec, call_grammar, format_named, format_names, parse
 from gateway.toolcalls.schema.kinds import ALL, kinds_of
-
-from .gbnf_oracle import Gbnf
-from .tool_sets import ANYTHING, MAP, TOOL_SETS
+from tests.gateway.toolcalls.gbnf_oracle import Gbnf
+from tests.gateway.toolcalls.tool_sets import ANYTHING, MAP, TOOL_SETS
 
 SETS = {**TOOL_SETS, "anything": ANYTHING, "map": MAP}
 

@@ -5,8 +5,7 @@ import re
 import pytest
 
 from gateway.toolcalls import CallTrigger, ToolSpec, call_grammar, call_triggers, format_named, format_names
-
-from .fakes import TIME, TinyVocabulary
+from tests.gateway.toolcalls.fakes import TIME, TinyVocabulary
 
 
 def first_literal(grammar: str) -> str:

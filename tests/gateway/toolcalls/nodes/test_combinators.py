@@ -29,8 +29,7 @@ from gateway.toolcalls.nodes.quoted import QuotedName
 from gateway.toolcalls.nodes.readers import Capture, Lit, Marker, Node, Space, Start, Until
 from gateway.toolcalls.nodes.regions import Call, Calls, Region
 from gateway.toolcalls.stream.spelling import Spelling
-
-from .fakes import (
+from tests.gateway.toolcalls.fakes import (
     PLAIN,
     TIME,
     TOOLS,
@@ -44,7 +43,7 @@ from .fakes import (
     started,
     texts,
 )
-from .gbnf_oracle import Gbnf
+from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 
 def family(name: str, region: Region, lead: str = "") -> Format:

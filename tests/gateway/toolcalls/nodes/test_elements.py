@@ -7,8 +7,7 @@ import pytest
 
 from gateway.toolcalls import ToolSpec, parse, stream
 from gateway.toolcalls.nodes.elements import MAX_DEPTH
-
-from .fakes import Numbered
+from tests.gateway.toolcalls.fakes import Numbered
 
 ORDER = ToolSpec(
     "order",

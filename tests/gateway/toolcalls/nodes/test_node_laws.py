@@ -9,9 +9,8 @@ from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.schemas import schema_rules
 from gateway.toolcalls.nodes.readers import Node, walk
 from gateway.toolcalls.stream.spelling import Spelling
-
-from .fakes import WEATHER
-from .gbnf_oracle import Gbnf
+from tests.gateway.toolcalls.fakes import WEATHER
+from tests.gateway.toolcalls.gbnf_oracle import Gbnf
 
 PLAIN = Spelling({})
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.toolcalls import ToolSpec, validate_call
 from gateway.toolcalls.schema.check import MAX_COMPLAINTS
-
-from .fakes import TIME, WEATHER
+from tests.gateway.toolcalls.fakes import TIME, WEATHER
 
 
 def tool(schema: Any) -> ToolSpec:

@@ -15,8 +15,18 @@ from gateway.toolcalls import (
 )
 from gateway.toolcalls.stream.spelling import Spelling
 from leaf_sdk.vocab import TokenMap
-
-from .fakes import GUARDED, MARKERS, PLAIN, TOOLS, Numbered, TinyVocabulary, closed, joined, run, texts
+from tests.gateway.toolcalls.fakes import (
+    GUARDED,
+    MARKERS,
+    PLAIN,
+    TOOLS,
+    Numbered,
+    TinyVocabulary,
+    closed,
+    joined,
+    run,
+    texts,
+)
 
 OPEN, CLOSE = GUARDED.special_tokens["<tool_call>"], GUARDED.special_tokens["</tool_call>"]
 BODY = PLAIN.spell('\n{"name": "f", "arguments": {"a": 1}}\n')

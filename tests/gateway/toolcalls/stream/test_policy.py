@@ -20,8 +20,7 @@ from gateway.toolcalls import (
     parser_for,
     stream,
 )
-
-from .fakes import PLAIN, TOOLS, Numbered
+from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, Numbered
 
 KNOWN = '<tool_call>\n{"name": "get_time", "arguments": {"tz": "CET"}}\n</tool_call>'
 UNKNOWN = '<tool_call>\n{"name": "no_such", "arguments": {"a": "</tool_call>"}}\n</tool_call>'

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.toolcalls.stream.watcher import REGION_CAP, ToolWatcher, WatchEvent
 
-VECTORS = json.loads((Path(__file__).parent / "vectors" / "tool_watcher.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "tool_watcher.json").read_text())
 START, END = VECTORS["start_id"], VECTORS["end_id"]
 
 Told = tuple[str, list[int], str | None]

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.toolcalls.values.json_scanner import MAX_ATOM, MAX_DEPTH, JsonScanner, Scan
-
-from .strategies import json_values
+from tests.gateway.toolcalls.strategies import json_values
 
 fragments = st.lists(
     st.sampled_from(

@@ -12,8 +12,7 @@ from gateway.toolcalls.schema.kinds import ALL, STRING, kinds_of
 from gateway.toolcalls.values.dialects import GEMMA, PYTHON, PYTHON_CALL, Dialect
 from gateway.toolcalls.values.json_scanner import Scan
 from gateway.toolcalls.values.literal import LiteralScanner
-
-from .strategies import json_values
+from tests.gateway.toolcalls.strategies import json_values
 
 
 def scan(text: str, cuts: list[int], dialect: Dialect = PYTHON) -> tuple[Scan, str, int]:

@@ -19,7 +19,7 @@ from leaf_sdk.vocab.tiktoken_file import CUTS
 
 pytestmark = [pytest.mark.tokenizers, pytest.mark.timeout(600)]
 
-FOLDER = Path(__file__).parents[2] / ".tools" / "tokenizers"
+FOLDER = Path(__file__).parents[4] / ".tools" / "tokenizers"
 BYTE_LEVEL = (
     *("deepseek_v3.json", "gpt4o.json", "gptoss.json", "llama3_1.json", "mistral_nemo.json"),
     *("qwen2_5.json", "qwen3.json", "qwen.tiktoken", "tekken_240718.json", "tekken_240911.json"),
