@@ -27,7 +27,7 @@ from gateway.proxy.naming import Naming, ToolEntry
 from gateway.proxy.offers import RELAYED, merge_capabilities, merge_instructions
 from gateway.proxy.registry import ServerRegistry
 from gateway.proxy.results import CallOutcome, WrittenIds
-from gateway.proxy.router import Routes
+from gateway.proxy.router import Router
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.statuses import UpstreamStatus, status_of
 from gateway.proxy.upstream.sampling import Sampler
@@ -74,7 +74,7 @@ class Proxy:
         self._registry = ServerRegistry(
             config, metrics, self._connector, self._upstreams, self._changes, share_rule, sampler
         )
-        self._routes = Routes(
+        self._router = Router(
             self._upstreams,
             self._catalog,
             metrics.tool_called,
@@ -114,7 +114,7 @@ class Proxy:
     async def _supervised(self) -> AsyncGenerator[None, None]:
         async with self._connector, self._registry.running():
             await self.ready()
-            self._routes.started()
+            self._router.started()
             yield
 
     async def ready(self) -> None:
@@ -167,7 +167,7 @@ class Proxy:
         Raises:
             RpcError: the server's own error, unchanged, or ours.
         """
-        return await self._routes.handle(method, params, caller)
+        return await self._router.handle(method, params, caller)
 
     def call_tool(
         self,
@@ -188,7 +188,7 @@ class Proxy:
             UnknownTool: nobody offers it.
             RpcError: the server's own error, or params that are none of `tools/call` or that no JSON can hold.
         """
-        return self._routes.call_tool(params, caller, seconds=seconds, written=written)
+        return self._router.call_tool(params, caller, seconds=seconds, written=written)
 
     async def tell(self, method: str, params: dict[str, Any], session: ClientSession) -> None:
         """Pass on a notification of a handshake-era client to the servers that hold a session for it."""
@@ -243,20 +243,20 @@ class Proxy:
         Raises:
             RpcError: too many resources are watched, by this principal or by all.
         """
-        owners = [(self._routes.owners.uri_owner(uri, principal), uri) for uri in uris]
+        owners = [(self._router.owners.uri_owner(uri, principal), uri) for uri in uris]
         owned = [(server, uri) for server, uri in owners if server is not None]
         return await self._changes.watch(owned, principal, updated)
 
     def capabilities(self, principal: Principal = ANYBODY, *, modern: bool = False) -> dict[str, Any]:
         """What to advertise to this client: what is passed on, or will be from servers that were not up yet."""
-        visible = self._routes.owners.visible(principal)
+        visible = self._router.owners.visible(principal)
         offers = [each.offers if each.met else RELAYED for each in visible]
         return merge_capabilities(offers, modern=modern)
 
     def instructions(self, principal: Principal = ANYBODY) -> str | None:
         """The servers' words on how to use them."""
         words: list[tuple[str, str]] = []
-        for upstream in self._routes.owners.visible(principal):
+        for upstream in self._router.owners.visible(principal):
             last = upstream.supervisor.last
             if last is not None and last.session.instructions:
                 words.append((upstream.config.name, last.session.instructions))
@@ -278,7 +278,7 @@ class Proxy:
 
     def server_of(self, tool: str) -> str | None:
         """The server that owns a tool, by the tool's public name; None: nobody is known to."""
-        return self._routes.owners.server_of(tool)
+        return self._router.owners.server_of(tool)
 
     def takes_ids(self, tool: str) -> bool:
         """Whether a tool, by its public name, may be called with the ids that a model wrote (`WrittenIds`)."""
@@ -288,7 +288,7 @@ class Proxy:
 
     def session_ended(self, session: ClientSession) -> None:
         """Free what was opened for a client that is gone."""
-        self._routes.resources.forget(session)
+        self._router.resources.forget(session)
         for upstream in self._upstreams.values():
             upstream.selector.release(session)
 

@@ -1,7 +1,7 @@
 """Which server a client's request is for, and what is made of its answer.
 
 One function a method: public names and URIs become an upstream and its own name, lists of all visible servers become
-one. What is no method of MCP's goes to the server if there is only one. It starts nothing and holds no connection.
+one. What is not a method of MCP's goes to the server if there is only one. It starts nothing and holds no connection.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -42,8 +42,8 @@ _NEED_NOT_WAIT: Final = frozenset({"tools/call", "logging/setLevel"})
 Handler = Callable[[str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]
 
 
-class Routes:
-    """The methods."""
+class Router:
+    """Takes each method of a client to its server, or answers it from all of them."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Routes:
         bridge: Bridge,
         searching: Callable[[], bool],
     ) -> None:
-        """Knows all methods.
+        """Needs no running server.
 
         Args:
             called: counts a tool call: its server, how it ended, and its seconds.
