@@ -26,7 +26,7 @@ CodecError
 │   └── CallInvalid                 not a call, or not an answer to one; `code` is what goes on the wire
 ├── FrameError                      a stream of frames can't be read or written; `offset` is a byte of the stream
 │   ├── FrameTruncated              it ends inside a frame, or before the frame that says `done`
-│   ├── FrameInvalid                the bytes are no frame, or the frame can't be written
+│   ├── FrameInvalid                the bytes are not a frame, or the frame can't be written
 │   ├── FrameTooLarge               a frame, or something in it, is over a limit of ours
 │   └── FormatUnavailable           a format that is unknown, or whose library is not installed
 └── CompressionError                a body can't be compressed or decompressed
@@ -186,7 +186,7 @@ class FrameTruncated(FrameError):
 
 
 class FrameInvalid(FrameError):
-    """The bytes are no frame, or the frame can't be written: `offset` is where it starts."""
+    """The bytes are not a frame, or the frame can't be written: `offset` is where it starts."""
 
 
 class FrameTooLarge(FrameError):

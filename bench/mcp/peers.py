@@ -1,7 +1,7 @@
 """Who is measured, and how each is started: a gateway between a client's side and a server's.
 
 A topology names both sides, `http-stdio`: HTTP before the gateway, a process on standard input and output behind it;
-`none` is no server at all. Turns a peer, a topology and a server into a command. It starts nothing: `site.py` does;
+`none` is not a server at all. Turns a peer, a topology and a server into a command. It starts nothing: `site.py` does;
 `bench.toolchain` fetches other people's programs.
 """
 

@@ -63,5 +63,5 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
 
 
 def _show_upstream(status: UpstreamStatus) -> dict[str, Any]:
-    """Without its last error: the words of a server are for the log, which masks secrets, and this page asks no key."""
+    """Without its last error: a server's words are for the log, which masks secrets, and this page needs no key."""
     return {"state": status.state, "transport": status.transport, "tools": status.tools, "restarts": status.restarts}

@@ -111,7 +111,7 @@ def _object(text: str, origin: str) -> dict[str, Any]:
         value: object = jsonlib.loads(text)
     except (ValueError, RecursionError) as error:
         raise typer.BadParameter(
-            f'{origin} is no JSON ({error}): expected an object, such as \'{{"city": "Tokyo"}}\''
+            f'{origin} is not JSON ({error}): expected an object, such as \'{{"city": "Tokyo"}}\''
         ) from None
     if not isinstance(value, dict):
         raise typer.BadParameter(f"{origin} is {type(value).__name__}: expected a JSON object")

@@ -35,7 +35,7 @@ def engine(
 ) -> None:
     """Run the packaged llama.cpp server by itself: `serve --engine http://HOST:8080` elsewhere uses it.
 
-    CODEC_ENGINE_KEY, where it is set, is asked of every client (the gateway's `engine.api_key`).
+    CODEC_ENGINE_KEY, where it is set, is required of every client (the gateway's `engine.api_key`).
 
     Example: codec-gateway engine --model model.gguf
     """

@@ -48,7 +48,7 @@ def add(
     rate: Annotated[int, typer.Option(min=0, help="Requests a minute; 0: any number.")] = 0,
     concurrency: Annotated[int, typer.Option(min=0, help="Requests at a time; 0: any number.")] = 0,
     expires: Annotated[
-        str | None, typer.Option(help="How long it is good: 12h, 30d, 52w.", show_default="for ever")
+        str | None, typer.Option(help="How long it is valid: 12h, 30d, 52w.", show_default="for ever")
     ] = None,
     config: Config = None,
     file: Keys = None,

@@ -89,7 +89,7 @@ def _read_tools(path: Path | None) -> tuple[ToolSpec, ...]:
     try:
         found: object = json.loads(_text_of(path, "--tools"))
     except ValueError as error:
-        raise ConfigError(f"--tools {str(path)!r} is no JSON ({error}); expected a list of tools") from error
+        raise ConfigError(f"--tools {str(path)!r} is not JSON ({error}); expected a list of tools") from error
     tools: object = cast(dict[str, object], found).get("tools") if isinstance(found, dict) else found
     if not isinstance(tools, list):
         raise ConfigError(f'--tools {str(path)!r} holds no list of tools; expected [...] or {{"tools": [...]}}')

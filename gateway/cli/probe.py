@@ -45,7 +45,7 @@ def ask(url: str, timeout: float = TIMEOUT) -> Answer:
     """Ask `url` (http only; `/healthz/ready` unless it names a path) once: 200 is yes, anything else is no."""
     address = _parse(url)
     if address is None:
-        return Answer(_CONFIG, f"{url!r} is no address to ask: expected http://HOST:PORT, as http://127.0.0.1:8601")
+        return Answer(_CONFIG, f"{url!r} is not an address to ask: expected http://HOST:PORT, as http://127.0.0.1:8601")
     host, port, path = address
     connection = http.client.HTTPConnection(host, port, timeout=timeout)
     try:

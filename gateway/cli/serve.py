@@ -34,7 +34,7 @@ def serve(
         typer.Option("--map", help="Token map: a path, auto (from the model), or none.", show_default="auto"),
     ] = None,
     host: Annotated[
-        str | None, typer.Option(help="Where to listen; beyond loopback a token is asked.", show_default="127.0.0.1")
+        str | None, typer.Option(help="Where to listen; beyond loopback a token is required.", show_default="127.0.0.1")
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port of /v1 and /mcp.", show_default="8600")] = None,
     admin_port: Annotated[int | None, typer.Option(help="Port of /metrics and /healthz.", show_default="8601")] = None,

@@ -92,7 +92,7 @@ def build_audit(values: Mapping[str, Any]) -> AuditConfig:
 
 
 def build_telemetry(values: Mapping[str, Any]) -> TelemetryConfig:
-    """The `[telemetry]` table. Raises `ConfigError` where the endpoint is no URL."""
+    """The `[telemetry]` table. Raises `ConfigError` where the endpoint is not a URL."""
     telemetry = replace(TelemetryConfig(), **values)
     if telemetry.otlp_endpoint and not is_http_url(telemetry.otlp_endpoint):
         raise ConfigError(f"telemetry.otlp_endpoint: expected http://HOST:PORT, got {telemetry.otlp_endpoint!r}")

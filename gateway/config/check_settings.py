@@ -31,7 +31,7 @@ def check_settings(values: Mapping[str, Any], origin: str, *, strict: bool) -> d
     Args:
         values: tables as in codec-gateway.toml.
         origin: how messages name the source.
-        strict: whether `"1"` is no number. TOML has types; the environment has only text.
+        strict: whether `"1"` is not a number. TOML has types; the environment has only text.
 
     Raises:
         ConfigError: an unknown key or a wrong value; names each.

@@ -82,7 +82,7 @@ class Expander:
         answer = self.environ.get(variable)
         if answer is None:
             raise ConfigError(
-                f"{where}: {'${' + inner + '}'!r} asks a person, which a gateway can't: "
+                f"{where}: {'${' + inner + '}'!r} asks a person, which a gateway can't do: "
                 f"set the environment variable {variable} instead"
             )
         return answer

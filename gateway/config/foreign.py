@@ -60,7 +60,7 @@ def read_foreign(document: Mapping[str, Any], origin: str, separator: str) -> Fo
                 _add(found, _safe_name(name, separator, where, found.warnings), translated, where)
     if unknown:
         listed = "; ".join(f"{where}: {', '.join(repr(k) for k in keys)}" for where, keys in unknown.items())
-        found.warnings.append(f"{origin}: keys that the gateway does not know are passed over ({listed})")
+        found.warnings.append(f"{origin}: keys that the gateway does not know are ignored ({listed})")
     return found
 
 

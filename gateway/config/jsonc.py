@@ -26,7 +26,7 @@ def parse_jsonc(text: str, origin: str) -> Any:
         origin: how messages name it.
 
     Raises:
-        ConfigError: not JSON (with line and column), or a key stands twice in one object.
+        ConfigError: not JSON (with line and column), or a key appears twice in one object.
     """
     without_comments = _TOKEN.sub(_blank_unless_string, text)
     blanked = _TRAILING_COMMA.sub(lambda match: " " if match.group() == "," else match.group(), without_comments)
@@ -36,7 +36,7 @@ def parse_jsonc(text: str, origin: str) -> Any:
         if len(found) < len(pairs):
             keys = [key for key, _ in pairs]
             twice = next(key for key in keys if keys.count(key) > 1)
-            raise ConfigError(f"{origin}: key {twice!r} stands twice in one object: keep one of them")
+            raise ConfigError(f"{origin}: key {twice!r} appears twice in one object: keep one of them")
         return found
 
     try:

@@ -212,7 +212,7 @@ def _notice(config: GatewayConfig) -> list[str]:
     if not config.upstreams and config.engine.kind == "none":
         found.append("no MCP server and no engine is configured: there is nothing to serve")
     if not is_loopback(config.serve.admin_host):
-        found.append(f"serve.admin_host {config.serve.admin_host!r} is not loopback: its pages ask no key")
+        found.append(f"serve.admin_host {config.serve.admin_host!r} is not loopback: its pages need no key")
     return found
 
 

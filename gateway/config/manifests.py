@@ -28,8 +28,8 @@ def read_manifest_place(given: str, folder: Path, hosts: Collection[str], where:
     if "://" in given:
         if not is_http_url(given) or not is_listed(given, hosts):
             raise ConfigError(
-                f"{where}: key 'manifest': {given[:200]!r} is no http(s) URL whose host is in registry.allowed_hosts: "
-                "add the host there if you trust it"
+                f"{where}: key 'manifest': {given[:200]!r} is not an http(s) URL whose host is in "
+                "registry.allowed_hosts: add the host there if you trust it"
             )
         return given
     path = folder / Path(given).expanduser()

@@ -101,7 +101,7 @@ class UpstreamConfig:
     pin: PinPolicy = "off"
     """What happens when a tool's definition is not the one first seen."""
     ids: WantedIds = "any"
-    """What calls for who reads ids say of those that are wanted: nothing, the map, or also that they may be packed."""
+    """What calls for a reader of ids say of those that it wants: nothing, the map, or also that they may be packed."""
     sampling_tokens: int = 0
     """Tokens that the own engine may generate for its sampling requests in one gateway's life; 0: none."""
     client_sessions: int | None = None
@@ -217,7 +217,7 @@ class ServeConfig:
     admin_host: str = "127.0.0.1"
     admin_port: int = 8601
     token: str | None = None
-    """Bearer token asked of every client; required beyond loopback."""
+    """Bearer token that every client must send; required beyond loopback."""
     allowed_hosts: tuple[str, ...] = ()
     """Host headers accepted besides the loopback names (DNS rebinding)."""
     keys: Path | None = None

@@ -99,7 +99,7 @@ allowed_hosts = ["gateway.lan"]
 - Keys that we don't know are listed in one warning a file.
 - `${X}`, `${env:X}`, `${X:-default}`, `${workspaceFolder}` (the folder of the file, or the one above `.vscode`,
   `.cursor`, `.claude`), `${workspaceFolderBasename}` and `${userHome}` are replaced. A variable that is not set is an
-  error. `${input:github-token}` asks a person, which a gateway can't: set `CODEC_GATEWAY_INPUT_GITHUB_TOKEN`.
+  error. `${input:github-token}` asks a person, which a gateway can't do: set `CODEC_GATEWAY_INPUT_GITHUB_TOKEN`.
 - A server's name is the front of its tools' names: letters, digits, `_` and `-`. Others are replaced by `_`, with a
   warning.
 

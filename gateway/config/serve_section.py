@@ -58,7 +58,7 @@ class ServeSection(Section):
     )
     port: Port = Field(default=_SERVE.port, description="Port of `/mcp` and `/v1`; 0: any free one.")
     admin_host: str = Field(
-        default=_SERVE.admin_host, description="Address of `/metrics` and `/healthz`, which ask no key."
+        default=_SERVE.admin_host, description="Address of `/metrics` and `/healthz`, which need no key."
     )
     admin_port: Port = Field(
         default=_SERVE.admin_port, description="Port of `/metrics` and `/healthz`; 0: any free one."
@@ -66,7 +66,7 @@ class ServeSection(Section):
     token: str | None = Field(
         default=_SERVE.token,
         min_length=8,
-        description="Bearer token asked of every client. Best set as CODEC_GATEWAY_TOKEN.",
+        description="Bearer token that every client must send. Best set as CODEC_GATEWAY_TOKEN.",
     )
     allowed_hosts: list[str] = Field(
         default=[],

@@ -113,7 +113,10 @@ class ServerReader:
         texts.secrets.update(value for value in headers.values() if value)
         given, endpoint = texts.expand("manifest", entry["manifest"]), entry.get("endpoint")
         if headers and not endpoint:
-            raise ConfigError(f"{texts.where}: has 'headers' without 'endpoint': they go nowhere that a manifest names")
+            raise ConfigError(
+                f"{texts.where}: has 'headers' without 'endpoint': they are not sent to an address "
+                "that a manifest names"
+            )
         manifest = read_manifest_place(given, self.expander.workspace, self.manifest_hosts, texts.where)
         if endpoint:
             endpoint = check_endpoint(texts.expand("endpoint", endpoint), texts.where)

@@ -156,7 +156,7 @@ class LimitsSection(Section):
         default=_LIMITS.principal_share,
         description="Part of each bound that one API key or OAuth subject may take: of sessions, calls that wait for "
         "their client or for a server, generations that wait for a slot, subscriptions, processes for clients and "
-        "sampling tokens. Who comes without a credential, where "
+        "sampling tokens. Callers without a credential, where "
         "none is asked for, and the operator have the whole.",
     )
 

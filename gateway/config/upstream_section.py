@@ -60,7 +60,7 @@ class UpstreamSection(Section):
     oauth: CredentialsSection | None = Field(
         default=None, description="How to get access tokens for `url`, where it asks for them."
     )
-    disabled: bool = Field(default=False, description="`true`: as if it were not written.")
+    disabled: bool = Field(default=False, description="`true`: this entry is ignored.")
     start: Literal["eager", "lazy"] = Field(
         default=_UPSTREAM.start, description="`eager`: with the gateway. `lazy`: when somebody first needs it."
     )

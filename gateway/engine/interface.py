@@ -64,7 +64,7 @@ class GenerateRequest:
     reuse: bool = True
     """Whether what the slot already holds may be reused."""
     gather: bool = False
-    """Whether ids that came together may be told together, for who only passes them on and never stops in between."""
+    """Whether ids that came together may be reported together: for callers that only pass them on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class GenerationEnd:
     slot: int | None = None
     """The slot that it ran in, as the engine says."""
     told: bool = True
-    """Whether the engine itself ended it; False: it went on past `max_tokens`, and was left."""
+    """Whether the engine itself ended it; False: it went on past `max_tokens`, and the connection was closed."""
     repaired: int = 0
     """Ids that the stream had lost and that were found again from the bytes."""
     ambiguous: int = 0

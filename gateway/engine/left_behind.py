@@ -1,7 +1,7 @@
 """What a principal's generations have left in an engine's cache, while there is no other: figures may tell of it.
 
 Remembers the ids of recent generations, and gives the longest beginning of a prompt that one of them had. Once a second
-principal has come it knows nothing any more: a longest common beginning is then an oracle. Who asks twice, with a
+principal has come it knows nothing any more: a longest common beginning is then an oracle. Whoever asks twice, with a
 request of another in between that takes the slot, would be told how far the two agree. It knows no engine and no slot.
 """
 

@@ -62,7 +62,7 @@ class EngineRoute:
     def __init__(self, config: GatewayConfig, changed: Callable[[bool, str], object]) -> None:
         """`changed`: told whenever the engine comes up or goes away, and then why.
 
-        Raises `ConfigError` for a tool format that there is not, and for a map that can't be opened.
+        Raises `ConfigError` for an unknown tool format, and for a map that can't be opened.
         """
         if config.engine.tool_format != AUTO:
             format_named(config.engine.tool_format)

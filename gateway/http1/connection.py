@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
 
         Raises:
             LinkLost: the connection broke before.
-            NoAnswer: what came is no HTTP.
+            NoAnswer: what came is not HTTP.
         """
         while not self._headed:
             await self._progress()
@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
-            self._break(NoAnswer("its answer is no HTTP/1.1 that we can read"))
+            self._break(NoAnswer("its answer is not HTTP/1.1 that we can read"))
             self._transport.abort()
             return
         if not self._headed and self._fed > _HEAD_BOUND:

@@ -15,5 +15,5 @@ def header_lines(headers: Mapping[str, str]) -> bytes:
     if text.count("\r") != len(headers) or text.count("\n") != len(headers) or "\0" in text:
         bad = next((name for name, value in headers.items() if any(c in name + value for c in "\r\n\0")), "")
         raise NoAnswer(f"header {bad[:100]!r} holds a line end or a NUL, so nothing was sent: correct its value")
-    # A variable of the environment may hold bytes that are no text; they go out as they are.
+    # A variable of the environment may hold bytes that are not text; they go out as they are.
     return text.encode("utf-8", "surrogateescape")

@@ -58,11 +58,11 @@ def read_url(url: str) -> Address:
     """Take a URL apart.
 
     Raises:
-        ValueError: it is no http(s) URL with a host that can be looked up.
+        ValueError: it is not an http(s) URL with a host that can be looked up.
     """
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError(f"{url[:200]!r} is no URL of a server: expected http://HOST/... or https://HOST/...")
+        raise ValueError(f"{url[:200]!r} is not the URL of a server: expected http://HOST/... or https://HOST/...")
     secure = parts.scheme == "https"
     try:
         host = ascii_host(parts.hostname)

@@ -55,8 +55,8 @@ Every label is bounded; a value that is strange, or one too many, is counted as 
   address, access tokens to be checked
 - `reason` of `codec_connections_ended_total`: {", ".join(f"`{w}`" for w in END_REASONS)}.
   The first three were refused: too many in all, of one address, or too few open files left. Then heads too large or too
-  slow, too many requests ahead of their answers, what is no HTTP, silence in a body, between requests (`idle`, which is
-  as it should be), and answers that nobody read
+  slow, too many requests ahead of their answers, what is not HTTP, silence in a body, between requests (`idle`, which
+  is as it should be), and answers that nobody read
 - `reason` of `codec_prompt_ids_lost_total`: {", ".join(f"`{w}`" for w in LOSS_REASONS)}
   ([what each means](openai-apps.md#what-codec-says))
 - `source`: {", ".join(f"`{w}`" for w in SOURCES)}

@@ -82,7 +82,7 @@ class ServerMetrics:
         makers.registry.register(self._standings)
         self._queue = makers.histogram(
             "codec_upstream_queue_seconds",
-            "Time that requests waited for their turn; those that had not to wait are not in it.",
+            "Time that requests waited for their turn; those that did not have to wait are not counted.",
             _QUEUE_SECONDS,
             "server",
         )

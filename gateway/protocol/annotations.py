@@ -71,7 +71,7 @@ def invalid_annotation(schema: object) -> str | None:
         where = ".".join(path)
         token: object = node[ANNOTATION]
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-            return f"property {where!r}: {ANNOTATION} is no header name"
+            return f"property {where!r}: {ANNOTATION} is not a header name"
         if node.get("type") not in _TYPES:
             return f"property {where!r}: {ANNOTATION} needs a type of {', '.join(_TYPES)}"
         if token.lower() in seen:

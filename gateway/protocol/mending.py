@@ -1,9 +1,9 @@
 """A line that strict JSON refuses, read as far as it can be read.
 
 Turns such a line into JSON text without the two things that a tolerant writer lets through: half a surrogate pair
-(`"\\ud800"`, which JavaScript writes for a string cut in the middle of a character) and bytes that are no UTF-8. Both
-become U+FFFD, as they do wherever text is shown. What is no JSON at all (cut short, nested without end) is an answer if
-its ends look like one, so that nobody waits for another. It knows JSON-RPC only as far as the id of an answer.
+(`"\\ud800"`, which JavaScript writes for a string cut in the middle of a character) and bytes that are not UTF-8. Both
+become U+FFFD, as they do wherever text is shown. What is not JSON at all (cut short, nested without end) is an answer
+if its ends look like one, so that nobody waits for another. It knows JSON-RPC only as far as the id of an answer.
 """
 
 import json
@@ -60,11 +60,11 @@ def mend_value(value: dict[str, Any]) -> Message | BrokenAnswer | Malformed:
 
 
 def _broken(detail: str) -> str:
-    return f"its answer is no JSON-RPC response: {detail}"
+    return f"its answer is not a JSON-RPC response: {detail}"
 
 
 def mend_line(data: bytes) -> Mended | None:
-    """What the line says; None where it is no JSON object, however tolerantly one reads it."""
+    """What the line says; None where it is not a JSON object, however tolerantly one reads it."""
     try:
         value: object = json.loads(data.decode("utf-8", "replace"))
         text = _whole(value)
@@ -79,7 +79,7 @@ def _whole(value: object) -> str:
 
 
 def _seen_id(data: bytes) -> int | None:
-    """The id of the request that a line answers which is no JSON, where that shows at its ends."""
+    """The id of the request that a line answers which is not JSON, where that shows at its ends."""
     ends = LongLine(data[:EDGE], data[-EDGE:], len(data))
     return ends.answered_id() if b'"jsonrpc"' in ends.head or b'"jsonrpc"' in ends.tail else None
 

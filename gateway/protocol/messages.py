@@ -24,7 +24,7 @@ UNSUPPORTED_VERSION: Final = -32022
 
 RequestId = int | str
 
-_NO_NUMBER: Final = ": NaN and Infinity are no numbers of JSON; send null or a text"
+_NO_NUMBER: Final = ": NaN and Infinity are not JSON numbers; send null or a text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def parse_message(data: bytes) -> Message | Malformed:
     except ValueError as error:
         deep = "recursion limit" in str(error)
         why = _NO_NUMBER if _has_no_number(data) else ""
-        return Malformed(PARSE_ERROR, "the message is nested too deep" if deep else f"the message is no JSON{why}")
+        return Malformed(PARSE_ERROR, "the message is nested too deep" if deep else f"the message is not JSON{why}")
     return read_message(value)
 
 
@@ -113,7 +113,7 @@ def read_message(value: object) -> Message | Malformed:
 
 
 def _sound(error: dict[str, Any]) -> dict[str, Any]:
-    """The error itself; where its code is no integer or its message no text, one that every reader takes."""
+    """The error itself; where its code is not an integer or its message not text, one that every reader takes."""
     code, message = error.get("code"), error.get("message")
     if type(code) is int and isinstance(message, str):
         return error
@@ -157,7 +157,7 @@ def _written(message: dict[str, Any]) -> bytes:
         try:
             from_json(data, allow_inf_nan=False)
         except ValueError:
-            raise Unwritable(f"what is to be written is no JSON{_NO_NUMBER}") from None
+            raise Unwritable(f"what is to be written is not JSON{_NO_NUMBER}") from None
     return data
 
 

@@ -20,7 +20,7 @@ _PAUSE_DIGITS: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event with data; an event without is none, only its id counts."""
+    """One event with data. Of an event without data only its id counts."""
 
     data: bytes
     """Its data lines, joined by a line feed."""
@@ -52,7 +52,7 @@ class EventParser:
         self._forget()
 
     def feed(self, data: bytes) -> list[Event | LongEvent]:
-        """The events that end in `data`. One that the stream's end cuts off is none (9.2.6)."""
+        """The events that end in `data`. One that the stream's end cuts off is dropped (9.2.6)."""
         if not self._begun and data:
             self._begun = True
             data = data.removeprefix(_BOM)

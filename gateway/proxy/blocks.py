@@ -26,11 +26,11 @@ class TextPart:
     text: str
     payload: LeafPayload | None
     malformed: bool = False
-    """Something stood where the payload should, and it is none."""
+    """Something else stood in the payload's place."""
 
 
 class UnreadText:
-    """A text that came as ids alone, in the place of a block. Only who reads ids is ever given one."""
+    """A text that came as ids alone, in the place of a block. Only readers of ids are ever given one."""
 
     def __init__(self, token_map: TokenMap, ids: tuple[int, ...], on_read: Callable[[str], None]) -> None:
         """The ids are checked: of the map, none special. `on_read` is told the map's id when the text is made."""
@@ -47,7 +47,7 @@ class UnreadText:
 
 @dataclass(frozen=True, slots=True)
 class OtherPart:
-    """A block that is no text; `line` is what a model sees in its place."""
+    """A block that is not text; `line` is what a model sees in its place."""
 
     index: int
     line: str

@@ -248,5 +248,5 @@ async def _put(request: object, caller: Caller) -> dict[str, Any]:
     question = cast(dict[str, Any], request) if isinstance(request, dict) else {}
     method, params = question.get("method"), question.get("params")
     if not isinstance(method, str):
-        raise rpc_error(INTERNAL_ERROR, "the server asked something that is no request")
+        raise rpc_error(INTERNAL_ERROR, "the server asked something that is not a request")
     return await caller.asked(method, cast(dict[str, Any], params) if isinstance(params, dict) else {})

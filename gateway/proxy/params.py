@@ -23,6 +23,8 @@ def why_unwritable(params: Mapping[str, Any]) -> str | None:
         _WRITER.dump_json({"params": {"params": params}})
     except ValueError as error:
         if "surrogates not allowed" in str(error):
-            return "its arguments hold half a surrogate pair (U+D800 to U+DFFF), which is no character: send whole ones"
+            return (
+                "its arguments hold half a surrogate pair (U+D800 to U+DFFF), which is not a character: send whole ones"
+            )
         return "its arguments are nested too deep for JSON (about 250 levels): send them flatter"
     return None

@@ -111,7 +111,7 @@ class ResultTokens:
     def for_engine(self, tool: str, result: Mapping[str, Any], token_map: TokenMap) -> ResultIds:
         """The ids that stand for the result in an engine's prompt; `token_map` is the engine's, which proved every map.
 
-        Blocks are joined by the ids of a line break. What is no text becomes a short line that says what it was.
+        Blocks are joined by the ids of a line break. What is not text becomes a short line that says what it was.
         """
         pieces: list[IdPiece] = []
         for part in read_parts(result, (token_map.map_id, *self._accepted)):
@@ -217,7 +217,7 @@ class ResultTokens:
         stand the checks of both, because one list of special tokens may know a token that the other does not.
         """
         if part.malformed:
-            return _Refusal("shape", "what stands in place of the payload has no map_id and list of ids")
+            return _Refusal("shape", "its payload lacks map_id or the list of ids")
         if part.payload is None:
             return None
         map_id, ids = part.payload["map_id"], part.payload["ids"]

@@ -187,7 +187,7 @@ def read_events(
     )
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for piece in pieces:
-        # Half a surrogate pair is no character: encoded as it stands, it becomes U+FFFD like any invalid byte.
+        # Half a surrogate pair is not a character: encoded as it stands, it becomes U+FFFD like any invalid byte.
         machine.feed(decoder.decode(piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece))
         yield from calls.drain()
     machine.close(decoder.decode(b"", final=True))

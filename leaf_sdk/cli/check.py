@@ -126,7 +126,7 @@ def _call(text: str) -> tuple[str, Mapping[str, Any]]:
     try:
         arguments: object = json.loads(written) if equals else None
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r}: the arguments are no JSON: {error}", param_hint="--call") from error
+        raise typer.BadParameter(f"{text!r}: the arguments are not JSON: {error}", param_hint="--call") from error
     if not name or not isinstance(arguments, dict):
         raise typer.BadParameter(f"{text!r} is not of the form TOOL='{{...}}'", param_hint="--call")
     return name, cast("dict[str, Any]", arguments)

@@ -99,5 +99,5 @@ def _address(text: str | None) -> tuple[str, int] | None:
         return None
     host, _, port = text.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise typer.BadParameter(f"{text!r} is no address, expected HOST:PORT such as {DEFAULT_ADDRESS}")
+        raise typer.BadParameter(f"{text!r} is not an address, expected HOST:PORT such as {DEFAULT_ADDRESS}")
     return host.strip("[]"), int(port)

@@ -99,7 +99,7 @@ def _published_hash(source: str, map_id: str) -> str:
 def _module(name: str, *, optional: bool = False) -> object:
     if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name):
         raise BoltOnError(
-            f"{name!r} is no package and no manifest, expected package.module or a folder with manifest.json"
+            f"{name!r} is neither a package nor a manifest, expected package.module or a folder with manifest.json"
         )
     folder = str(Path.cwd())
     if folder not in sys.path:

@@ -76,7 +76,7 @@ def _library(path: Path) -> Callable[[str], list[int]]:
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises a bare Exception for whatever it can't read
-        raise NotAMap(f"{str(path)!r} is no tokenizer.json: {error}") from error
+        raise NotAMap(f"{str(path)!r} is not a tokenizer.json: {error}") from error
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
 
 

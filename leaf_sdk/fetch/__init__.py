@@ -156,7 +156,7 @@ def _regular_file(path: Path) -> Path:
     except (OSError, ValueError) as error:
         raise _unreachable(str(path), f"can't be read: {_cause(error)}") from error
     if not stat.S_ISREG(mode):
-        raise _unreachable(str(path), "is no regular file, expected a Codec map or a tokenizer's file")
+        raise _unreachable(str(path), "is not a regular file, expected a Codec map or a tokenizer's file")
     return path
 
 

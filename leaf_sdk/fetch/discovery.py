@@ -38,7 +38,7 @@ def map_path(name: str) -> str:
     """Give the path under which an origin publishes a map.
 
     Raises:
-        MapDiscoveryInvalid: a name that is no path.
+        MapDiscoveryInvalid: a name that is not a path.
     """
     if _NAME.fullmatch(name) is None or ".." in name:
         raise MapDiscoveryInvalid(f"map name {name!r} is not of the form 'org/family' in lower case")

@@ -183,7 +183,7 @@ def _unpack(unpacker: _Unpacker, chunk: bytes, url: str, room: int) -> bytes:
     try:
         return unpacker.decompress(unpacker.unconsumed_tail + chunk, room)
     except zlib.error as error:
-        raise _unreachable(url, f"is no gzip stream though it says so ({error})") from error
+        raise _unreachable(url, f"is not a gzip stream though it says so ({error})") from error
 
 
 def _check_address(url: str) -> bool:
@@ -192,7 +192,7 @@ def _check_address(url: str) -> bool:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
-        raise _unreachable(url, f"is no address: {error}") from error
+        raise _unreachable(url, f"is not an address: {error}") from error
     local = _is_local(parts)
     if not host or not (parts.scheme == "https" or (parts.scheme == "http" and local)):
         raise _unreachable(url, "is not fetched, expected https://, or http:// on this machine")
@@ -218,7 +218,7 @@ def check_public(url: str) -> None:
     except (OSError, UnicodeError) as error:
         raise _unreachable(url, f"can't be fetched: {error}") from error
     if private := sorted(address for address in found if not is_public(address)):
-        raise _unreachable(url, f"is at {private[0]}, which is no public address; name it yourself if you trust it")
+        raise _unreachable(url, f"is at {private[0]}, which is not a public address; name it yourself if you trust it")
 
 
 def _unreachable(source: str, why: str) -> MapUnreachable:

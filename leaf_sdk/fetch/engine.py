@@ -22,7 +22,7 @@ class EngineTokenizer:
     def __init__(self, url: str, *, timeout: float = 30.0) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise MapUnreachable(f"engine {url!r} is no address, expected http://host:port", source=url)
+            raise MapUnreachable(f"engine {url!r} is not an address, expected http://host:port", source=url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.hostname, parts.port, timeout=timeout)
         self._path = parts.path.rstrip("/") + "/tokenize"

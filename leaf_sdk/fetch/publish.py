@@ -36,11 +36,13 @@ def publish_maps(
 
     Raises:
         NotAMap: bytes that are no map.
-        MapDiscoveryInvalid: a map whose id is no path, or an origin that is no address.
+        MapDiscoveryInvalid: a map whose id is not a path, or an origin that is not an address.
         CodecError: the folder can't be written.
     """
     if not origin.startswith(("https://", "http://localhost", "http://127.0.0.1")):
-        raise MapDiscoveryInvalid(f"origin {origin!r} is no address that maps are fetched from, expected https://host")
+        raise MapDiscoveryInvalid(
+            f"origin {origin!r} is not an address that maps are fetched from, expected https://host"
+        )
     root = origin.rstrip("/")
     files: dict[str, bytes] = {}
     pointers: dict[str, dict[str, Any]] = {}

@@ -53,8 +53,8 @@ def check_ids(
 def _may_pass(token_map: TokenMap, ids: Sequence[object]) -> bool:
     """Say at once that all are ids of ordinary tokens; False only means that a closer look is needed.
 
-    This look is what `trust` costs, so it makes no Python object for an id: an array refuses what is no whole number.
-    It takes true and false for 1 and 0, and only where one of these stands the types are looked at one by one.
+    This look is what `trust` costs, so it makes no Python object for an id: an array refuses what is not a whole
+    number. It takes true and false for 1 and 0, and only where one of these stands the types are looked at one by one.
     """
     whole = cast("Sequence[int]", ids)
     try:

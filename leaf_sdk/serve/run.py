@@ -65,7 +65,7 @@ def serve_unix(
         on_listening: as for `serve_http`.
 
     Raises:
-        BoltOnError: something else than a socket is in the place, or somebody answers there.
+        BoltOnError: something other than a socket is in the place, or somebody answers there.
     """
     with bound_unix_socket(Path(path)) as listener:
         try:
@@ -87,11 +87,11 @@ def bound_unix_socket(path: Path) -> socket.socket:
     """Bind a unix socket that only its owner may open; a dead one in its place is removed first.
 
     Raises:
-        BoltOnError: something else than a socket is there, or somebody answers.
+        BoltOnError: something other than a socket is there, or somebody answers.
     """
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise BoltOnError(f"{str(path)!r} is no socket; remove it, or choose another path")
+            raise BoltOnError(f"{str(path)!r} is not a socket; remove it, or choose another path")
         with socket.socket(socket.AF_UNIX) as probe:
             if probe.connect_ex(str(path)) == 0:
                 raise BoltOnError(f"a server answers at {str(path)!r} already; stop it, or choose another path")

@@ -45,7 +45,7 @@ def read_tool_calling(fields: Mapping[str, Any], special_tokens: Mapping[str, in
     if block is None:
         return None
     if not isinstance(block, dict) or not isinstance(cast("dict[str, Any]", block).get("markers"), dict):
-        raise NotAMap("tool_calling is no object with markers, expected {convention, markers: {start, end}, ...}")
+        raise NotAMap("tool_calling is not an object with markers, expected {convention, markers: {start, end}, ...}")
     part = cast("dict[str, Any]", block)
     markers = cast("dict[str, Any]", part["markers"])
     start, end = str(markers.get("start")), str(markers.get("end"))

@@ -60,7 +60,7 @@ def read_gguf_tokenizer(data: bytes | memoryview) -> GgufTokenizer:
     """
     view = memoryview(data)
     if bytes(view[:4]) != MAGIC:
-        raise NotAMap(f"the file starts with {bytes(view[:4])!r}, expected {MAGIC!r}: it is no GGUF file")
+        raise NotAMap(f"the file starts with {bytes(view[:4])!r}, expected {MAGIC!r}: it is not a GGUF file")
     cursor = _Cursor(view, len(MAGIC))
     version = cursor.scalar("I")
     if version not in (2, 3):

@@ -82,7 +82,7 @@ def _metaspace(document: Mapping[str, Any], bpe: Tokenizer) -> Tokenizer:
 def _unigram(document: Mapping[str, Any], model: Mapping[str, Any], added: _Added) -> Tokenizer:
     rows: object = model.get("vocab")
     if not isinstance(rows, list):
-        raise NotAMap("model.vocab of the tokenizer.json is no list of tokens and scores: it is damaged")
+        raise NotAMap("model.vocab of the tokenizer.json is not a list of tokens and scores: it is damaged")
     pieces: dict[str, float] = {}
     for row in cast("list[object]", rows):
         match row:

@@ -29,7 +29,7 @@ def ranked_merges(scores: Mapping[str, float]) -> RankedMerges:
     """Give the merges of scored pieces; single characters need none.
 
     Raises:
-        MapUnsupported: two pieces share a score and are not runs that come last, or a half is no piece.
+        MapUnsupported: two pieces share a score and are not runs that come last, or a half is not a piece.
     """
     order = sorted((piece for piece in scores if len(piece) > 1), key=lambda piece: -scores[piece])
     runs = _tied_runs(order, scores)

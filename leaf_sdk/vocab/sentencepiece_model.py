@@ -127,7 +127,7 @@ def _message(data: bytes) -> Iterator[tuple[int, Value]]:
         if key & 7 == _BYTES:
             size, at = _varint(data, at)
         if size is None or size > len(data) - at:
-            raise NotAMap(f"the file breaks off or is no SentencePiece model: field {key >> 3} at byte {at}")
+            raise NotAMap(f"the file breaks off or is not a SentencePiece model: field {key >> 3} at byte {at}")
         yield key >> 3, data[at : at + size]
         at += size
 
@@ -142,7 +142,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number, at
-    raise NotAMap(f"the file breaks off or is no SentencePiece model: a number at byte {at}")
+    raise NotAMap(f"the file breaks off or is not a SentencePiece model: a number at byte {at}")
 
 
 def _refused(what: str, expected: str) -> MapUnsupported:

@@ -15,7 +15,7 @@ _UNKNOWN_PENALTY = 10.0
 
 
 class FloatUnigram:
-    """A vocabulary of scored pieces. Characters that are no piece become bytes, through `byte_ids`."""
+    """A vocabulary of scored pieces. Characters that are not a piece become bytes, through `byte_ids`."""
 
     def __init__(self, pieces: Mapping[str, tuple[int, float]], byte_ids: Sequence[int]) -> None:
         self._pieces = pieces

@@ -30,7 +30,7 @@ _CONVENTIONS = (
     ToolCalling("custom", "<|python_start|>", "<|python_end|>", "python_args", "json"),
     ToolCalling("custom", "<|tools_prefix|>", "<|tools_suffix|>", "json", "json"),
 )
-# What a template writes between the same markers where the arguments are no JSON (Qwen3-Coder, GLM).
+# What a template writes between the same markers where the arguments are not JSON (Qwen3-Coder, GLM).
 _NO_JSON = ("<function=", "<arg_key>")
 
 
@@ -43,7 +43,7 @@ def write_tokenizer(map_id: str, tokenizer: Tokenizer, *, chat_template: str | N
         chat_template: declares a tool-calling convention only where it writes the convention's marker.
 
     Raises:
-        NotAMap: a token that is no Unicode text.
+        NotAMap: a token that is not Unicode text.
     """
     calls = _tool_calling(tokenizer, chat_template)
     fallback = tokenizer.byte_fallback

@@ -113,7 +113,7 @@ class MessageReader:
         try:
             message = WideFrame.FromString(payload)
         except DecodeError as error:
-            what = f"the frame at byte {self.offset} is no CodecFrame ({error})"
+            what = f"the frame at byte {self.offset} is not a CodecFrame ({error})"
             raise FrameInvalid(f"{what}; check the response's Content-Type", offset=self.offset) from error
         for name, parts in (("tool_calls", message.tool_calls), ("x_spliced", message.x_spliced)):
             if len(parts) > self._limits.parts:

@@ -80,7 +80,7 @@ class FrameReader:
         """Give the frames that these bytes complete.
 
         Raises:
-            FrameInvalid: bytes that are no frame.
+            FrameInvalid: bytes that are not a frame.
             FrameTooLarge: a frame over a limit.
         """
         if self._error is not None:

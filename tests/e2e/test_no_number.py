@@ -36,7 +36,7 @@ def test_number_of_a_server_that_json_does_not_have_fails_its_call_by_name(
 ) -> None:
     answer = ask(f'{{"word": "{word}"}}')
 
-    assert "NaN and Infinity are no numbers of JSON" in answer.text
+    assert "NaN and Infinity are not JSON numbers" in answer.text
     assert "structuredContent" not in answer.text
     assert ask('{"word": "1.5"}').json()["result"]["structuredContent"] == {"x": 1.5}
 
@@ -47,4 +47,4 @@ def test_number_of_a_client_that_json_does_not_have_reaches_no_server(
 ) -> None:
     answer = ask(f'{{"word": "1", "more": {word}}}')
 
-    assert "NaN and Infinity are no numbers of JSON" in answer.text
+    assert "NaN and Infinity are not JSON numbers" in answer.text

@@ -66,7 +66,7 @@ class LlamaCpp(Questions):
         Args:
             url: before the path of every request.
             api_key: what the server asks for.
-            idle_timeout: seconds of silence that are borne.
+            idle_timeout: seconds of silence that are tolerated.
             token_map: by which lost ids are found again until `prove` brings one; without one they are only counted.
             keep_reasoning: see `Questions`.
             on_loss: hears that a connection has ended unasked, or that another engine answers.
@@ -131,7 +131,7 @@ class LlamaCpp(Questions):
                 told = True
                 if isinstance(event, GenerationEnd):
                     if not event.told:
-                        log.warning("the engine went on past max_tokens and was left", url=self.url)
+                        log.warning("the engine went on past max_tokens, so the connection was closed", url=self.url)
                     yield event
                     return
                 yield event
@@ -140,7 +140,9 @@ class LlamaCpp(Questions):
             elif monotonic() - heard > _COMMENTS_TIME:
                 raise StreamSilent(f"nothing but comments for {_COMMENTS_TIME:g} s")
         if stream.is_full:
-            log.warning("the engine sent all ids and no end, and was left", url=self.url)
+            log.warning(
+                "the engine sent all ids but did not end its answer, so the connection was closed", url=self.url
+            )
             yield stream.cut()
             return
         raise EngineUnavailable(f"the engine at {self.url!r} broke off in the middle of its answer; ask again")

@@ -120,9 +120,9 @@ def _messages(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
         try:
             parsed: object = from_json(data)
         except ValueError as error:
-            raise EngineRefused(f"the engine sent a stream message that is no JSON: {data[:80]!r}", 502) from error
+            raise EngineRefused(f"the engine sent a stream message that is not JSON: {data[:80]!r}", 502) from error
         if not isinstance(parsed, dict):
-            raise EngineRefused(f"the engine sent a stream message that is no JSON object: {data[:80]!r}", 502)
+            raise EngineRefused(f"the engine sent a stream message that is not a JSON object: {data[:80]!r}", 502)
         message = cast(dict[str, Any], parsed)
         if "error" in message or field == b"error":
             raise EngineRefused(f"the engine stopped with an error: {said(message.get('error', message))}", 502)

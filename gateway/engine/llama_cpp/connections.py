@@ -2,7 +2,7 @@
 
 A connection that ends unasked puts that in doubt for every later one. A llama.cpp server ends one behind each stream,
 so while a stream comes the next connection is made. There are never more in use than `allow` says, since a llama.cpp
-server has a thread for each; who comes later waits. It knows neither JSON nor what is asked.
+server has a thread for each; later requests wait. It knows neither JSON nor what is asked.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class Connections:
         Args:
             url: what stands before the path of every request.
             headers: of every request.
-            idle_timeout: seconds of silence that are borne.
+            idle_timeout: seconds of silence that are tolerated.
             admit: sees each new connection before anything is asked on it.
             on_loss: hears that a connection has ended unasked.
         """
@@ -123,7 +123,7 @@ class Connections:
                 self._give(connection)
 
     async def ask_on(self, connection: Connection, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """As `ask`, on one connection: for who admits it."""
+        """As `ask`, on a given connection: for the check that admits it."""
         if connection.status and not connection.usable:
             raise LinkLost(
                 "it was closed between two questions, and which engine answers is seen on one connection: "

@@ -104,7 +104,7 @@ class Answer:
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncGenerator[None]:
-        """A body that is read whole may take as long as silence may: one that drips is none."""
+        """A body that is read whole may take as long as silence may, however steadily it drips."""
         try:
             async with asyncio.timeout(self._idle):
                 yield

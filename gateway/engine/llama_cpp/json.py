@@ -14,7 +14,7 @@ from gateway.engine.llama_cpp.repair import IdRepair, Repaired
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
 
 _SLOTS: Final = 4096
-"""Slots of one engine: more are no number that one has."""
+"""Slots of one engine: no engine has more."""
 _CONTEXT: Final = 2**31
 _SAID: Final = 1000
 """Characters of an engine's own words that are passed on."""
@@ -47,13 +47,13 @@ def read_facts(props: dict[str, Any], models: dict[str, Any], bos: dict[str, Any
 def _count(value: object, least: int, most: int) -> int:
     """A number as an engine says it of itself. What it allocates or compares must be one."""
     if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{value!r:.40} is no number from {least} to {most}")
+        raise ValueError(f"{value!r:.40} is not a number from {least} to {most}")
     return value
 
 
 def _text(value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is no text")
+        raise TypeError(f"{value!r:.40} is not text")
     return value
 
 
@@ -73,7 +73,7 @@ def expecting(url: str) -> Generator[None]:
 def misread(url: str, error: Exception) -> EngineRefused:
     """The error for an answer of another shape."""
     return EngineRefused(
-        f"{url!r} answered something else than llama.cpp does ({error!r:.200}); is a llama.cpp server listening there?",
+        f"{url!r} did not answer as llama.cpp does ({error!r:.200}); is a llama.cpp server listening there?",
         status=502,
     )
 

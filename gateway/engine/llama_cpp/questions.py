@@ -89,7 +89,7 @@ class Questions:
             answer = None
         if not isinstance(answer, dict):
             raise EngineRefused(
-                f"{self._url!r} answered {path!r} with something that is no JSON object; "
+                f"{self._url!r} answered {path!r} with something that is not a JSON object; "
                 "is a llama.cpp server listening there?",
                 status=status,
             )

@@ -1,7 +1,7 @@
 """A call to a bolt-on in the form that it understands, and its answer as a tool result of MCP.
 
 Where its tokenizer is accepted, the ids that the model wrote go out as they are, or the arguments' text as ids of that
-map; the ids that come back are checked and never decoded for who reads ids. Where it is not, the arguments go as text
+map; the ids that come back are checked and never decoded for readers of ids. Where it is not, the arguments go as text
 and a text comes back. Ids that a bolt-on may not send are refused here, whoever asked. It opens nothing.
 """
 
@@ -101,9 +101,9 @@ def read_answer(outgoing: Outgoing, body: bytes, metrics: CallMetrics) -> dict[s
     try:
         answer = CodecToolResult.from_bytes(body)
     except CallInvalid as error:
-        raise NoAnswer(f"its answer is none: {error.message}") from None
+        raise NoAnswer(f"its answer can't be read: {error.message}") from None
     if answer.call_id != outgoing.call.call_id:
-        raise NoAnswer(f"its answer is to call {str(answer.call_id)[:40]!r}, expected {outgoing.call.call_id!r}")
+        raise NoAnswer(f"its answer is for call {str(answer.call_id)[:40]!r}, expected {outgoing.call.call_id!r}")
     match answer.kind:
         case "tokens":
             return {"content": [_token_block(outgoing, answer.response_ids, metrics)]}

@@ -61,5 +61,7 @@ class ServerLog:
 
     def _begin_second(self) -> None:
         if self._said > LINES:
-            self._log.warning("upstream gives too much reason to log", lines_left_out=self._said - LINES)
+            self._log.warning(
+                "upstream caused too many log lines; some are left out", lines_left_out=self._said - LINES
+            )
         self._since, self._said = self._clock(), 0

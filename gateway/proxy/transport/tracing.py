@@ -51,7 +51,7 @@ class TracedTransport:
         headers: Mapping[str, str] | None = None,
         written: WrittenIds | None = None,
     ) -> dict[str, Any]:
-        """As `Transport`, inside a client span; our own housekeeping is none."""
+        """As `Transport`, inside a client span; our own housekeeping gets none."""
         if not self._tracing.wants(method):
             return await self._transport.request(method, params, exchange, headers=headers, written=written)
         with self._tracing.client_span(

@@ -83,7 +83,7 @@ class Gate:
         return True
 
     def leave(self) -> None:
-        """Give the place to who waits longest, if anyone does."""
+        """Give the place to whoever has waited longest, if anyone waits."""
         while self._waiting:
             place = self._waiting.popleft()
             if not place.done():

@@ -30,7 +30,7 @@ class PausingCaller(ForwardingCaller):
 
     @contextmanager
     def still(self) -> Generator[None, None, None]:
-        """The clock stands still meanwhile; as often at a time as need be."""
+        """The clock stands still meanwhile; several questions at a time are one pause."""
         self._asking += 1
         self._clock.stand_still()
         try:

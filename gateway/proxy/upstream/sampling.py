@@ -58,7 +58,7 @@ class Allowance:
         return caller if CAPABILITY in caller.capabilities or not self.open else SamplingCaller(caller, self)
 
     async def spend(self, params: Mapping[str, Any], payer: Principal) -> dict[str, Any]:
-        """Generate at the server's expense, and of the share of who called it. What runs is paid for before it runs.
+        """Generate at the expense of the server, and of its caller's share. What runs is paid for before it runs.
 
         Raises:
             RpcError: nothing is left, or it can't be generated.

@@ -149,7 +149,7 @@ class Session:
             sent,
             version=self.version,
             client_info=CLIENT_INFO,
-            # A frozen mapping is none that JSON can carry.
+            # JSON can't carry a frozen mapping.
             capabilities=dict(caller.capabilities) if caller.modern else without_extension(caller.capabilities),
             log_level=caller.log_level,
         )

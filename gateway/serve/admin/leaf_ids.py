@@ -51,7 +51,7 @@ def judge(result: Mapping[str, Any], accepted: Mapping[str, TokenMap]) -> Judgem
 
 def _judge_text(text: TextPart, accepted: Mapping[str, TokenMap]) -> Judgement:
     if text.malformed:
-        return Judgement("refused", "what it sends in place of ids has no map_id and list of ids")
+        return Judgement("refused", "what it sends in place of ids lacks map_id or the list of ids")
     if text.payload is None:
         return Judgement("shim", "it sends no ids; the gateway makes them")
     map_id = text.payload["map_id"]

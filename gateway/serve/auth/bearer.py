@@ -1,4 +1,4 @@
-"""Who may call: the bearer credential of every request, its limits, and what is said to who has none.
+"""Who may call: the bearer credential of every request, its limits, and the answer to those who have none.
 
 Turns an ASGI application into one that hears only callers that are known (`scope["state"]["principal"]` says who) and
 that do not ask too much. Refusals are RFC 6750's and, where an authorization server is configured, RFC 9728's: they say

@@ -139,7 +139,7 @@ def metadata_urls(issuer: str) -> tuple[str, ...]:
 def read_keys(document: Mapping[str, Any], algorithms: Iterable[str]) -> dict[tuple[str | None, str], jwt.PyJWK]:
     """The keys of a JWK set that may check a signature, by (id, algorithm).
 
-    A key without an id, and the only key for an algorithm, is found under the id None too. What is no public key for
+    A key without an id, and the only key for an algorithm, is found under the id None too. What is not a public key for
     one of the `algorithms` is passed over: a set may hold keys for other uses, and of kinds that are new.
 
     Raises:

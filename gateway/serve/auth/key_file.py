@@ -144,7 +144,7 @@ def load_keys(path: Path) -> dict[str, KeyRecord]:
     """The keys of a file that only its owner can change.
 
     Raises:
-        ConfigError: others can read or change it, or it is no key file.
+        ConfigError: others can read or change it, or it is not a key file.
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)

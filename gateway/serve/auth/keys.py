@@ -54,7 +54,7 @@ class KeyRecord:
         return self.expires is not None and now >= self.expires
 
     def identity(self) -> Identity:
-        """Who comes with this key."""
+        """Who calls with this key."""
         servers = None if self.servers is None else frozenset(self.servers)
         return Identity(Principal(self.name, servers, self.tools), Allowance(self.rate, self.concurrency))
 

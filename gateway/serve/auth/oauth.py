@@ -150,7 +150,7 @@ def _header_of(token: str) -> dict[str, Any]:
     try:
         return jwt.get_unverified_header(token)
     except (jwt.PyJWTError, ValueError, RecursionError) as error:
-        raise CredentialRefused("malformed", "the token is no signed JWT") from error
+        raise CredentialRefused("malformed", "the token is not a signed JWT") from error
 
 
 def _refused(error: jwt.PyJWTError) -> CredentialRefused:

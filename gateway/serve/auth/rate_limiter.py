@@ -89,7 +89,7 @@ class Limiter:
     def enter(self, identity: Identity, kind: Kind) -> Refused | None:
         """Admit one request (None), or say which limit it is over.
 
-        Who is admitted must `leave` with the same arguments.
+        Whoever is admitted must `leave` with the same arguments.
         """
         allowance = identity.allowance
         if allowance.is_free:

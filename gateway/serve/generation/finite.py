@@ -22,11 +22,11 @@ _HINTS: Final = (b"e000", b"e+000", b"0" * 200)
 _SHOWN: Final = 200
 """Characters of a place that are shown."""
 _LARGEST: Final = int(float_info.max)
-_WAY_OUT: Final = "NaN and Infinity are no numbers of JSON, and 1e999 is read as one: send null or a smaller number"
+_WAY_OUT: Final = "NaN and Infinity are not JSON numbers, and 1e999 is read as one: send null or a smaller number"
 
 
 def must_hold_numbers(body: bytes) -> None:
-    """Refuse a JSON text that holds a number which is none, or is larger than any that a machine holds.
+    """Refuse a JSON text that holds NaN, Infinity, or a number larger than any that a machine holds.
 
     Raises:
         RequestInvalid: names its place.
@@ -36,7 +36,7 @@ def must_hold_numbers(body: bytes) -> None:
     try:
         value: object = from_json(body)
     except ValueError:
-        return  # what is no JSON at all is named by its reader
+        return  # what is not JSON at all is named by its reader
     place = _first_other(value)
     if place is not None:
         shown = escape_text(".".join(place), _SHOWN)
@@ -51,7 +51,7 @@ def _may_hold_others(body: bytes) -> bool:
 
 
 def _first_other(value: object) -> tuple[str, ...] | None:
-    """The keys and numbers under which the first number stands that is none; None: there is none."""
+    """The path, in keys and indexes, of the first number that is not finite; None: all are."""
     path: list[str] = [""]
     # One iterator a level: whatever a body of the bound's size holds, the walk itself holds next to nothing.
     levels: list[Iterator[tuple[str | int, object]]] = [iter((("", value),))]

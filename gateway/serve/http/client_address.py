@@ -27,7 +27,7 @@ class TrustedProxies:
     def client(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
         """For whom a proxy of ours asks: the last address that is no proxy of ours; None where none is named.
 
-        What stands before it was written by who is not trusted.
+        What stands before it was written by somebody who is not trusted.
         """
         written = b",".join(value for name, value in headers if name == _FORWARDED).decode("latin-1")
         for part in reversed(written.split(",")):
@@ -49,7 +49,7 @@ class TrustedProxies:
 
 
 def _address(written: str) -> str | None:
-    """`1.2.3.4`, `1.2.3.4:80`, `::1` or `[::1]:80` without the port; None where it is no address."""
+    """`1.2.3.4`, `1.2.3.4:80`, `::1` or `[::1]:80` without the port; None where it is not an address."""
     host = written
     if written.startswith("["):
         host = written[1:].partition("]")[0]

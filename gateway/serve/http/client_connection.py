@@ -116,7 +116,7 @@ class HttpProtocol(HttpToolsProtocol):
             except httptools.HttpParserUpgrade as upgrade:
                 self._read_as_http(data, upgrade.args[0])
         except httptools.HttpParserError:
-            self._refuse(*(self._fault or ("malformed", 400, "this is no HTTP request")))
+            self._refuse(*(self._fault or ("malformed", 400, "this is not an HTTP request")))
             return
         if self._unread > self._limits.head_bytes:
             self._refuse(*self._too_large())
@@ -168,13 +168,13 @@ class HttpProtocol(HttpToolsProtocol):
         elif self._unread > limits.head_bytes and _size_of(self.url, self.headers) > limits.head_bytes:
             self._fault = self._too_large()
         elif self.parser.get_method() == b"CONNECT":
-            self._fault = ("malformed", 400, "CONNECT is for proxies, and this is none")
+            self._fault = ("malformed", 400, "CONNECT is for proxies, and this is not one")
         if self._fault is not None:
             raise _HeadRefused
         if self.parser.should_upgrade():
             return
         super().on_headers_complete()
-        # The request has the list: what comes behind its body (trailers) is none of its headers.
+        # The request has the list: what comes behind its body (trailers) is not among its headers.
         self.headers = []
         self._unread = 0
         self._in_head = False

@@ -20,7 +20,7 @@ def unpack(body: bytes) -> object:
     """What a body holds.
 
     Raises:
-        ValueError, TypeError, RecursionError: it is no msgpack, or holds too many lists and maps; msgpack's own errors.
+        ValueError, TypeError, RecursionError: it is not msgpack, or has too many lists and maps; msgpack's own errors.
     """
     seen = count(1)
 

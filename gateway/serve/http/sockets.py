@@ -1,4 +1,4 @@
-"""The two listening sockets of a gateway: bound here, or passed on by who started it (systemd's socket activation).
+"""The two listening sockets of a gateway: bound here, or passed on by its starter (systemd's socket activation).
 
 Turns an address of the settings into a bound socket. A socket that was passed on is told by its name: `faces` or
 `admin` (FileDescriptorName= of the unit). It knows no route and no server; `app/process.py` serves on what comes out.
@@ -62,7 +62,7 @@ def _passed(name: str, host: str, number: int) -> socket.socket:
     if listener.family not in (socket.AF_INET, socket.AF_INET6) or listener.type != socket.SOCK_STREAM:
         listener.close()
         raise ConfigError(
-            f"the socket {name!r} that was passed on is no TCP socket: ListenStream= takes HOST:PORT here"
+            f"the socket {name!r} that was passed on is not a TCP socket: ListenStream= takes HOST:PORT here"
         )
     address = str(listener.getsockname()[0])
     if is_loopback(host) and not is_loopback(address):

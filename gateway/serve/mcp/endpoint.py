@@ -121,7 +121,7 @@ class McpEndpoint:
             token_map = None if named is None else self._maps.from_header(named)
             request = HttpRequest(scope["method"], headers, repeated, principal_of(scope), token_map, receive, send)
             version = headers.get(VERSION_HEADER)
-            # Who has a session and names no version that there is, made a mistake in the header: the session says so.
+            # A client with a session that names an unknown version made a mistake in the header: the session says so.
             is_lost = SESSION_HEADER in headers and version not in MODERN_VERSIONS
             is_handshake = version is None or version in HANDSHAKE_VERSIONS or is_lost
             await (self._sessions if is_handshake else self._modern).serve(request)

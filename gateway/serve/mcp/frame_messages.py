@@ -73,9 +73,11 @@ def read_body(form: Form, body: bytes) -> Mapping[str, Any] | list[Any]:
         body = _unwrapped(body)
     try:
         message = unpack(body)
-        json.dumps(message)  # what JSON can't say (bytes, keys that are no text) must not come further
+        json.dumps(message)  # what JSON can't say (bytes, keys that are not text) must not come further
     except (ValueError, TypeError, RecursionError) as error:  # msgpack's own errors, all of them
-        raise RequestInvalid(f"the body is no JSON-RPC message in msgpack: {error or type(error).__name__}") from error
+        raise RequestInvalid(
+            f"the body is not a JSON-RPC message in msgpack: {error or type(error).__name__}"
+        ) from error
     if not isinstance(message, dict | list):
         raise RequestInvalid("the body must hold a JSON-RPC object or a batch of them")
     return cast("Mapping[str, Any] | list[Any]", message)
@@ -116,5 +118,5 @@ def _unwrapped(body: bytes) -> bytes:
             break
     inner = body[at + 1 :]
     if not body or body[0] != _FIELD or body[at] >= 0x80 or len(inner) != size:
-        raise RequestInvalid("the body is no protobuf envelope: expected field 1 with the message's msgpack, alone")
+        raise RequestInvalid("the body is not a protobuf envelope: expected field 1 with the message's msgpack, alone")
     return inner

@@ -1,7 +1,7 @@
 """`/mcp` in frames: an ASGI layer before the MCP endpoint, for clients that ask for msgpack or protobuf.
 
 Turns a framed request into the JSON that the endpoint reads, and its JSON or its events into one frame a message, each
-whole. What is no JSON passes as it is, with its own content type. A client that asks for nothing passes untouched.
+whole. What is not JSON passes as it is, with its own content type. A client that asks for nothing passes untouched.
 Every write waits for the one before, so a slow client slows what it slows in JSON. Keep-alive comments and event ids
 have no place in frames: such a stream can't be taken up again.
 """

@@ -98,7 +98,7 @@ async def read_message_body(request: HttpRequest, bound: int) -> bytes:
     """The body of a POST.
 
     Raises:
-        Rejected: it is no JSON by its type, its client can't take our answer, or it is over the bound.
+        Rejected: it is not JSON by its type, its client can't take our answer, or it is over the bound.
         ClientGone: it ended in the middle.
     """
     accept = request.headers.get("accept", "")

@@ -87,7 +87,7 @@ class HttpSessions:
             self._end(self._session_of(request))
             await send_empty(request.send, 200)
         else:
-            raise Rejected(405, f"{request.method} is no method of MCP", headers=_ALLOW)
+            raise Rejected(405, f"{request.method} is not a method of MCP", headers=_ALLOW)
 
     def _session_of(self, request: HttpRequest) -> HttpSession:
         named = request.headers.get(SESSION_HEADER)

@@ -52,7 +52,7 @@ class SessionMaps:
         """The map of an `ai.codec/map` value, `sha256:<hex>`.
 
         Raises:
-            MapUnknown: the value is no text, or names a map that is not held here.
+            MapUnknown: the value is not text, or names a map that is not held here.
         """
         if not isinstance(value, str):
             raise MapUnknown(f"{MAP_META_KEY} must be a text 'sha256:<hex>'; {self._offer()}")

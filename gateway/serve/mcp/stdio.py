@@ -153,7 +153,7 @@ class StdioClient:
         elif isinstance(message, Notification):
             self._take_notification(message)
         elif isinstance(message, Malformed):
-            self._log.debug("client sent a line that is no JSON-RPC message", bytes=len(line.data))
+            self._log.debug("client sent a line that is not a JSON-RPC message", bytes=len(line.data))
             self._refuse(message.id, message.code, message.detail)
         elif self._session is not None:
             self._session.asks.settle(message)

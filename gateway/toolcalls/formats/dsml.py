@@ -3,7 +3,7 @@
 The sections' names differ and are misspelled (`tool_calls`, `toolcalls`, `tool`); all are read by both. V4.1 writes a
 space before the tags' names; some write a call's arguments as one object, or a tag that closes itself. What is no
 string is JSON; where the tool's schema says otherwise, the schema is right. An argument `arguments` or `input` that the
-tool does not have holds them all. Two newlines before a section are no content. The prompt opens reasoning, or closes
+tool does not have holds them all. Two newlines before a section are not content. The prompt opens reasoning, or closes
 it; a call ends it too.
 """
 

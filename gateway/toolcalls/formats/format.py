@@ -53,8 +53,8 @@ def call_triggers(fmt: Format, vocabulary: Vocabulary) -> tuple[CallTrigger, ...
     """Give what arms `call_grammar` while a model writes freely; none where that is not safe.
 
     It is safe where the format's grammar begins with a marker that is one special token: prose can't spell it, and the
-    grammar takes it as it stands. A marker made of ordinary tokens is no trigger: llama.cpp ends a generation with an
-    error when the token that completes it holds more than the grammar allows (`>"` after `<tool_call`), which is how
+    grammar takes it as it stands. A marker made of ordinary tokens is not a trigger: llama.cpp ends a generation with
+    an error when the token that completes it holds more than the grammar allows (`>"` after `<tool_call`), which is how
     prose that quotes the marker ends.
     """
     node: Node | None = fmt.calls

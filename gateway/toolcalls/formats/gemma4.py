@@ -1,7 +1,7 @@
 """Gemma 4, FunctionGemma: calls in a syntax of their own, back to back; thoughts in a channel, at any place.
 
 Strings stand between markers and hold anything, braces and quotation marks included. The prompt may have closed the
-thought channel, or opened it, and models leave out its name, or `call`; a turn's framing is no content. FunctionGemma
+thought channel, or opened it, and models leave out its name, or `call`; a turn's framing is not content. FunctionGemma
 does not think, and has markers of its own.
 """
 

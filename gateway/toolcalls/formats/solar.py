@@ -1,6 +1,6 @@
 """Solar Open: calls with ids and names between markers, after reasoning in a message of its own.
 
-The ids are up to ten letters or digits. An answer is a message too; what frames it is no content.
+The ids are up to ten letters or digits. An answer is a message too; what frames it is not content.
 """
 
 from gateway.toolcalls.formats.format import Format

@@ -132,7 +132,7 @@ class Grammar:
     def repeat(self, item: str, separator: str, least: int, most: int | None) -> str:
         """Give an item, which is not empty, `least` to `most` times (None: without end).
 
-        A count that is too large for the engine is none: a text may then have more, or fewer, than was asked for.
+        A count that is too large for the engine is left out: a text may then have more, or fewer, than was asked for.
         """
         if most == 0 or not item:
             return ""

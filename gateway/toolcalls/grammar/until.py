@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from gateway.toolcalls.grammar.gbnf import Grammar
 
 MAX_STATES = 1_000
-"""Rules of one text. A count that would take more is none, or a smaller one."""
+"""Rules of one text. A count that would take more is left out, or made smaller."""
 
 _NUL = r"\x00"
 

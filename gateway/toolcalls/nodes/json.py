@@ -62,7 +62,7 @@ class Json(Node):
 
 
 def _read_odd(at: Cursor) -> Steps:
-    """Read arguments that are no object, held until they are whole: models write `null` for none, or encode twice."""
+    """Read arguments that are not an object, held until they are whole: models write `null`, or encode twice."""
     scanner = JsonScanner()
     held: list[str] = []
     while scanner.state is Scan.MORE:

@@ -56,7 +56,7 @@ class Inkling(Node):
         """Read what stands behind a marker, up to the next one."""
         name = ""
         if kind == MODEL:
-            # A name is no text: a kind stands behind it.
+            # A name is not text: a kind stands behind it.
             header = at.spelling.plain((yield from peek_header(at, _STOPS)) or "")
             kind = next((text for text in _KINDS if header.endswith(text)), MODEL)
             if kind != MODEL:

@@ -33,7 +33,7 @@ class Call(Node):
         return self.node.first(spelling)
 
     def run(self, at: Cursor) -> Steps:
-        """Read one call. One that its nodes could not tell, for want of a name, is none."""
+        """Read one call. One without a name, which its nodes could not report, does not count."""
         at.begin_call()
         if not (yield from self.node.run(at)):
             return False
@@ -161,7 +161,7 @@ class Bare(Region):
         return self.body.grammar(g)
 
     def children(self) -> tuple[Node, ...]:
-        """Give the body: what it begins with is no marker."""
+        """Give the body: what it begins with is not a marker."""
         return (self.body,)
 
 

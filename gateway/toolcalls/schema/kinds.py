@@ -114,7 +114,7 @@ def _typed(schema: Mapping[str, Any]) -> Kinds:
 
 
 def _named(kind: str) -> Kinds:
-    """Give what a type's name means; those of other languages are no JSON Schema, but stand in tools all the same."""
+    """Give what a type's name means; those of other languages are not JSON Schema, but stand in tools all the same."""
     if kind in ALL:
         return frozenset({kind})
     found = next((name for name, starts in _ALIASES.items() if kind.lower().startswith(starts)), None)

@@ -92,7 +92,7 @@ class CallEvents:
         return self._call is not None and bool(self._call.id)
 
     def content(self, text: str) -> None:
-        """Tell text for the person who asked; an empty text is no event."""
+        """Tell text for the person who asked; an empty text is not an event."""
         if text and not (self._started and self.policy.text_after_call == "drop"):
             self._events.append(Content(text))
             self._spoken = True
@@ -103,7 +103,7 @@ class CallEvents:
         return self._spoken
 
     def reasoning(self, text: str) -> None:
-        """Tell text that the model wrote to itself; an empty text is no event."""
+        """Tell text that the model wrote to itself; an empty text is not an event."""
         if text:
             self._events.append(Reasoning(text))
 
@@ -145,7 +145,7 @@ class CallEvents:
         return self._call is not None and self._call.refused
 
     def argue(self, fragment: str) -> None:
-        """Tell, or keep until the call is told, the next piece of the arguments; an empty piece is no event."""
+        """Tell, or keep until the call is told, the next piece of the arguments; an empty piece is not an event."""
         call = self._call or self._making()
         if fragment:
             call.arguments.append(fragment)

@@ -19,7 +19,7 @@ class WatchEvent(NamedTuple):
 
     `passthrough`: ids outside of regions. `region`: a whole body, markers left out. `nested_start`: the start marker
     inside a region, left out of the body. `overflow`: the body's first ids, when one more than the cap has come; the
-    region's end then is no event. `truncated`: the body of a region that the stream's end left open.
+    region's end then is not an event. `truncated`: the body of a region that the stream's end left open.
     """
 
     kind: Literal["passthrough", "region", "nested_start", "overflow", "truncated"]

@@ -33,7 +33,7 @@ def json_string(text: str) -> str:
 
 
 def number(atom: str) -> str | None:
-    """Give a number as JSON spells it; None for what is no number, or none that JSON has."""
+    """Give a number as JSON spells it; None for what is not a number, or none that JSON has."""
     if _JSON_NUMBER.fullmatch(atom):
         return atom
     if _INTEGER.fullmatch(atom):

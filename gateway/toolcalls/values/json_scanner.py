@@ -23,7 +23,7 @@ _WHOLE_ATOM = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|
 
 
 class Scan(Enum):
-    """What the scanner knows of its value: it goes on, it is whole, or it is no JSON."""
+    """What the scanner knows of its value: it goes on, it is whole, or it is not JSON."""
 
     MORE = "more"
     WHOLE = "whole"

@@ -53,7 +53,7 @@ class LiteralScanner:
         self._brace: int | None = None
         """Where in `_out` the brace stands of which the first key must tell whether it opens an object or a set."""
         self._first: tuple[int, str] | None = None
-        """Where in `_out` the first key stands if it is no string, and the value that it is in a set."""
+        """Where in `_out` the first key stands if it is not a string, and the value that it is in a set."""
         self._is_key = self._ended = False
         self._quote = ""
         self._held = ""

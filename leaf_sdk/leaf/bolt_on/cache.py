@@ -71,7 +71,7 @@ def parse_cache(data: bytes) -> FragmentCache:
     try:
         document: object = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise FragmentCacheInvalid(f"a fragment cache is no JSON ({error}); build it anew") from error
+        raise FragmentCacheInvalid(f"a fragment cache is not JSON ({error}); build it anew") from error
     fields = _object(document, "the file")
     found = _HASH.fullmatch(str(fields.get("tokenizerHash")))
     if found is None:

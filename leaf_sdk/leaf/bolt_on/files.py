@@ -1,8 +1,8 @@
 """Manifests from files: a path, a folder or bytes to what they hold.
 
 What lies in a folder of manifests was put there by someone else. So names are taken from the folder alone: a symbolic
-link out of it, a path with `..` and anything that is no regular file are refused with their name, and every file has a
-bound.
+link out of it, a path with `..` and anything that is not a regular file are refused with their name, and every file
+has a bound.
 """
 
 import os
@@ -79,7 +79,7 @@ def bytes_inside(folder: Path, path: Path, limit: int) -> bytes:
     handle = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError("it is no regular file")
+            raise OSError("it is not a regular file")
         data = file.read(limit + 1)
     if len(data) > limit:
         raise OSError(f"it is larger than {limit} bytes")

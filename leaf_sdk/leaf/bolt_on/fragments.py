@@ -41,7 +41,7 @@ class Fragment:
         """Give the ids of the whole text.
 
         Raises:
-            FragmentUnknown: a slot without a value, a value without a slot, or a value that is no text.
+            FragmentUnknown: a slot without a value, a value without a slot, or a value that is not text.
             TextNotUnicode: a value holds a lone surrogate.
         """
         if values.keys() != self._slots or set(map(type, values.values())) - {str}:
@@ -94,7 +94,7 @@ class Fragments:
         return found
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Give the ids of a text that is no fragment."""
+        """Give the ids of a text that is not a fragment."""
         return tuple(self.token_map.encode(text))
 
     def _open(self, name: str, cached: CachedFragment) -> Fragment:

@@ -105,7 +105,7 @@ def parse_manifest(data: bytes, *, source: str = "manifest", folder: Path | None
     try:
         document: object = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ManifestInvalid(f"{source!r} is no JSON ({error}), expected a tool's manifest", source=source) from error
+        raise ManifestInvalid(f"{source!r} is not JSON ({error}), expected a tool's manifest", source=source) from error
     if not isinstance(document, dict):
         _refuse(source, f"is a JSON {type(document).__name__}, expected an object")
     return _Reader(source, cast("dict[str, Any]", document)).manifest(folder)

@@ -194,7 +194,7 @@ def _unpack(data: bytes, what: str) -> Mapping[str, Any]:
     try:
         fields = cast("object", _msgpack.unpackb(data))
     except (ValueError, RecursionError) as error:
-        raise CallInvalid(f"a tool {what} that is no msgpack ({error}), expected one msgpack map") from error
+        raise CallInvalid(f"a tool {what} that is not msgpack ({error}), expected one msgpack map") from error
     if not isinstance(fields, dict):
         _refuse(f"a tool {what} of type {type(fields).__name__}", "a map")
     return cast("Mapping[str, Any]", fields)

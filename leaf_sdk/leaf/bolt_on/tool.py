@@ -192,7 +192,7 @@ def _object(written: str, manifest: Manifest) -> dict[str, Any]:
     try:
         document: object = json.loads(written)
     except (ValueError, RecursionError) as error:
-        raise CallInvalid(f"the arguments are no JSON: {error}", code="E_BAD_ARG") from error
+        raise CallInvalid(f"the arguments are not JSON: {error}", code="E_BAD_ARG") from error
     if not isinstance(document, dict):
         raise CallInvalid(f"the arguments are a JSON {type(document).__name__}, expected an object", code="E_BAD_ARG")
     fields = cast("dict[str, Any]", document)

@@ -23,7 +23,7 @@ def load_cache(manifest: Manifest, binding: ModelBinding) -> FragmentCache:
     """Read the cache that a manifest names for one of its models.
 
     Raises:
-        FragmentCacheInvalid: none is named, it lies outside the manifest's folder, or it is no cache of this tokenizer.
+        FragmentCacheInvalid: none is named, it is outside the manifest's folder, or it is of another tokenizer.
     """
     if manifest.folder is None or binding.cache_file is None:
         raise FragmentCacheInvalid(f"tool {manifest.name!r:.60} names no cache file for {binding.model_id!r:.80}")

@@ -87,8 +87,8 @@ class _Checks:
             faults.append(f"an unknown tool gives {_told(unknown)}, expected an error answer")
         garbage = self._posted(b"\xc1 no msgpack", MEDIA_TYPE)
         if not 400 <= garbage.status_code < 500:
-            faults.append(f"a body that is no msgpack gives HTTP {garbage.status_code}, expected 4xx")
-        verdicts = [found(rule, faults, "an unknown tool, and a body that is no msgpack")]
+            faults.append(f"a body that is not msgpack gives HTTP {garbage.status_code}, expected 4xx")
+        verdicts = [found(rule, faults, "an unknown tool, and a body that is not msgpack")]
         body = CodecToolCall(_NOBODY, 1, argument_ids=(), model_id=_NOBODY).to_bytes()
         taken = self._posted(body, "text/plain").status_code
         faults = (
@@ -151,7 +151,7 @@ class _Checks:
         """Send what is no call of this tool: a control token, no JSON, a tokenizer that nobody has."""
         ids = call.argument_ids or ()
         wrong = {
-            "arguments that are no JSON": CodecToolCall(
+            "arguments that are not JSON": CodecToolCall(
                 call.name, 2, argument_ids=tuple(model.token_map.encode("no json")), model_id=call.model_id
             ),
             "an unknown tokenizer": _engine_call(call.name, "{}", "0" * 64),

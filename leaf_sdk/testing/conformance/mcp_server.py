@@ -200,7 +200,7 @@ class _Checks:
         except ValidationError as error:
             fault = error.errors()[0]
             place = ".".join(map(str, fault["loc"]))
-            self.note(rule, f"the answer is none of MCP: {place!r:.60}: {fault['msg']:.80}", "fail", tool)
+            self.note(rule, f"the answer is not valid MCP: {place!r:.60}: {fault['msg']:.80}", "fail", tool)
         return None
 
 
@@ -236,6 +236,6 @@ def _reason(error: BaseException) -> str:
         return f"{error.filename!r:.80}: {error.strerror}"
     if isinstance(error, MCPError) and "closed" in str(error):
         return (
-            "it ended, or wrote something else than MCP; run it by itself, and let it print nothing to standard output"
+            "it ended, or wrote something other than MCP; run it by itself, and let it print nothing to standard output"
         )
     return f"{type(error).__name__}: {str(error)!r:.120}"

@@ -98,7 +98,7 @@ def _payloads(tool: str, blocks: Sequence[object]) -> Verdict:
         if field(block, "type") == LEGACY_BLOCK_TYPE:
             faults.append(f"content[{index}] is a {LEGACY_BLOCK_TYPE!r} block, which MCP refuses; use the text's _meta")
         elif CODEC_META_KEY in meta_of(block) and text_of(block) is None:
-            faults.append(f"content[{index}] is no text and carries ids")
+            faults.append(f"content[{index}] is not text and carries ids")
         elif CODEC_META_KEY in meta_of(block) and payload_of(value) is None:
             faults.append(f"content[{index}] carries {value!r:.80}, expected an object with map_id and ids")
         elif isinstance(value, Mapping) and PACKED_KEY in value:

@@ -103,7 +103,7 @@ def test_bytes_that_are_no_text_are_shown_as_replaced(say) -> None:
     ("arguments", "content", "code", "words"),
     [
         (["--format", "nope"], "[]", exit_codes.CONFIG, "no tool-call format is named 'nope'"),
-        (["--format", "hermes", "--tools", "{file}"], "{", exit_codes.CONFIG, "is no JSON"),
+        (["--format", "hermes", "--tools", "{file}"], "{", exit_codes.CONFIG, "is not JSON"),
         (["--format", "hermes", "--tools", "{file}"], "{}", exit_codes.CONFIG, "holds no list of tools"),
         (["--format", "hermes", "--tools", "{file}"], "[{}]", exit_codes.FAILED, "tools[0] has no name"),
         (["--format", "hermes", "--tools", "{file}.no"], "", exit_codes.CONFIG, "can't be read"),

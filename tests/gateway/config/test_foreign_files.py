@@ -240,7 +240,7 @@ def test_secrets_inside_a_url_are_known(tmp_path: Path) -> None:
         ("{}", "neither 'mcpServers' nor 'servers'"),
         ('{"mcpserver": {}}', "it has 'mcpserver'"),
         ('{"mcpServers": []}', "expected an object, got list"),
-        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "'a' stands twice"),
+        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "'a' appears twice"),
         ("[" * 100_000, "nested too deeply"),
         ('{"a": ' + "9" * 5000 + "}", "too long"),
     ],

@@ -419,7 +419,7 @@ def test_admin_port_beyond_loopback_is_a_warning(tmp_path: Path) -> None:
     own(tmp_path, "engine = 'embedded'\n[serve]\nadmin_host = '0.0.0.0'\n")
 
     assert load_config(None, environ={}, cwd=tmp_path).warnings == (
-        "serve.admin_host '0.0.0.0' is not loopback: its pages ask no key",
+        "serve.admin_host '0.0.0.0' is not loopback: its pages need no key",
     )
 
 

@@ -270,7 +270,7 @@ def all_answered(*asked: tuple[str, list[int]]) -> list[Asked]:
 async def test_figures_are_the_same_whatever_other_principals_ask(
     asked: list[Asked], count: int, *, chosen: bool, host: bool
 ) -> None:
-    # Somebody else has been there from the beginning: that there are others is no secret.
+    # Somebody else has been there from the beginning: that there are others is not a secret.
     asked = [Asked("ada", [0], True, True), *asked]
     others = [each if each.owner == "eve" else replace(each, prompt=[9 + n for n in each.prompt]) for each in asked]
 

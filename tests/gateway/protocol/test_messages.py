@@ -146,7 +146,7 @@ def test_number_that_json_does_not_have_is_refused_by_name_where_it_is_read(word
     message = parse_message(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":%s}}' % word.encode())
 
     assert message == Malformed(
-        PARSE_ERROR, "the message is no JSON: NaN and Infinity are no numbers of JSON; send null or a text"
+        PARSE_ERROR, "the message is not JSON: NaN and Infinity are not JSON numbers; send null or a text"
     )
 
 
@@ -155,7 +155,7 @@ def test_texts_may_say_what_they_like(text):
     params = {"x": text, text: 1}
 
     assert parse_message(encode_request(1, "m", params)) == Request(1, "m", params)
-    assert parse_message(b'{"x":"NaN", nope') == Malformed(PARSE_ERROR, "the message is no JSON")
+    assert parse_message(b'{"x":"NaN", nope') == Malformed(PARSE_ERROR, "the message is not JSON")
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf"), 1e999])
@@ -166,7 +166,7 @@ def test_number_that_json_does_not_have_is_not_written(number):
         lambda x: encode_response(1, x),
         lambda x: encode_failure(1, x),
     ):
-        with pytest.raises(Unwritable, match="NaN and Infinity are no numbers of JSON"):
+        with pytest.raises(Unwritable, match="NaN and Infinity are not JSON numbers"):
             write({"x": [number]})
 
 

@@ -1,7 +1,7 @@
 """No tool gets a control token to an engine or to a client's ids: every one of every test map, by every way in.
 
 Spelled in the text, sent as an id, packed, among the ids of several maps, in the older sibling form, in structured
-content, in the words of what is no text, in a result of an error.
+content, in the words of what is not text, in a result of an error.
 """
 
 import json

@@ -237,7 +237,7 @@ async def test_answer_that_can_be_read_in_no_way_ends_its_call_at_once(upstream,
             text = text_of(await proxy.call("up__echo", {"text": "[" * 400 + "]" * 400}))
             fine = await proxy.call("up__echo", {"text": '"fine"'})
 
-    assert text.startswith("server 'up' broke off the call of tool 'echo': its answer is no JSON-RPC response")
+    assert text.startswith("server 'up' broke off the call of tool 'echo': its answer is not a JSON-RPC response")
     assert fine == {"content": [{"type": "text", "text": "fine"}]}
 
 

@@ -52,8 +52,8 @@ async def read_json(connection: Connection, number: int, bound: int, version: st
     if isinstance(message, BrokenAnswer):
         raise NoAnswer(message.detail)
     if isinstance(message, Malformed):
-        raise NoAnswer(f"its answer is no JSON-RPC response: {message.detail}")
-    raise NoAnswer("its answer is no response to this request")
+        raise NoAnswer(f"its answer is not a JSON-RPC response: {message.detail}")
+    raise NoAnswer("its answer is not a response to this request")
 
 
 def read_messages(data: bytes, version: str) -> list[Message | BrokenAnswer | Malformed]:
@@ -95,7 +95,7 @@ async def read_refusal(connection: Connection, *, in_session: bool) -> Exception
             f"its answer is of type {kind[:100]!r}; expected {JSON} or {EVENTS}: check the `url` of this server"
         )
     if connection.status == 202:
-        return NoAnswer("it accepted the request and does not answer it (HTTP 202)")
+        return NoAnswer("it accepted the request but does not answer it (HTTP 202)")
     if connection.status in _REDIRECTS:
         where = escape_text(connection.header("location"), _EXCERPT)
         return NoAnswer(redirect_words(connection.status, f"to {where!r}" if where else "nowhere"))

@@ -31,7 +31,7 @@ def proxy_for(origin: Origin) -> Address | None:
         address = read_url(url if "://" in url else f"http://{url}")
     except ValueError:
         raise LinkLost(
-            "the environment names a proxy that is no http:// URL: correct or unset it", sent=False
+            "the environment names a proxy that is not an http:// URL: correct or unset it", sent=False
         ) from None
     if address.origin.secure:
         raise LinkLost("the environment names a proxy over TLS; only http:// ones are supported", sent=False)

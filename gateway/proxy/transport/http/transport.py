@@ -177,7 +177,7 @@ class HttpTransport:
 
     def _take_push(self, message: Request | Notification | Malformed, exchange: Exchange) -> None:
         if isinstance(message, Malformed):
-            self._server_log.warning("upstream sent an event that is no JSON-RPC message", detail=message.detail)
+            self._server_log.warning("upstream sent an event that is not a JSON-RPC message", detail=message.detail)
         elif isinstance(message, Request):
             if self._channel.modern:
                 method = escape_text(message.method, 100)
@@ -256,7 +256,7 @@ async def open_http(
         authorizer: gets the access tokens; None where the server needs none, or the headers have it.
 
     Raises:
-        LinkLost: the URL is none.
+        LinkLost: the URL is not one of a server.
     """
     try:
         address = read_url(config.url or "")

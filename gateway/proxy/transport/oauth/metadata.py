@@ -29,7 +29,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What an MCP server says of who guards it."""
+    """What an MCP server says of the authorization servers that guard it."""
 
     name: str
     """What it calls itself: tokens are asked for by that name (RFC 8707)."""
@@ -42,12 +42,12 @@ def read_named_url(url: str) -> Address:
     """A URL that a server named.
 
     Raises:
-        NoAnswer: it is none of a server.
+        NoAnswer: it is not the URL of a server.
     """
     try:
         return read_url(url)
     except ValueError:
-        raise NoAnswer(f"it names {_shown(url)}, which is no http(s) URL: set `token_url`") from None
+        raise NoAnswer(f"it names {_shown(url)}, which is not an http(s) URL: set `token_url`") from None
 
 
 def resource_urls(url: str) -> list[str]:
@@ -62,7 +62,7 @@ def issuer_urls(issuer: str) -> list[str]:
     """Where an authorization server's metadata may be (RFC 8414, 3.1; OpenID Connect Discovery, 4).
 
     Raises:
-        NoAnswer: the issuer is no URL of a server.
+        NoAnswer: the issuer is not a URL of a server.
     """
     address = read_named_url(issuer)
     path = address.path.partition("?")[0].rstrip("/")

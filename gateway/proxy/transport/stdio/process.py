@@ -53,7 +53,7 @@ class Child(asyncio.SubprocessProtocol):
         """Clear while the process does not read what was written to it; set for good at the end."""
         self.room.set()
         self.full = False
-        """Whether `room` is clear, for who asks at every call."""
+        """Whether `room` is clear; cheap enough to be asked at every call."""
         self.exited = asyncio.Event()
         self._outputs = {_STDOUT: Output(on_output), _STDERR: Output(server_log.stderr)}
         self._on_end = on_end

@@ -200,7 +200,7 @@ class StdioTransport:
                 self._server_log.warning("upstream sent an answer that nobody can use", line=shown)
                 self._settle(message.id, NoAnswer(message.detail))
             elif isinstance(message, Malformed):
-                self._server_log.warning("upstream printed a line that is no JSON-RPC message", line=shown)
+                self._server_log.warning("upstream printed a line that is not a JSON-RPC message", line=shown)
                 if message.id is not None:
                     self._questions.refuse(message.id, message.code, message.detail)
             else:
@@ -214,7 +214,7 @@ class StdioTransport:
             self._settle(number, Unfit(too_long(self._bound)))
 
     def _settle(self, number: RequestId, outcome: dict[str, Any] | Exception) -> None:
-        """Give the outcome to who waits for it; an answer that comes too late only says that the request is over."""
+        """Give the outcome to whoever waits for it; one that comes too late only says that the request is over."""
         future = self._waiting.get(number)
         if (late := self._given_up.pop(number, None)) is not None:
             late.answered()

@@ -103,7 +103,7 @@ def test_engine_whose_ids_are_no_numbers_is_named(strange: object, repaired: boo
     first = ids_of("one two three")[0]
     bad = line({"content": "", "tokens": [strange], "stop": False, "tokens_predicted": 2})
     stream = CompletionStream("http://engine", TINY if repaired else None, most=64, gather=True)
-    words = r"'http://engine' answered something else than llama\.cpp does.*no token id"
+    words = r"'http://engine' did not answer as llama\.cpp does.*no token id"
 
     assert list(stream.feed([event(first, 1)])) == [Generated((first,))]
     with pytest.raises(EngineRefused, match=words):

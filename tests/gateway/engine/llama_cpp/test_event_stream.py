@@ -209,7 +209,7 @@ async def test_reader_that_takes_its_time_is_no_silence():
     connection, transport = asked()
     connection.data_received(HEAD + chunk(b"data: 1\n"))
     with Answer(connection, 0.01) as answer:
-        # Longer than the silence that is borne, but nobody waits for the engine in this time.
+        # Longer than the silence that is tolerated, but nobody waits for the engine in this time.
         await anyio.sleep(0.05)
         connection.data_received(chunk(b"data: 2\n") + b"0\r\n\r\n")
         assert await all_lines(answer) == [b"data: 1", b"data: 2"]

@@ -221,7 +221,7 @@ async def test_an_error_of_the_tool_is_an_error_result_in_its_words(bolt_on, pro
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (http(b"\xc1"), "its answer is none"),
+        (http(b"\xc1"), "its answer can't be read"),
         (http(b"<html>", kind=b"text/html"), "text/html"),
         (http(b"busy", status=b"503 Service Unavailable", kind=b"text/plain"), "503 Service Unavailable: busy"),
         (http(CodecToolResult.said("another", "x").to_bytes()), "'another'"),

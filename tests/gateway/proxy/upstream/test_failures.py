@@ -22,7 +22,7 @@ WEB = UpstreamConfig(name="a", url="http://127.0.0.1/mcp")
         (TimeoutError("not within 60 s (limits.start_timeout)"), "not within 60 s (limits.start_timeout)"),
         (LinkLost(""), "its process ended"),
         (LinkLost("Connection reset"), "Connection reset"),
-        (NoAnswer("its answer is no JSON"), "its answer is no JSON"),
+        (NoAnswer("its answer is not JSON"), "its answer is not JSON"),
         (PeerError({"code": -1, "message": "no\x1b[31m\nlicence"}), "no\\x1b[31m\\nlicence"),
         (UpstreamUnavailable("lists without end", server="a"), "lists without end"),
         (ExceptionGroup("g", [ExceptionGroup("h", [OSError("first")]), OSError("second")]), "OSError: first"),

@@ -81,7 +81,7 @@ def test_public_socket_is_refused_where_the_settings_say_loopback(
 
 def test_socket_that_is_no_tcp_socket_is_refused() -> None:
     with socket.socket(socket.AF_UNIX) as other:
-        assert "is no TCP socket" in activated("faces", "127.0.0.1", other)
+        assert "is not a TCP socket" in activated("faces", "127.0.0.1", other)
 
 
 @pytest.mark.parametrize(

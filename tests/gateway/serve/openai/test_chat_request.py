@@ -176,7 +176,7 @@ def test_usage_comes_in_a_chunk_of_its_own_when_asked_for(options, asked):
 def test_number_that_json_does_not_have_is_refused_by_its_place_wherever_it_stands(body: str, place: str, written: str):
     text = '{"messages": [{"role": "user", "content": "hi"}], ' + body % written + "}"
 
-    with pytest.raises(RequestInvalid, match="NaN and Infinity are no numbers of JSON") as refused:
+    with pytest.raises(RequestInvalid, match="NaN and Infinity are not JSON numbers") as refused:
         ChatRequest.checked(text.encode())
 
     assert refused.value.param == place

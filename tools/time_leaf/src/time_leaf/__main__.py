@@ -115,7 +115,7 @@ def _leave(_signal: int, _frame: FrameType | None) -> None:
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise argparse.ArgumentTypeError(f"{text!r} is no address, expected HOST:PORT such as 127.0.0.1:8300")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an address, expected HOST:PORT such as 127.0.0.1:8300")
     return host.strip("[]"), int(port)
 
 
