@@ -10,7 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2] / "gateway"
 RECORDS = {
     # State of one answer, which the modules of the agent write in turn.
-    "agent": {"calls", "conversation", "conversation.spliced", "self._conversation", "self.spliced"},
+    "agent": {"calls", "conversation", "conversation.spliced", "lived", "self.spliced"},
+    "agent/memory/store.py": {"before", "node", "node.before"},
     "cli/demo": {"one"},
     "engine/slots.py": {"slot"},
     "observe/tracing.py": {"traced"},  # what is sent depends on the span that it is made in

@@ -148,7 +148,7 @@ async def test_garbage_between_messages_is_logged_without_its_control_characters
             answers = [(await client.call("bad__do", act="garbage")).text for _ in range(3)]
 
     assert answers == ["sorry"] * 3
-    assert rough.log.events("no JSON-RPC message")
+    assert rough.log.events("not a JSON-RPC message")
     assert "\x1b" not in rough.log.text
 
 

@@ -123,7 +123,7 @@ def test_a_call_in_text_for_a_model_without_ids_is_answered_in_text():
     [
         (_call({"name": "x"}, model_id="org/other"), "E_STALE", "no ids for 'org/other'"),
         (_call({}), "E_BAD_ARG", "'name' is missing"),
-        (_call("hello"), "E_BAD_ARG", "no JSON"),
+        (_call("hello"), "E_BAD_ARG", "not JSON"),
         (_call("[1]"), "E_BAD_ARG", "expected an object"),
         (_call("", argument_ids=(300,)), "E_BAD_ARG", "special token"),
         (_call("", argument_ids=(299,)), "E_BAD_ARG", "does not have"),
@@ -293,7 +293,7 @@ def test_a_unix_socket_answers_its_owner_alone(tmp_path):
 
 def test_a_file_in_the_place_of_a_socket_is_left_alone(tmp_path):
     (tmp_path / "x").write_text("mine")
-    with pytest.raises(BoltOnError, match="no socket"):
+    with pytest.raises(BoltOnError, match="not a socket"):
         bound_unix_socket(tmp_path / "x")
     assert (tmp_path / "x").read_text() == "mine"
     with pytest.raises(BoltOnError, match="can't be made"):

@@ -131,7 +131,7 @@ def test_a_tool_that_takes_control_tokens_and_nonsense_for_arguments_fails():
     report = _checked(CallApp([_tool(_Careless)]))
     (failed,) = [each for each in report.verdicts if each.outcome == "fail"]
     assert failed.check == "wrong calls are refused"
-    assert "no JSON" in failed.detail
+    assert "not JSON" in failed.detail
     assert "1 more" in failed.detail
 
 

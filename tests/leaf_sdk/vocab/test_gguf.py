@@ -93,7 +93,7 @@ def test_another_version_is_refused_by_number(version):
 
 
 def test_a_file_of_another_kind_is_refused():
-    with pytest.raises(NotAMap, match="no GGUF"):
+    with pytest.raises(NotAMap, match="not a GGUF"):
         read_gguf_tokenizer(b"PK\x03\x04")
 
 

@@ -116,7 +116,7 @@ async def serve_once(answer: bytes) -> tuple[anyio.abc.Listener[anyio.abc.Socket
     ("body", "error", "words"),
     [
         (b'data: {"content":"a","tokens":[1],"stop":false,"tokens_predicted":1}\n\n', EngineUnavailable, "broke off"),
-        (b"data: not json\n\n", EngineRefused, "no JSON"),
+        (b"data: not json\n\n", EngineRefused, "not JSON"),
         (b'data: {"error":{"code":500,"message":"out of memory"}}\n\n', EngineRefused, "out of memory"),
         (b"data: " + b"x" * (2 << 20) + b"\n\n", EngineRefused, "characters"),
     ],

@@ -60,11 +60,11 @@ def test_ids_come_over_several_reads_and_the_end_knows_the_last_of_them():
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (b"data: {no", "no JSON"),
-        (b"data: 7", "no JSON object"),
+        (b"data: {no", "not JSON"),
+        (b"data: 7", "not a JSON object"),
         (line({"error": {"message": "out of memory"}}), "out of memory"),
         (b'error: {"message": "old servers say it so"}', "old servers"),
-        (line({"content": "x", "tokens": [1], "stop": False}), "something else"),
+        (line({"content": "x", "tokens": [1], "stop": False}), "did not answer as llama"),
     ],
 )
 def test_ids_before_a_fault_are_given_before_it_is_raised(gather, fault, words):

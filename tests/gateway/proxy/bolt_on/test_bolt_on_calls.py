@@ -227,7 +227,7 @@ async def test_an_error_of_the_tool_is_an_error_result_in_its_words(bolt_on, pro
         (http(CodecToolResult.said("another", "x").to_bytes()), "'another'"),
         (http(CodecToolResult.said(1, "x" * 70_000).to_bytes()), "over the limit"),
         (b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n", "302"),
-        (b"\x00\x01\x02\r\n\r\n", "no HTTP"),
+        (b"\x00\x01\x02\r\n\r\n", "not HTTP"),
     ],
 )
 async def test_an_answer_that_is_none_is_an_error_result_that_names_the_server(bolt_on, proxy_of, answer, words):

@@ -203,7 +203,7 @@ def test_a_link_within_the_folder_is_followed(folder):
 def test_a_pipe_in_the_place_of_a_manifest_is_refused_and_not_waited_for(folder):
     (folder / "manifest.json").unlink()
     os.mkfifo(folder / "manifest.json")
-    with pytest.raises(ManifestInvalid, match="no regular file"):
+    with pytest.raises(ManifestInvalid, match="not a regular file"):
         load_manifest(folder)
 
 

@@ -212,7 +212,7 @@ async def test_answer_in_an_event_that_nobody_can_use_fails_its_own_request(open
         await reply.end()
 
     async with raw_server(answer) as server, opened(server.url) as transport:
-        with pytest.raises(NoAnswer, match="no JSON-RPC response"):
+        with pytest.raises(NoAnswer, match="not a JSON-RPC response"):
             await call(transport)
 
 
@@ -302,13 +302,13 @@ async def test_modern_server_that_asks_instead_of_answering_gets_no_post(opened)
         (413, "text/plain", b"too\x1b[31m large", r"HTTP 413 .*\(too\\x1b\[31m large\)"),
         (502, "text/html", b"<p>", "HTTP 502 Bad Gateway$"),
         (599, "", b"", "HTTP 599$"),
-        (202, "", b"", "accepted the request and does not answer"),
+        (202, "", b"", "accepted the request but does not answer"),
         (200, "text/html", b"<html>", "of type 'text/html'; expected application/json or text/event-stream"),
-        (200, "application/json", b"", "no JSON-RPC response"),
-        (200, "application/json", b"[]", "no JSON-RPC response"),
-        (200, "application/json", b'{"jsonrpc":"2.0","id":1,"result":[]}', "no JSON-RPC response"),
-        (200, "application/json", b'{"jsonrpc":"2.0","id":99,"result":{}}', "no response to this request"),
-        (200, "application/json", b'{"jsonrpc":"2.0","method":"n"}', "no response to this request"),
+        (200, "application/json", b"", "not a JSON-RPC response"),
+        (200, "application/json", b"[]", "not a JSON-RPC response"),
+        (200, "application/json", b'{"jsonrpc":"2.0","id":1,"result":[]}', "not a JSON-RPC response"),
+        (200, "application/json", b'{"jsonrpc":"2.0","id":99,"result":{}}', "not a response to this request"),
+        (200, "application/json", b'{"jsonrpc":"2.0","method":"n"}', "not a response to this request"),
         (301, "", b"", "HTTP 301"),
     ],
 )
@@ -405,7 +405,7 @@ async def test_framing_of_a_body_that_never_ends_is_left_at_a_bound(opened, fram
         await reply.gone()
 
     async with raw_server(answer) as server, opened(server.url) as transport:
-        with pytest.raises(NoAnswer, match=r"chunks or trailers of its answer have heads of over|no HTTP/1.1"):
+        with pytest.raises(NoAnswer, match=r"chunks or trailers of its answer have heads of over|not HTTP/1.1"):
             await call(transport)
 
 
@@ -488,7 +488,7 @@ async def test_what_is_no_http_fails_its_own_request(opened, said):
         await reply.gone()
 
     async with raw_server(answer) as server, opened(server.url) as transport:
-        with pytest.raises(NoAnswer, match=r"no HTTP/1.1|the head of its answer"):
+        with pytest.raises(NoAnswer, match=r"not HTTP/1.1|the head of its answer"):
             await call(transport)
 
 

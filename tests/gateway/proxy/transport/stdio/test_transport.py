@@ -222,7 +222,7 @@ async def test_lines_that_are_no_messages_harm_nobody(opened, listener):
 )
 async def test_answer_that_nobody_can_use_fails_its_own_call(opened, answer):
     async with opened("puppet") as transport:
-        with pytest.raises(NoAnswer, match="no JSON-RPC response"):
+        with pytest.raises(NoAnswer, match="not a JSON-RPC response"):
             await call(transport, lines=[answer], answer=False)
         assert await call(transport) == {"done": True}
 
@@ -305,7 +305,7 @@ async def test_answer_over_the_bound_fails_its_call_before_its_line_ends(opened)
     [
         ('{"jsonrpc":"2.0","id":$ID,"result":' + "[" * 40_000 + "]" * 40_000 + "}", "nested too deep"),
         ('{"result":' + '{"a":' * 15_000 + "1" + "}" * 15_000 + ',"jsonrpc":"2.0","id":$ID}', "nested too deep"),
-        ('{"jsonrpc":"2.0","id":$ID,"result":{"a":', "no JSON"),
+        ('{"jsonrpc":"2.0","id":$ID,"result":{"a":', "not JSON"),
     ],
 )
 async def test_answer_that_nobody_can_read_fails_its_call_at_once(opened, line, said):
