@@ -31,6 +31,7 @@ http1                   NoAnswer, LinkLost
 proxy.transport         PeerError, Unfit, SessionForgotten
 proxy.upstream          Full
 protocol                Unwritable
+engine                  FileUnfit
 engine.llama_cpp        StreamSilent, LineOverLimit
 serve.auth              CredentialRefused, ScopeMissing, CannotTell, MustWait, FetchFailed
 serve.mcp               Rejected, ClientGone, _MapRefused

@@ -105,8 +105,13 @@ class GenerationFinished:
 
     @property
     def reuse(self) -> float | None:
-        """Share of the previous turn's ids that the engine found in its KV cache; None for a first turn."""
-        return self.timings.cache_n / self.held if self.held and self.timings is not None else None
+        """Share of the previous turn's ids that the engine found in its KV cache; None for a first turn.
+
+        A slot file may have brought more than those: an earlier conversation of the same words.
+        """
+        if not self.held or self.timings is None:
+            return None
+        return min(self.timings.cache_n, self.held) / self.held
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
         # The engine may have brought the maps.
         inner.proxy.maps_changed()
 
-    route = EngineRoute(config, engine_changed)
+    route = EngineRoute(config, engine_changed, lambda: inner.metrics.slot_files)
     sampler = EngineSampler(lambda: agent, route)
     async with open_mcp_services(config, route.maps, proven=lambda: route.is_open, sampler=sampler) as inner:
         proxy, metrics = inner.proxy, inner.metrics

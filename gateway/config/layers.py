@@ -136,6 +136,9 @@ def _settle(layer: Layer, folder: Path) -> Layer:
         engine["url"] = None
     if engine.get("model"):
         engine["model"] = _absolute(engine["model"], folder)
+    if engine.get("slot_files", "off") not in {"auto", "off"}:
+        # As it is written: a link there is to be seen, and refused.
+        engine["slot_files"] = str(folder / Path(engine["slot_files"]).expanduser())
     tokens: Layer = dict(layer.get("tokens", {}))
     if "map" in tokens and tokens["map"] not in {"auto", "none"}:
         tokens["map"] = _absolute(str(tokens["map"]), folder)

@@ -177,6 +177,11 @@ def _build_engine(values: Layer) -> EngineConfig:
         )
     if engine.isolate and engine.cache_mib:
         raise ConfigError(f"engine.isolate needs the host cache off, but engine.cache_mib is {engine.cache_mib}")
+    if engine.slot_files not in {"auto", "off"} and engine.kind != "embedded":
+        raise ConfigError(
+            f"engine.slot_files {engine.slot_files!r} is of the embedded engine only, but engine.kind is "
+            f"{engine.kind!r}: remove one of them"
+        )
     if engine.model is not None:
         _must_be_file(engine.model, "engine.model", "a GGUF file")
     return replace(engine, url=engine.url.rstrip("/")) if engine.url else engine

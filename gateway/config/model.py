@@ -145,6 +145,11 @@ class EngineConfig:
     """Whether nobody but one gateway generates with the server at `url`: then it may choose the server's slots."""
     cache_mib: int | None = None
     """Mebibytes in which the embedded engine keeps what its slots held; 0: none, None: by the machine's memory."""
+    slot_files: str = "auto"
+    """Where the embedded engine keeps what its slots held: `auto`, a directory in memory for this process; `off`; or
+    the path of one that is kept."""
+    slot_files_bytes: int | None = None
+    """Bytes of all slot files; None: as many as the host cache would have."""
     isolate: bool = False
     """Whether no principal's prompt is ever computed faster because another's stood there: embedded engine only."""
     hold_calls: bool = False

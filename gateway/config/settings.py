@@ -59,6 +59,15 @@ class EngineSection(Section):
         description="Mebibytes in which the embedded engine keeps what its slots held; 0: none; unset: a quarter of "
         "the memory that is free, 8192 at most.",
     )
+    slot_files: str = Field(
+        default=_ENGINE.slot_files,
+        description="Where the embedded engine keeps what its slots held: `auto`: a directory in memory, removed with "
+        "the gateway; `off`: its host cache; or the path of a directory, in which conversations survive a restart.",
+    )
+    slot_files_bytes: CountOrZero | None = Field(
+        default=_ENGINE.slot_files_bytes,
+        description="Bytes of all slot files; 0: none; unset: as `cache_mib` says.",
+    )
     isolate: bool = Field(
         default=_ENGINE.isolate,
         description="Reuse nothing of one principal's prompts for another; of the embedded engine only, whose host "

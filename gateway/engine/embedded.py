@@ -14,7 +14,7 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -53,6 +53,13 @@ def embedded_model(config: EngineConfig) -> Path:
     return config.model
 
 
+def slot_files_limit(config: EngineConfig) -> int:
+    """Bytes that slot files may take, where there are any: unless said otherwise, what a host cache might."""
+    if config.slot_files_bytes is not None:
+        return config.slot_files_bytes
+    return 1024 * 1024 * _cache_mib(replace(config, isolate=False))
+
+
 def _cache_mib(config: EngineConfig) -> int:
     """Mebibytes for what slots held before: none where principals are kept apart."""
     if config.isolate:
@@ -61,10 +68,16 @@ def _cache_mib(config: EngineConfig) -> int:
 
 
 @asynccontextmanager
-async def embedded_server(config: EngineConfig, listening: Listening | None = None) -> AsyncGenerator["EmbeddedServer"]:
+async def embedded_server(
+    config: EngineConfig, listening: Listening | None = None, slot_files: Path | None = None
+) -> AsyncGenerator["EmbeddedServer"]:
     """Start a server and wait until its model is loaded; end it with the context.
 
-    `listening`: None: for this gateway alone, which names the slot of each request.
+    Args:
+        config: its settings.
+        listening: None: for this gateway alone, which names the slot of each request.
+        slot_files: the directory in which slots are kept; with one there is no host cache.
+
     Raises `ConfigError` without the extra, and `EngineUnavailable` when the server does not come up.
     """
     if importlib.util.find_spec("xllamacpp") is None:
@@ -77,8 +90,9 @@ async def embedded_server(config: EngineConfig, listening: Listening | None = No
         "context": config.context,
         "slots": config.slots,
         "threads": config.threads or max((os.cpu_count() or 1) - 1, 1),
-        "cache_mib": _cache_mib(config),
+        "cache_mib": 0 if slot_files else _cache_mib(config),
         "chosen": listening is None or config.exclusive,
+        **({"slot_files": str(slot_files)} if slot_files else {}),
     }
     command = [sys.executable, "-m", "gateway.engine.embedded_server", json.dumps(settings)]
     # A session of its own: Ctrl-C in the terminal is for the gateway, which ends the child when it has drained.

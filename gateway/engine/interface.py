@@ -85,6 +85,15 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """A slot's state went to a file or came from one: ids and bytes as the engine counts them, and its seconds."""
+
+    ids: int
+    size: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Generated:
     """Ids that have just been generated, in order. `guessed`: the stream had lost some and several splits fitted."""
 

@@ -20,11 +20,15 @@ from gateway.engine.llama_cpp.client import LlamaCpp, Proven
 from gateway.engine.llama_cpp.questions import Questions
 from gateway.engine.map_proof import check_map, with_all_specials
 from gateway.engine.maps import MapSet, needs_engine, resolve_maps
+from gateway.engine.rates import Rates
 from gateway.engine.shapes import Shapes
+from gateway.engine.slot_files import SlotFiles, open_slot_files, slot_table
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
 from gateway.errors import ConfigError, EngineError, EngineUnavailable, MapDiffers
 from gateway.observe.logs import get_logger
+from gateway.observe.metrics import Metrics
+from gateway.observe.slot_file_metrics import SlotFileMetrics
 from gateway.toolcalls import AUTO, ChosenFormat, LooseTools, choose_format, format_named
 from leaf_sdk.vocab import TokenMap
 
@@ -59,15 +63,26 @@ class ReadyEngine:
 class EngineRoute:
     """The engine of one gateway, through its ups and downs."""
 
-    def __init__(self, config: GatewayConfig, changed: Callable[[bool, str], object]) -> None:
-        """`changed`: told whenever the engine comes up or goes away, and then why.
+    def __init__(
+        self,
+        config: GatewayConfig,
+        changed: Callable[[bool, str], object],
+        metrics: Callable[[], SlotFileMetrics] = lambda: Metrics().slot_files,
+    ) -> None:
+        """Raises `ConfigError` for an unknown tool format, and for a map that can't be opened.
 
-        Raises `ConfigError` for an unknown tool format, and for a map that can't be opened.
+        Args:
+            config: the gateway's settings.
+            changed: told whenever the engine comes up or goes away, and then why.
+            metrics: what counts its slot files; asked for when the engine is first started.
         """
         if config.engine.tool_format != AUTO:
             format_named(config.engine.tool_format)
         self._config = config
         self._changed = changed
+        self._metrics = metrics
+        self._rates = Rates()
+        self.slot_files: SlotFiles | None = None
         self._ready: ReadyEngine | None = None
         self._closed: EngineError = EngineUnavailable("the engine has not been started yet")
         self._lost = anyio.Event()
@@ -89,13 +104,15 @@ class EngineRoute:
             yield
             return
         refused: ConfigError | None = None
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(self._keep_up, tasks)
-            # An engine that comes up late can show a setting to be wrong too: by then it is a closed route, no more.
-            refused = self._misconfigured
-            if refused is None:
-                yield
-            tasks.cancel_scope.cancel()
+        share = self._config.limits.principal_share
+        with open_slot_files(self._config.engine, self._rates, share, self._metrics()) as self.slot_files:
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(self._keep_up, tasks)
+                # An engine that comes up late can show a setting to be wrong too: then the route is closed, no more.
+                refused = self._misconfigured
+                if refused is None:
+                    yield
+                tasks.cancel_scope.cancel()
         if refused is not None:
             raise refused
 
@@ -120,7 +137,7 @@ class EngineRoute:
             exchanged = False
             try:
                 async with self._engine(tasks) as engine:
-                    failure = await self._use(engine, task_status)
+                    failure = await self._use(engine, tasks, task_status)
                     exchanged = engine.is_exchanged
             except ConfigError as error:
                 self._misconfigured = error
@@ -145,7 +162,8 @@ class EngineRoute:
         async with AsyncExitStack() as stack:
             url, key = settings.url or "", settings.api_key
             if settings.kind == "embedded":
-                server = await stack.enter_async_context(embedded_server(settings))
+                kept = self.slot_files.directory.path if self.slot_files else None
+                server = await stack.enter_async_context(embedded_server(settings, slot_files=kept))
                 url, key, self.child_pid = server.url, server.key, server.pid
                 tasks.start_soon(self._watch_child, server)
             engine = LlamaCpp(
@@ -154,6 +172,7 @@ class EngineRoute:
                 idle_timeout=settings.idle_timeout,
                 keep_reasoning=settings.reasoning == "keep",
                 on_loss=self.report_loss,
+                on_prompt=self._rates.processed,
             )
             stack.push_async_callback(engine.aclose)
             yield engine
@@ -162,30 +181,29 @@ class EngineRoute:
         await server.wait()
         self._lost.set()
 
-    async def _use(self, engine: LlamaCpp, task_status: TaskStatus[None]) -> EngineError:
+    async def _use(self, engine: LlamaCpp, tasks: TaskGroup, task_status: TaskStatus[None]) -> EngineError:
         """Open the route and return why it must be closed again. Catches here, inside the engine's task group."""
         try:
-            await self._open(engine)
+            slots = await self._open(engine, tasks)
         except ConfigError as error:
             self._misconfigured = error
             return EngineUnavailable(error.message)
         except EngineError as error:
             return error
         self._announce(task_status)
-        await self._until_lost(engine)
+        try:
+            await self._until_lost(engine)
+        except anyio.get_cancelled_exc_class():
+            await slots.keep()
+            raise
         return EngineUnavailable("the engine went away; it is being started or awaited again")
 
-    async def _open(self, engine: LlamaCpp) -> None:
+    async def _open(self, engine: LlamaCpp, tasks: TaskGroup) -> SlotTable:
         self._lost = anyio.Event()
         proven = await engine.prove(self._proof)
         facts, token_map = proven.facts, proven.token_map
         template = ChatTemplate(engine, facts, token_map)
-        slots = SlotTable(
-            facts.slots,
-            at_rest=engine.is_at_rest if await self._may_choose(engine) else None,
-            isolate=self._config.engine.isolate,
-            share=self._config.limits.principal_share,
-        )
+        slots = await slot_table(engine, facts, self._config, self.slot_files, tasks)
         wanted = self._config.engine.tool_format
         tool_format = choose_format(facts.chat_template, supports_tools=facts.supports_tools, wanted=wanted)
         self._ready = ReadyEngine(engine, facts, token_map, template, slots, tool_format)
@@ -199,16 +217,7 @@ class EngineRoute:
             tool_format=tool_format.format.name,
             pid=self.child_pid,
         )
-
-    async def _may_choose(self, engine: LlamaCpp) -> bool:
-        """Whether slots are ours to choose: nobody else uses the engine, and it says which of them are at rest."""
-        settings = self._config.engine
-        if settings.kind != "embedded" and not settings.exclusive:
-            return False
-        shown = await engine.shows_slots()
-        if not shown:
-            log.warning("the engine does not show its slots, so it chooses them itself: start it with --slots")
-        return shown
+        return slots
 
     async def _proof(self, questions: Questions) -> Proven:
         """Hold every accepted map against the engine that answers these questions."""

@@ -10,55 +10,30 @@ take the cache of one that waits for a tool.
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Final
 
 import anyio
 
 from gateway.engine.interface import Timings
 from gateway.engine.left_behind import LeftBehind, shared_prefix
-from gateway.errors import EngineUnavailable
+from gateway.engine.slot import Slot, continued, longest_rested
+from gateway.engine.swapper import Swapper
+from gateway.errors import EngineError, EngineUnavailable
 
 _QUEUE: Final = 64
 """Generations that may wait for a slot; one more is refused."""
 _REST_TIME: Final = 60.0
 """Seconds that a slot may work on after it has been told to stop: a batch of the prompt is always done to its end."""
+_KEEP_TIME: Final = 10.0
+"""Seconds that saving all slots may take at the end."""
 _LOOK: Final = 0.01
 """The first pause between looks at a slot that works; doubles."""
 _LOOK_MAX: Final = 0.2
 
 AtRest = Callable[[int], Awaitable[bool]]
 """Asks the engine whether a slot does nothing."""
-
-
-@dataclass(slots=True)
-class Slot:
-    """One slot while a generation has it. The generation says afterwards what it holds (`holds`)."""
-
-    number: int
-    ids: list[int] = field(default_factory=list[int])
-    owner: str | None = None
-    """The principal whose ids it holds."""
-    used: int = 0
-    """When it was used last, as a count of hand-outs."""
-    at_rest: bool = False
-    """Whether the engine has told the end of the last generation in it."""
-    answered: bool = False
-    """Whether the engine has answered the last generation: only then has it processed the prompt."""
-    mixed: bool = False
-    """Whether it may still hold what another principal than its owner has left."""
-
-    def holds(self, ids: list[int], *, at_rest: bool, answered: bool) -> None:
-        """Note what a generation has left in it.
-
-        Args:
-            at_rest: the engine told its end itself.
-            answered: it has answered. Of a prompt that was given up before, or refused, nobody knows what it processed.
-        """
-        self.ids = ids
-        self.at_rest = at_rest
-        self.answered = answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +57,15 @@ class Place:
 class SlotTable:
     """The slots of one engine."""
 
-    def __init__(self, count: int, *, at_rest: AtRest | None = None, isolate: bool = False, share: float = 1.0) -> None:
+    def __init__(
+        self,
+        count: int,
+        *,
+        at_rest: AtRest | None = None,
+        isolate: bool = False,
+        share: float = 1.0,
+        swapper: Swapper | None = None,
+    ) -> None:
         """All are free, and none is known to be at rest.
 
         Args:
@@ -90,10 +73,12 @@ class SlotTable:
             at_rest: how that is asked, where the engine is ours alone; None: the server chooses slots.
             isolate: whether a principal never reuses what another has left in a slot.
             share: part of the queue that one principal may fill.
+            swapper: keeps what slots held in files, where these are ours; only with `at_rest`.
         """
         self._free = [Slot(number) for number in range(count)]
         self._at_rest = at_rest
         self._isolate = isolate
+        self.swapper = swapper
         self._left = LeftBehind()
         self._clock = 0
         # A free slot is taken at once, without a turn of the loop in between.
@@ -121,9 +106,12 @@ class SlotTable:
         slot.used = self._clock
         try:
             pinned = await self._rested(slot)
+            # What others have left may take its place.
+            there = self._own(slot, prompt, owner) if pinned is not None else 0
+            found = await self._prepared(slot, prompt, owner)
             slot.mixed = slot.mixed or slot.owner not in (None, owner)
             reuse = not (self._isolate and slot.mixed)
-            place = Place(slot, pinned, reuse, self._own(slot, prompt, pinned))
+            place = Place(slot, pinned, reuse, max(there, found) if self._left.several else self._left.own(prompt))
             slot.holds([], at_rest=False, answered=False)
             slot.owner = owner
             try:
@@ -141,15 +129,19 @@ class SlotTable:
         self._available.acquire_nowait()
         return self._free.pop().number
 
-    def _own(self, slot: Slot, prompt: Sequence[int], pinned: int | None) -> int:
-        """How much of a prompt its principal may find in the slot, and be told of.
+    async def keep(self) -> None:
+        """Where slot files are there for the next process, save what free slots hold, even while all is given up."""
+        if self.swapper is not None:
+            with anyio.move_on_after(_KEEP_TIME, shield=True), suppress(EngineError):
+                await self.swapper.keep(self._free)
 
-        Of several principals each is told of what its own last generation left in that slot, if nobody else has had it
-        since. What a server chooses, it chooses by what others have left: nothing is told there.
+    def _own(self, slot: Slot, prompt: Sequence[int], owner: str) -> int:
+        """How much of a prompt its principal's own last generation has left in a slot, if nobody else has had it since.
+
+        Where there are several principals each is told of that, and of what it has in a file of its own. What a server
+        chooses, it chooses by what others have left: nothing is told there.
         """
-        if not self._left.several:
-            return self._left.own(prompt)
-        if pinned is None or slot.mixed or not slot.answered:
+        if slot.mixed or not slot.answered or slot.owner != owner:
             return 0
         # The last id may have been sampled and not processed any more.
         return shared_prefix(slot.ids[:-1], prompt)
@@ -169,14 +161,15 @@ class SlotTable:
             raise EngineUnavailable(f"slot {slot.number} of the engine still works on what was given up; ask again")
         return slot.number
 
-    def _choose(self, prompt: Sequence[int], owner: str) -> Slot:
-        # Most slots of a big engine begin with other ids: to look at no more than the first costs a tenth.
-        first = prompt[0] if prompt else None
-        continued = [slot for slot in self._free if slot.owner == owner and slot.ids and slot.ids[0] == first]
-        best = max(continued, key=lambda slot: _worth(slot, prompt), default=None)
-        if best is not None and _worth(best, prompt)[0]:
-            return best
-        return min(self._free, key=lambda slot: slot.used)
+    def _choose(self, prompt: list[int], owner: str) -> Slot:
+        if self.swapper is not None and self.swapper.adopted.is_set():
+            return self.swapper.choose(self._free, prompt, owner)
+        return continued(self._free, prompt, owner) or longest_rested(self._free)
+
+    async def _prepared(self, slot: Slot, prompt: list[int], owner: str) -> int:
+        if self.swapper is None or not self.swapper.adopted.is_set():
+            return 0
+        return await self.swapper.prepare(slot, prompt, owner)
 
     async def _turn(self, owner: str, *, alone: bool) -> None:
         if self._waiting.total() >= _QUEUE:
@@ -193,13 +186,3 @@ class SlotTable:
             self._waiting[owner] -= 1
             if not self._waiting[owner]:
                 del self._waiting[owner]
-
-
-def _worth(slot: Slot, prompt: Sequence[int]) -> tuple[int, int]:
-    """How well a free slot suits a prompt: one that continues it first, by what is reused; then the longest rested.
-
-    A tenth may be lost: an answer that is asked for again differs from what the slot holds at its end.
-    """
-    shared = shared_prefix(slot.ids, prompt)
-    continues = shared > 0 and shared * 10 >= len(slot.ids) * 9
-    return (shared if continues else 0, -slot.used)

@@ -32,6 +32,7 @@ from gateway.observe.labels import (
     one_of,
 )
 from gateway.observe.server_metrics import Makers, ServerMetrics
+from gateway.observe.slot_file_metrics import SlotFileMetrics
 from gateway.observe.wire_metrics import WireMetrics
 
 SpliceSource = Literal["leaf", "shim", "scaffold"]
@@ -58,6 +59,7 @@ class Metrics:
         self.access = AccessMetrics(self._counter)
         self.connections = ConnectionMetrics(self._counter, self._gauge)
         self.wire = WireMetrics(self._counter)
+        self.slot_files = SlotFileMetrics(self._counter, self._gauge)
         makers = Makers(self.registry, self.described, self._counter, self._gauge, self._histogram)
         self.servers = ServerMetrics(makers, self._servers)
         self._gauge("codec_tasks", "Tasks of the event loop, running and waiting.").set_function(count_tasks)

@@ -3,14 +3,14 @@
 Turns questions into requests and answers into facts, ids and texts. `client.py` asks over any known connection; who
 proves an engine asks over one, so that all answers come from the same server.
 
-Server reference: llama.cpp, tools/server/README.md (`/tokenize`, `/apply-template`, `/props`).
+Server reference: llama.cpp, tools/server/README.md (`/tokenize`, `/apply-template`, `/props`, `/slots`).
 """
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
-from gateway.engine.interface import EngineFacts, Message
+from gateway.engine.interface import EngineFacts, Message, Moved
 from gateway.engine.llama_cpp.json import error_of_answer, expecting, read_facts
 from gateway.errors import EngineRefused
 
@@ -66,6 +66,29 @@ class Questions:
         slots = await self._slots()
         with expecting(self._url):
             return any(each["id"] == slot and not each["is_processing"] for each in slots)
+
+    async def save_slot(self, slot: int, name: str) -> Moved:
+        """`POST /slots/{id}?action=save`: write what a slot at rest holds to a file of the server's directory."""
+        answer = await self._post(f"/slots/{slot}?action=save", {"filename": name})
+        with expecting(self._url):
+            return Moved(int(answer["n_saved"]), int(answer["n_written"]), float(answer["timings"]["save_ms"]) / 1000)
+
+    async def restore_slot(self, slot: int, name: str) -> Moved:
+        """`POST /slots/{id}?action=restore`. The server checks nothing; what it refuses leaves the slot empty."""
+        answer = await self._post(f"/slots/{slot}?action=restore", {"filename": name})
+        with expecting(self._url):
+            return Moved(
+                int(answer["n_restored"]), int(answer["n_read"]), float(answer["timings"]["restore_ms"]) / 1000
+            )
+
+    async def erase_slot(self, slot: int) -> None:
+        """`POST /slots/{id}?action=erase`: forget what a slot at rest holds."""
+        await self._post(f"/slots/{slot}?action=erase", {})
+
+    async def cut_slot(self, slot: int, ids: Sequence[int]) -> None:
+        """Have a slot at rest hold these ids and no more. What it samples behind them it does not keep."""
+        body = {"prompt": list(ids), "id_slot": slot, "n_predict": 0, "cache_prompt": True}
+        await self._post("/completion", body)
 
     async def _slots(self) -> list[dict[str, Any]]:
         status, body = await self._ask("GET", "/slots", b"")

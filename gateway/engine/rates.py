@@ -1,0 +1,67 @@
+"""What an engine has been seen to take: seconds for an id of a prompt, bytes of an id, seconds for a byte moved.
+
+Turns measurements into what a swap and a recomputation will cost. It measures nothing itself. Until there is a
+measurement, moving counts as cheap: the first swap tells.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+_FIRST_GUESS: Final = 1e-3
+"""Seconds for an id, before the first prompt."""
+
+_REQUEST: Final = 2e-3
+"""Seconds of a request to the engine, whatever it moves."""
+
+
+@dataclass(slots=True)
+class _Ratio:
+    """A sum over a sum, in which what is older than the last `window` counts less and less."""
+
+    window: float
+    guess: float
+    over: float = 0.0
+    under: float = 0.0
+
+    def add(self, over: float, under: float) -> None:
+        self.over += over
+        self.under += under
+        while self.under > self.window:
+            self.over /= 2
+            self.under /= 2
+
+    @property
+    def value(self) -> float:
+        return self.over / self.under if self.under else self.guess
+
+
+@dataclass(slots=True)
+class Rates:
+    """The rates of one engine, through its restarts."""
+
+    _id_seconds: _Ratio = field(default_factory=lambda: _Ratio(20_000, _FIRST_GUESS))
+    _id_bytes: _Ratio = field(default_factory=lambda: _Ratio(20_000, 0.0))
+    _byte_seconds: _Ratio = field(default_factory=lambda: _Ratio(2.0**32, 0.0))
+
+    def processed(self, ids: int, seconds: float) -> None:
+        """So many ids of a prompt were processed."""
+        if ids > 0 and seconds > 0:
+            self._id_seconds.add(seconds, ids)
+
+    def moved(self, ids: int, size: int, seconds: float) -> None:
+        """A state of so many ids and bytes was saved or restored, and its file read once."""
+        if ids > 0 and size > 0:
+            self._id_bytes.add(size, ids)
+            self._byte_seconds.add(seconds, size)
+
+    def to_process(self, ids: int) -> float:
+        """Seconds that it will take to process so many ids of a prompt."""
+        return ids * self._id_seconds.value
+
+    def to_move(self, ids: int) -> float:
+        """Seconds that it will take to save or to restore a state of so many ids."""
+        return _REQUEST + ids * self._id_bytes.value * self._byte_seconds.value if ids else 0.0
+
+    def size(self, ids: int) -> int:
+        """Bytes of a state of so many ids; 0 before any was saved."""
+        return int(ids * self._id_bytes.value)

@@ -1,0 +1,228 @@
+"""The directory in which an engine of ours keeps the states of its slots, and what makes a file in it fit to be used.
+
+The server writes and reads what it is told by name, follows links and checks nothing. So the directory is nobody
+else's, names are random, and of each file it is seen before use that it is the one that was written: no link, ours,
+of its length and digest. Blocking: digests take a millisecond a mebibyte, and are to be taken in a thread.
+"""
+
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from gateway.engine.slot_file import NAME, SlotFile, read_note, write_note
+from gateway.errors import ConfigError
+
+Fault = Literal["gone", "link", "owner", "mode", "size", "digest", "note"]
+"""Why a file is not used."""
+
+_PREFIX: Final = "codec-gateway-slots-"
+_UNLOCKED: Final = "codec-gateway-new-"
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - not a file of a known name: a folder of our own is made in it
+_NOTE: Final = ".json"
+_NOTE_MOST: Final = 64 * 1024 * 1024
+_PIECE: Final = 1024 * 1024
+_ROOM: Final = 0.75
+"""The part of a file system's free bytes that is ours to take."""
+
+
+class FileUnfit(Exception):
+    """A file is not to be used: `fault` says why."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.fault: Fault = fault
+
+
+@dataclass(frozen=True, slots=True)
+class SlotDirectory:
+    """A directory that is ours, open. `limit`: bytes of all files in it."""
+
+    path: Path
+    limit: int
+    kept: bool
+    """Whether its files are there for the next process, each with a note beside it."""
+    handle: int
+
+    def new_name(self) -> str:
+        """A name for one more file."""
+        return secrets.token_hex(16)
+
+    def measure(self, name: str) -> tuple[int, str]:
+        """Bytes and digest of a file. Raises `FileUnfit` for one that is not simply a file of ours."""
+        with self._opened(name) as handle:
+            digest, size = hashlib.sha256(), 0
+            while piece := os.read(handle, _PIECE):
+                digest.update(piece)
+                size += len(piece)
+        return size, digest.hexdigest()
+
+    def check(self, file: SlotFile) -> None:
+        """See that a file is still the one that was written. Raises `FileUnfit`."""
+        size, digest = self.measure(file.name)
+        if size != file.size:
+            raise FileUnfit("size")
+        if digest != file.sha256:
+            raise FileUnfit("digest")
+
+    def note(self, file: SlotFile, engine: str) -> None:
+        """Where files are kept, write down what this one is."""
+        if not self.kept:
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        handle = os.open(file.name + _NOTE, flags, 0o600, dir_fd=self.handle)
+        with os.fdopen(handle, "wb") as note:
+            note.write(write_note(file, engine))
+
+    def remove(self, name: str) -> None:
+        """Remove a file and its note, as far as they are there."""
+        for each in (name, name + _NOTE):
+            with _unhindered():
+                os.unlink(each, dir_fd=self.handle)
+
+    def known(self, engine: str) -> Iterator[SlotFile | Fault]:
+        """The files that an engine such as this one has left here, and a fault for each that is removed instead."""
+        for name in {each.removesuffix(_NOTE) for each in _names(self.handle)}:
+            if not NAME.fullmatch(name):
+                continue
+            try:
+                yield self._noted(name, engine)
+            except FileUnfit as unfit:
+                self.remove(name)
+                yield unfit.fault
+
+    def _noted(self, name: str, engine: str) -> SlotFile:
+        with self._opened(name + _NOTE) as handle:
+            note = os.read(handle, _NOTE_MOST)
+        try:
+            file = read_note(name, note, engine)
+        except (ValueError, RecursionError) as error:
+            raise FileUnfit("note") from error
+        with self._opened(name) as handle:
+            if os.fstat(handle).st_size != file.size:
+                raise FileUnfit("size")
+        return file
+
+    @contextmanager
+    def _opened(self, name: str) -> Generator[int]:
+        try:
+            handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self.handle)
+        except OSError as error:
+            raise FileUnfit("gone" if isinstance(error, FileNotFoundError) else "link") from error
+        try:
+            about = os.fstat(handle)
+            if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
+                raise FileUnfit("link")
+            if about.st_uid != os.geteuid():
+                raise FileUnfit("owner")
+            if about.st_mode & 0o077:
+                raise FileUnfit("mode")
+            yield handle
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def slot_directory(wanted: str, limit: int) -> Generator[SlotDirectory | None]:
+    """The directory for slot files, locked for as long as the context lasts.
+
+    Args:
+        wanted: `auto`: one of its own, removed at the end; `off`; or the path of one that is kept.
+        limit: bytes of all files; less where the file system has no room for them.
+
+    Raises `ConfigError` for a path that can't be used so.
+    """
+    if wanted == "off" or limit <= 0:
+        yield None
+    elif wanted == "auto":
+        with _own_directory(limit) as directory:
+            yield directory
+    else:
+        with _opened_directory(Path(wanted)) as handle:
+            taken = sum(os.stat(name, dir_fd=handle, follow_symlinks=False).st_size for name in _names(handle))
+            yield SlotDirectory(Path(wanted), min(limit, _room(Path(wanted)) + taken), True, handle)
+
+
+@contextmanager
+def _own_directory(limit: int) -> Generator[SlotDirectory | None]:
+    places = [place for place in (_MEMORY, Path(tempfile.gettempdir())) if os.access(place, os.W_OK)]
+    place = next((place for place in places if _room(place) >= limit), max(places, key=_room, default=None))
+    if place is None:
+        yield None
+        return
+    _remove_left(place)
+    new = Path(tempfile.mkdtemp(prefix=_UNLOCKED, dir=place))
+    with _opened_directory(new) as handle:
+        # Only what is locked may have the name of those that are removed when nobody has locked them.
+        path = new.rename(place / (_PREFIX + secrets.token_hex(8)))
+        try:
+            yield SlotDirectory(path, min(limit, _room(place)), False, handle)
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_left(place: Path) -> None:
+    """Remove the directories of gateways that were killed: nobody holds their locks."""
+    for path in place.glob(_PREFIX + "*"):
+        try:
+            with _opened_directory(path):
+                shutil.rmtree(path, ignore_errors=True)
+        except ConfigError:
+            continue
+
+
+@contextmanager
+def _opened_directory(path: Path) -> Generator[int]:
+    """Open a directory, make it where it is missing, and have it alone."""
+    with _unhindered():
+        path.mkdir(mode=0o700)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise ConfigError(
+            f"engine.slot_files {str(path)!r} can't be opened as a directory of its own: {error}"
+        ) from error
+    try:
+        about = os.fstat(handle)
+        if about.st_uid != os.geteuid() or about.st_mode & 0o077:
+            raise ConfigError(
+                f"engine.slot_files {str(path)!r} holds conversations, and others may enter it: it must be the "
+                "gateway's own user's, with mode 0700"
+            )
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(f"engine.slot_files {str(path)!r} is another gateway's: give each its own") from error
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _names(handle: int) -> list[str]:
+    with os.scandir(handle) as entries:
+        return [entry.name for entry in entries]
+
+
+def _room(place: Path) -> int:
+    """Bytes that may be taken of a file system."""
+    try:
+        about = os.statvfs(place)
+    except OSError:
+        return 0
+    return int(about.f_bavail * about.f_frsize * _ROOM)
+
+
+@contextmanager
+def _unhindered() -> Generator[None]:
+    try:
+        yield
+    except OSError:
+        return

@@ -1,0 +1,117 @@
+"""The slots of each engine that comes up, and the slot files of one gateway through the restarts of its engine.
+
+Opens the directory of the files, keeps what is known of them, and makes each engine's `SlotTable`. It decides nothing
+about a file (`paging.py`) and moves none (`swapper.py`).
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from anyio.abc import TaskGroup
+
+from gateway.config import EngineConfig, GatewayConfig
+from gateway.engine.embedded import embedded_model, slot_files_limit
+from gateway.engine.interface import EngineFacts
+from gateway.engine.llama_cpp.client import LlamaCpp
+from gateway.engine.paging import Paging
+from gateway.engine.rates import Rates
+from gateway.engine.slot_directory import SlotDirectory, slot_directory
+from gateway.engine.slots import SlotTable
+from gateway.engine.swapper import SlotMover, Swapper
+from gateway.observe.logs import get_logger
+from gateway.observe.slot_file_metrics import SlotFileMetrics
+
+_KV_TYPES: Final = "f16/f16"
+"""Of keys and values: what llama.cpp takes where nothing is said, and we say nothing."""
+
+log = get_logger("engine")
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFiles:
+    """The slot files of one gateway."""
+
+    model: Path
+    directory: SlotDirectory
+    paging: Paging
+    metrics: SlotFileMetrics
+
+    def swapper(self, engine: SlotMover) -> Swapper:
+        """For an engine that has just been started. It swaps nothing before it is known which engine that is."""
+        return Swapper(engine, self.directory, self.paging, self.metrics)
+
+    async def adopt(self, swapper: Swapper, facts: EngineFacts) -> None:
+        """Tell a swapper which engine it has."""
+        about = {
+            "build": version("xllamacpp"),
+            "kv": _KV_TYPES,
+            "context": facts.context,
+            "slots": facts.slots,
+            "vocabulary": facts.vocabulary,
+        }
+        await swapper.adopt(self.model, about)
+        log.info("slots are kept in files", path=str(self.directory.path), bytes=self.directory.limit)
+
+
+@contextmanager
+def open_slot_files(
+    config: EngineConfig, rates: Rates, share: float, metrics: SlotFileMetrics
+) -> Generator[SlotFiles | None]:
+    """Open the directory for as long as the context lasts; None where there is none, and slots go to the host cache.
+
+    Args:
+        config: the engine's settings.
+        rates: what the engine takes, as its prompts tell.
+        share: part of the bytes that one of several principals may have.
+        metrics: what is counted.
+
+    Raises `ConfigError` for a directory that can't be used.
+    """
+    if config.kind != "embedded":
+        yield None
+        return
+    with slot_directory(config.slot_files, slot_files_limit(config)) as directory:
+        if directory is None:
+            yield None
+            return
+        paging = Paging(directory.limit, rates, isolate=config.isolate, share=share)
+        yield SlotFiles(embedded_model(config), directory, paging, metrics)
+
+
+async def slot_table(
+    engine: LlamaCpp, facts: EngineFacts, config: GatewayConfig, files: SlotFiles | None, tasks: TaskGroup
+) -> SlotTable:
+    """The slots of an engine that has just come up.
+
+    Args:
+        engine: it.
+        facts: what it says of itself.
+        config: the gateway's settings.
+        files: where slots are kept, if anywhere.
+        tasks: in which the engine's model is read, to know which files fit; the engine is used in the meantime.
+    """
+    ours = await _may_choose(engine, config.engine)
+    swapper = files.swapper(engine) if files is not None and ours else None
+    if files is not None and swapper is not None:
+        tasks.start_soon(files.adopt, swapper, facts)
+    return SlotTable(
+        facts.slots,
+        at_rest=engine.is_at_rest if ours else None,
+        isolate=config.engine.isolate,
+        share=config.limits.principal_share,
+        swapper=swapper,
+    )
+
+
+async def _may_choose(engine: LlamaCpp, config: EngineConfig) -> bool:
+    """Whether slots are ours to choose: nobody else uses the engine, and it says which of them are at rest."""
+    if config.kind != "embedded" and not config.exclusive:
+        return False
+    shown = await engine.shows_slots()
+    if not shown:
+        log.warning("the engine does not show its slots, so it chooses them itself: start it with --slots")
+    return shown

@@ -1,0 +1,233 @@
+"""Swaps slots of our own engine to files and back, as `paging.py` has planned it.
+
+Turns a `Plan` into requests to the engine, checks of files and counts. A file that does not fit, a disk that is full, a
+directory that is gone: each costs a recomputation, and is counted and logged; the generation goes on. Only a slot that
+somebody has in hand and that is at rest is touched, and nobody gives up in the middle: what a slot holds is always
+known afterwards.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Final, Protocol
+
+import anyio
+from anyio.to_thread import run_sync
+
+from gateway.engine.interface import Moved
+from gateway.engine.paging import Paging, Plan
+from gateway.engine.slot import Slot
+from gateway.engine.slot_directory import FileUnfit, SlotDirectory
+from gateway.engine.slot_file import SlotFile
+from gateway.errors import EngineRefused
+from gateway.observe.logs import get_logger
+from gateway.observe.slot_file_metrics import SlotFileMetrics
+
+_PAUSE: Final = 30.0
+"""Seconds without another attempt to save after one has failed: a full disk is full for a while."""
+
+log = get_logger("engine.slots")
+
+
+class SlotMover(Protocol):
+    """An engine whose slots can be moved to files and back."""
+
+    async def save_slot(self, slot: int, name: str) -> Moved:
+        """Write what a slot holds to a new file."""
+        ...
+
+    async def restore_slot(self, slot: int, name: str) -> Moved:
+        """Have a slot hold what a file does. Raises `EngineRefused`, and the slot is empty."""
+        ...
+
+    async def erase_slot(self, slot: int) -> None:
+        """Empty a slot."""
+        ...
+
+    async def cut_slot(self, slot: int, ids: Sequence[int]) -> None:
+        """Have a slot hold the beginning of what it holds, and no more."""
+        ...
+
+
+class Swapper:
+    """The swaps of one running engine. The files outlive it: they are `paging`'s."""
+
+    def __init__(self, engine: SlotMover, directory: SlotDirectory, paging: Paging, metrics: SlotFileMetrics) -> None:
+        """Swap nothing before `adopt`."""
+        self._engine = engine
+        self._directory = directory
+        self._paging = paging
+        self._metrics = metrics
+        self._identity = ""
+        self.adopted = anyio.Event()
+        """Set once it is known which files fit this engine: before that nothing is swapped."""
+        self._not_before = 0.0
+
+    async def adopt(self, model: Path, about: Mapping[str, object]) -> None:
+        """Find out which engine this is, and begin with the files that such a one has left.
+
+        Args:
+            model: its file.
+            about: what else makes states of one unfit for another.
+        """
+        digest = await run_sync(model_digest, model)
+        identity = hashlib.sha256(json.dumps({**about, "model": digest}, sort_keys=True).encode()).hexdigest()
+        await self._forget_others(identity)
+        self._identity = identity
+        self.adopted.set()
+        self._metrics.held(self._paging.size)
+
+    async def _forget_others(self, identity: str) -> None:
+        """Of another engine nothing fits; of one such as this all that is still there does."""
+        if self._paging.engine == identity:
+            for file in self._paging.files:
+                file.slot = None
+            return
+        for file in list(self._paging.files):
+            await self._refuse(file, "engine")
+        self._paging.engine = identity
+        if not self._directory.kept:
+            return
+        for known in await run_sync(lambda: list(self._directory.known(identity))):
+            if isinstance(known, SlotFile):
+                await self._remove(self._paging.add(known))
+            else:
+                self._metrics.refused(known)
+                log.warning("a slot file was not used", reason=known)
+
+    def choose(self, free: Sequence[Slot], prompt: list[int], owner: str) -> Slot:
+        """The free slot to take for a prompt."""
+        return self._paging.choose(free, prompt, owner)
+
+    async def prepare(self, slot: Slot, prompt: list[int], owner: str) -> int:
+        """Make a slot that is at rest ready for a prompt: save what is in it, and restore what the prompt goes on with.
+
+        Gives the ids that the prompt's principal may be told it found in a file of its own.
+        """
+        plan = self._paging.plan(slot, prompt, owner)
+        # Another's file may be given up all the same: what makes room must not depend on what others' prompts hold.
+        if plan.own is not None:
+            plan.own.readers += 1
+        told = 0
+        try:
+            # A swap that was given up in between would leave a slot of which nothing is known.
+            with anyio.CancelScope(shield=True):
+                told = await self._carry_out(plan, slot, prompt, owner)
+        except BaseException:
+            slot.holds([], at_rest=False, answered=False)
+            raise
+        finally:
+            if plan.own is not None:
+                plan.own.readers -= 1
+            self._metrics.held(self._paging.size)
+        return told
+
+    async def keep(self, slots: Sequence[Slot]) -> None:
+        """Where files are there for the next process, save what slots at rest hold."""
+        for slot in slots:
+            if self._directory.kept and self.adopted.is_set() and slot.at_rest and self._paging.is_worth_saving(slot):
+                await self._save(slot.number, slot.ids, slot.owner or "", shared=False)
+
+    async def _carry_out(self, plan: Plan, slot: Slot, prompt: list[int], owner: str) -> int:
+        if plan.save:
+            await self._save(slot.number, slot.ids, slot.owner or "", shared=False)
+        self._paging.take(slot.number, plan)
+        restored = plan.restore is None or await self._restore_one(slot, plan)
+        if plan.beginning and restored:
+            await self._keep_beginning(slot, prompt[: plan.beginning], owner)
+        return plan.told if restored else 0
+
+    async def _restore_one(self, slot: Slot, plan: Plan) -> bool:
+        """Restore the file that brings most; if that is another's and not there any more, the principal's own."""
+        files = [file for file in (plan.restore, plan.own) if file is not None]
+        for file in dict.fromkeys(files):
+            if file in self._paging.files and await self._restore(slot, file):
+                return True
+        return False
+
+    async def _keep_beginning(self, slot: Slot, ids: list[int], owner: str) -> None:
+        """Keep what conversations share once, for all of them."""
+        try:
+            await self._engine.cut_slot(slot.number, ids)
+        except EngineRefused as error:
+            log.warning("a shared beginning was not kept", reason=error.message)
+            return
+        slot.ids = ids
+        await self._save(slot.number, ids, owner, shared=True)
+
+    async def _save(self, number: int, ids: list[int], owner: str, *, shared: bool) -> None:
+        if monotonic() < self._not_before:
+            return
+        given_up = self._paging.make_room(ids, owner, self._paging.rates.size(len(ids)))
+        if given_up is None:
+            return
+        await self._remove(given_up)
+        name = self._directory.new_name()
+        try:
+            file = await self._written(number, name, ids, owner, shared=shared)
+        except (EngineRefused, FileUnfit, OSError) as error:
+            await run_sync(self._directory.remove, name)
+            self._not_before = monotonic() + _PAUSE
+            self._metrics.refused("save")
+            log.warning("a slot could not be saved", reason=str(error), bytes=self._paging.size)
+            return
+        await self._remove(self._paging.add(file, None if shared else number))
+
+    async def _written(self, number: int, name: str, ids: list[int], owner: str, *, shared: bool) -> SlotFile:
+        moved = await self._engine.save_slot(number, name)
+        begun = monotonic()
+        size, digest = await run_sync(self._directory.measure, name)
+        self._paging.rates.moved(moved.ids, size, moved.seconds + monotonic() - begun)
+        self._metrics.moved("save", size)
+        file = SlotFile(name, ids[: moved.ids], owner, size, digest, moved.ids, shared)
+        await run_sync(self._directory.note, file, self._identity)
+        return file
+
+    async def _restore(self, slot: Slot, file: SlotFile) -> bool:
+        """Whether the slot holds now what the file does. What does not fit is not used, and never again."""
+        begun = monotonic()
+        try:
+            await run_sync(self._directory.check, file)
+        except (FileUnfit, OSError) as error:
+            # What was in the slot still is.
+            await self._refuse(file, error.fault if isinstance(error, FileUnfit) else "gone")
+            return False
+        checked = monotonic() - begun
+        if (moved := await self._restored(slot.number, file)) is None:
+            slot.holds([], at_rest=True, answered=False)
+            await self._refuse(file, "engine")
+            return False
+        self._paging.rates.moved(moved.ids, moved.size, moved.seconds + checked)
+        self._metrics.moved("restore", moved.size, ids=moved.ids)
+        slot.holds(list(file.ids), at_rest=True, answered=True)
+        slot.owner, slot.mixed = file.owner, False
+        return True
+
+    async def _restored(self, number: int, file: SlotFile) -> Moved | None:
+        """What the engine says of it; None where it refuses, or says something else than at the save: it is empty."""
+        try:
+            moved = await self._engine.restore_slot(number, file.name)
+        except EngineRefused:
+            return None
+        if (moved.ids, moved.size) == (file.held, file.size):
+            return moved
+        await self._engine.erase_slot(number)
+        return None
+
+    async def _refuse(self, file: SlotFile, fault: str) -> None:
+        self._paging.drop(file)
+        await self._remove([file])
+        self._metrics.refused(fault)
+        log.warning("a slot file was not used", reason=fault, ids=file.held, bytes=file.size)
+
+    async def _remove(self, files: Sequence[SlotFile]) -> None:
+        for file in files:
+            await run_sync(self._directory.remove, file.name)
+
+
+def model_digest(model: Path) -> str:
+    """Of the whole file: weights of one shape differ anywhere."""
+    with model.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

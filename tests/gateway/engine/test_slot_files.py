@@ -1,0 +1,343 @@
+"""The real embedded engine with slot files: what is restored is what was there, and what does not fit is not used."""
+
+import os
+import resource
+import shutil
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gateway.config import EngineConfig, GatewayConfig, TokensConfig
+from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
+from gateway.engine.packaged_model import packaged_model
+from gateway.engine.readiness import EngineRoute
+from gateway.errors import ConfigError
+from gateway.observe.metrics import Metrics
+from leaf_sdk.vocab import TokenMap
+
+pytestmark = [pytest.mark.anyio, pytest.mark.engine]
+
+LETTERS = "root ::= [a-zA-Z ,.0-9]+"
+"""Neither an end of turn nor a character of several tokens."""
+
+
+def ignore(up: bool, reason: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Running:
+    """A gateway's engine, as its agent uses it."""
+
+    route: EngineRoute
+    metrics: Metrics
+
+    async def ask(self, prompt: list[int], owner: str = "ada", most: int = 8) -> tuple[list[int], Timings]:
+        ready = self.route.ready()
+        ids: list[int] = []
+        end: GenerationEnd | None = None
+        async with ready.slots.take(prompt, owner) as place:
+            request = GenerateRequest(prompt, place.pinned, most, Sampling(0, seed=1), LETTERS, reuse=place.reuse)
+            async with ready.engine.generate(request) as events:
+                async for event in events:
+                    if isinstance(event, Generated):
+                        ids += event.ids
+                    else:
+                        end = event
+            place.slot.holds([*prompt, *ids], at_rest=True, answered=True)
+        assert end is not None
+        return ids, end.timings
+
+    def refused(self, reason: str) -> float:
+        return self.count(f'codec_slot_files_refused_total{{reason="{reason}"}}')
+
+    def count(self, name: str) -> float:
+        (line,) = [line for line in self.metrics.render().decode().splitlines() if line.startswith(name + " ")]
+        return float(line.rpartition(" ")[2])
+
+
+@asynccontextmanager
+async def running(slot_files: str | Path, *, slots: int = 1, **settings: object) -> AsyncGenerator[Running]:
+    engine = EngineConfig(
+        **{
+            "kind": "embedded",
+            "context": 512 * slots,
+            "slots": slots,
+            "threads": 1,
+            "slot_files_bytes": 2**30,
+            **settings,
+        },
+        slot_files=str(slot_files),
+    )
+    metrics = Metrics()
+    route = EngineRoute(GatewayConfig(engine=engine, tokens=TokensConfig()), ignore, lambda: metrics.slot_files)
+    async with route.running():
+        await adopted(route)
+        yield Running(route, metrics)
+
+
+async def adopted(route: EngineRoute) -> None:
+    swapper = route.ready().slots.swapper
+    assert swapper is not None
+    await swapper.adopted.wait()
+
+
+@pytest.fixture
+def other_weights(tmp_path: Path) -> Path:
+    """Of the same shape."""
+    path = tmp_path / "other.gguf"
+    weights = bytearray(packaged_model().read_bytes())
+    weights[-1] ^= 1
+    path.write_bytes(weights)
+    return path
+
+
+@pytest.fixture
+def talks(model_map: TokenMap) -> list[list[int]]:
+    texts = (
+        "An old fisherman went out before dawn, and",
+        "The largest cities of the world are",
+        "Recipes for cakes with",
+    )
+    return [model_map.encode(" ".join([text] * 6)) for text in texts]
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+async def test_conversation_that_left_its_slot_is_back_with_all_its_ids_and_goes_on_as_it_would_have(
+    talks: list[list[int]], slots: int
+) -> None:
+    one, *others = talks
+    async with running("auto", slots=slots) as at:
+        first, _ = await at.ask(one)
+        alone, _ = await at.ask([*one, *first, 284])
+        for other in others:
+            await at.ask(other)
+        again, timings = await at.ask([*one, *first, 284])
+        restored = at.count("codec_slot_file_restored_ids_total")
+
+    assert again == alone
+    assert timings.cache_n >= len(one) + len(first) - 1
+    assert restored >= len(one)
+
+
+async def test_conversations_survive_a_restart_of_the_engine(talks: list[list[int]]) -> None:
+    one, other, _ = talks
+    async with running("auto") as at:
+        first, _ = await at.ask(one)
+        await at.ask(other)
+        assert at.route.child_pid is not None
+        os.kill(at.route.child_pid, 9)
+        await until_another(at.route)
+        _, timings = await at.ask([*one, *first])
+
+    assert timings.cache_n == len(one) + len(first) - 1
+
+
+async def until_another(route: EngineRoute) -> None:
+    import anyio
+
+    from gateway.errors import EngineUnavailable
+
+    before = route.ready().slots
+    with anyio.fail_after(60):
+        while True:
+            try:
+                if route.ready().slots is not before:
+                    break
+            except EngineUnavailable:
+                pass
+            await anyio.sleep(0.05)
+    await adopted(route)
+
+
+async def test_conversations_survive_a_restart_of_the_gateway_in_a_directory_that_is_kept(
+    tmp_path: Path, talks: list[list[int]]
+) -> None:
+    one, other, _ = talks
+    async with running(tmp_path / "kept") as at:
+        first, _ = await at.ask(one)
+        alone, _ = await at.ask([*one, *first, 284])
+        await at.ask(other)
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "kept").iterdir()}
+    async with running(tmp_path / "kept") as at:
+        again, timings = await at.ask([*one, *first, 284])
+        # What was in the slot at the end has been saved as well.
+        _, others = await at.ask(other)
+
+    assert modes == {0o600}
+    assert again == alone
+    assert timings.cache_n >= len(one) + len(first) - 1
+    assert others.cache_n == len(other) - 1
+
+
+async def test_directory_of_the_process_goes_with_it_and_nobody_else_may_enter() -> None:
+    async with running("auto") as at:
+        files = at.route.slot_files
+        assert files is not None
+        assert files.directory.path.stat().st_mode & 0o777 == 0o700
+        path = files.directory.path
+    assert not path.exists()
+
+
+def flip(path: Path) -> None:
+    held = bytearray(path.read_bytes())
+    held[len(held) // 2] ^= 1
+    path.write_bytes(held)
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def link(path: Path) -> None:
+    path.rename(path.parent / "elsewhere")
+    path.symlink_to(path.parent / "elsewhere")
+
+
+def second_name(path: Path) -> None:
+    os.link(path, path.parent / "elsewhere")
+
+
+def open_up(path: Path) -> None:
+    path.chmod(0o644)
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (flip, "digest"),
+        (truncate, "size"),
+        (link, "link"),
+        (second_name, "link"),
+        (pipe, "link"),
+        (open_up, "mode"),
+        (Path.unlink, "gone"),
+        (lambda path: shutil.rmtree(path.parent), "gone"),
+    ],
+)
+async def test_file_that_is_not_what_was_written_costs_one_recomputation(
+    talks: list[list[int]], spoil: Callable[[Path], None], reason: str
+) -> None:
+    one, other, _ = talks
+    async with running("auto") as at:
+        first, _ = await at.ask(one)
+        alone, _ = await at.ask([*one, *first])
+        await at.ask(other)
+        files = at.route.slot_files
+        assert files is not None
+        (file,) = files.paging.files
+        spoil(files.directory.path / file.name)
+        again, timings = await at.ask([*one, *first])
+        counted = at.refused(reason)
+
+    assert again == alone
+    assert timings.cache_n == 0
+    assert counted == 1
+
+
+async def test_file_of_another_user_is_not_used(talks: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other, _ = talks
+    async with running("auto") as at:
+        await at.ask(one)
+        await at.ask(other)
+        # As the file would look if it were not ours.
+        monkeypatch.setattr("gateway.engine.slot_directory.os.geteuid", lambda: 12345)
+        _, timings = await at.ask(one)
+        assert (timings.cache_n, at.refused("owner")) == (0, 1)
+
+
+async def test_full_disk_costs_a_recomputation_and_leaves_nothing_behind(talks: list[list[int]]) -> None:
+    one, other, _ = talks
+    async with running("auto") as at:
+        await at.ask(one)
+        assert at.route.child_pid is not None
+        resource.prlimit(at.route.child_pid, resource.RLIMIT_FSIZE, (1000, 1000))
+        await at.ask(other)
+        files = at.route.slot_files
+        assert files is not None
+        assert list(files.directory.path.iterdir()) == []
+        _, timings = await at.ask(one)
+        assert (timings.cache_n, at.refused("save")) == (0, 1)
+
+
+async def test_no_more_bytes_are_kept_than_may_be(talks: list[list[int]]) -> None:
+    async with running("auto", slot_files_bytes=2 * 23_100 * (len(talks[0]) + 8)) as at:
+        for _ in range(2):
+            for talk in talks:
+                await at.ask(talk)
+        files = at.route.slot_files
+        assert files is not None
+        held = sum(path.stat().st_size for path in files.directory.path.iterdir())
+        assert 0 < held == files.paging.size <= files.directory.limit
+        assert at.count("codec_slot_file_bytes") == held
+
+
+async def test_files_of_other_weights_of_the_same_shape_are_not_used(
+    tmp_path: Path, other_weights: Path, talks: list[list[int]]
+) -> None:
+    """The server itself would restore them, and answer 200."""
+    one, two, _ = talks
+    counts: list[tuple[int, float]] = []
+    for model in (packaged_model(), packaged_model(), other_weights):
+        async with running(tmp_path / "kept", model=model) as at:
+            for prompt in (one, two):
+                _, timings = await at.ask(prompt)
+                counts.append((timings.cache_n, at.refused("note")))
+
+    found = [cached for cached, _ in counts]
+    assert found[0] == 0
+    assert found[2] == len(one) - 1
+    assert found[4] == found[5] == 0
+    assert counts[-1][1] > 0
+
+
+async def test_isolated_principals_have_files_of_their_own(talks: list[list[int]]) -> None:
+    one = talks[0]
+    async with running("auto", isolate=True) as at:
+        await at.ask(one, "ada")
+        _, eves = await at.ask(one, "eve")
+        _, again = await at.ask(one, "ada")
+
+    assert eves.cache_n == 0
+    assert again.cache_n == len(one) - 1
+
+
+@pytest.mark.parametrize("fault", ["link", "mode", "file", "taken"])
+async def test_directory_that_can_not_be_ours_alone_is_refused_at_the_start(tmp_path: Path, fault: str) -> None:
+    path = tmp_path / "kept"
+    if fault == "file":
+        path.write_text("")
+    elif fault == "link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        path.symlink_to(tmp_path / "elsewhere")
+    else:
+        path.mkdir(mode=0o755 if fault == "mode" else 0o700)
+    if fault == "taken":
+        async with running(path):
+            with pytest.raises(ConfigError, match="another gateway's"):
+                async with running(path):
+                    pass
+        return
+    with pytest.raises(ConfigError, match=r"engine\.slot_files '.*kept'"):
+        async with running(path):
+            pass
+
+
+async def test_without_slot_files_slots_go_to_the_host_cache(talks: list[list[int]]) -> None:
+    engine = EngineConfig(kind="embedded", context=512, slots=1, threads=1, slot_files="off", cache_mib=64)
+    route = EngineRoute(GatewayConfig(engine=engine, tokens=TokensConfig()), ignore)
+    async with route.running():
+        at = Running(route, Metrics())
+        await at.ask(talks[0])
+        await at.ask(talks[1])
+        _, timings = await at.ask(talks[0])
+        assert route.slot_files is None
+    assert timings.cache_n == len(talks[0]) - 1
