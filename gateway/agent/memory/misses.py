@@ -7,6 +7,7 @@ It compares what is the same place by place, since a changed system text leaves 
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Literal
 
 from gateway.agent.memory.history import shown_of
@@ -27,6 +28,8 @@ LossReason = Literal[
 _AROUND: Final = 40
 """Characters that are shown on each side of a difference."""
 _MESSAGE_BYTES: Final = 300
+_NEAR: Final = 16
+"""Conversations of one principal that a request is compared with, the latest: each costs work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ class Misses:
 
     def explain(self, owner: str, tools: bytes, messages: Sequence[Message]) -> Miss:
         """Say what a request that nothing was recalled for has changed."""
-        near = [each for each in self._last.values() if each.owner == owner]
+        near = list(islice((each for each in reversed(self._last.values()) if each.owner == owner), _NEAR))
         best = max(near, key=lambda each: _equal(each.messages, messages), default=None)
         if best is None or not _equal(best.messages, messages):
             return Miss("not_seen_before")
