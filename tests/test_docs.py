@@ -7,13 +7,14 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import pytest
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from gateway.agent.events import GenerationFinished, ToolFinished
+from gateway.agent.memory import LossReason
 from gateway.cli import exit_codes
 from gateway.cli.app import build_app
 from gateway.config.load import load_config
@@ -222,12 +223,19 @@ def test_answer_that_is_explained_has_the_keys_of_an_answer() -> None:
     turn = GenerationFinished(**{field.name: None for field in fields(GenerationFinished)} | {"ttft": 0.0, "held": 0})
     reply = ChatReply("model", 0, usage_chunk=False)
     (chunk,) = reply.feed(finished)
-    explained = re.findall(
-        r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]*) \|", read("docs/openai-apps.md"), re.MULTILINE))
-    )
 
     assert set(shown["tool_results"][0]) == set(chunk["codec"]["tool_result"])
-    assert set(shown["turns"][0]) == set(turn_numbers(turn)) == set(explained)
+    assert set(shown["turns"][0]) == set(turn_numbers(turn)) == set(words_explained("key of a turn"))
+
+
+def test_every_reason_for_lost_ids_is_explained() -> None:
+    assert tuple(words_explained("`reason`")) == get_args(LossReason)
+
+
+def words_explained(head: str) -> list[str]:
+    """The words of the first column of the table with this head."""
+    _, _, table = read("docs/openai-apps.md").partition(f"| {head} |")
+    return re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]*) \|", table.split("\n\n")[0], re.MULTILINE)))
 
 
 @pytest.mark.parametrize("block", blocks_in("toml"))
