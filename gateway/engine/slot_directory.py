@@ -30,6 +30,8 @@ _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - not a file of a known name: a 
 _NOTE: Final = ".json"
 _NOTE_MOST: Final = 64 * 1024 * 1024
 _PIECE: Final = 1024 * 1024
+_LEAST: Final = 1024 * 1024
+"""Bytes of room with which it is worth beginning."""
 _ROOM: Final = 0.75
 """The part of a file system's free bytes that is ours to take."""
 
@@ -155,10 +157,11 @@ def slot_directory(wanted: str, limit: int) -> Generator[SlotDirectory | None]:
 def _own_directory(limit: int) -> Generator[SlotDirectory | None]:
     places = [place for place in (_MEMORY, Path(tempfile.gettempdir())) if os.access(place, os.W_OK)]
     place = next((place for place in places if _room(place) >= limit), max(places, key=_room, default=None))
-    if place is None:
+    if place is not None:
+        _remove_left(place)
+    if place is None or _room(place) < _LEAST:
         yield None
         return
-    _remove_left(place)
     new = Path(tempfile.mkdtemp(prefix=_UNLOCKED, dir=place))
     with _opened_directory(new) as handle:
         # Only what is locked may have the name of those that are removed when nobody has locked them.

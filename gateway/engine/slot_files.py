@@ -53,7 +53,11 @@ class SlotFiles:
             "slots": facts.slots,
             "vocabulary": facts.vocabulary,
         }
-        await swapper.adopt(self.model, about)
+        try:
+            await swapper.adopt(self.model, about)
+        except OSError as error:
+            log.warning("slots are not kept in files: which fit can't be told", reason=str(error))
+            return
         log.info("slots are kept in files", path=str(self.directory.path), bytes=self.directory.limit)
 
 

@@ -8,13 +8,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
+import anyio.from_thread
 import pytest
 
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
 from gateway.engine.packaged_model import packaged_model
 from gateway.engine.readiness import EngineRoute
-from gateway.errors import ConfigError
+from gateway.engine.slot_directory import slot_directory
+from gateway.errors import ConfigError, EngineUnavailable
 from gateway.observe.metrics import Metrics
 from leaf_sdk.vocab import TokenMap
 
@@ -137,10 +140,6 @@ async def test_conversations_survive_a_restart_of_the_engine(talks: list[list[in
 
 
 async def until_another(route: EngineRoute) -> None:
-    import anyio
-
-    from gateway.errors import EngineUnavailable
-
     before = route.ready().slots
     with anyio.fail_after(60):
         while True:
@@ -329,6 +328,46 @@ async def test_directory_that_can_not_be_ours_alone_is_refused_at_the_start(tmp_
     with pytest.raises(ConfigError, match=r"engine\.slot_files '.*kept'"):
         async with running(path):
             pass
+
+
+async def test_model_that_can_not_be_read_again_leaves_the_engine_in_use_without_files(
+    talks: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = anyio.Event()
+
+    def unreadable(model: Path) -> str:
+        anyio.from_thread.run_sync(tried.set)
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("gateway.engine.swapper.model_digest", unreadable)
+    engine = EngineConfig(kind="embedded", context=512, slots=1, threads=1, slot_files_bytes=2**30)
+    route = EngineRoute(GatewayConfig(engine=engine, tokens=TokensConfig()), ignore)
+    async with route.running():
+        await tried.wait()
+        at = Running(route, Metrics())
+        for talk in (talks[0], talks[1], talks[0]):
+            _, timings = await at.ask(talk)
+    assert timings.cache_n == 0
+
+
+def test_without_room_for_files_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.engine.slot_directory._room", lambda place: 0)
+    with slot_directory("auto", 2**30) as directory:
+        assert directory is None
+
+
+def test_directory_of_a_gateway_that_was_killed_goes_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    with slot_directory("auto", 2**20) as directory, slot_directory("auto", 2**20) as another:
+        assert directory is not None
+        assert another is not None
+        left = directory.path.parent / "codec-gateway-slots-left"
+        left.mkdir(mode=0o700)
+        (left / "file").write_text("")
+        with slot_directory("auto", 2**20):
+            assert not left.exists()
+            # Those of gateways that run are locked.
+            assert directory.path.exists()
+            assert another.path.exists()
 
 
 async def test_without_slot_files_slots_go_to_the_host_cache(talks: list[list[int]]) -> None:
