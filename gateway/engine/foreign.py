@@ -69,7 +69,7 @@ class Foreign:
         self.contents: list[str] = []
         """The text of each mark, by its number."""
         self.optional: set[int] = set()
-        """Marks of texts that a template need not show (reasoning of earlier turns)."""
+        """Marks of texts that a template need not show (reasoning of earlier turns, words beside calls)."""
         self.owners: list[int] = []
         """Of each mark the number of its message."""
         self._message_number = -1
@@ -119,11 +119,14 @@ class Foreign:
 
     def _message(self, message: Message, *, marked: bool) -> dict[str, Any]:
         content = str(message.get("content") or "")
+        # Some templates know one system message, the first; some show no words beside calls.
+        late = message["role"] == "system" and self._message_number > 0
+        extra = late or bool(message.get("tool_calls"))
         if marked and content and message["role"] == "tool":
             self.results.add(len(self.contents))
         shown: dict[str, Any] = {
             "role": message["role"],
-            "content": self.content(content) if marked else self.text(content),
+            "content": self.content(content, optional=extra) if marked else self.text(content),
         }
         if reasoning := message.get("reasoning_content"):
             said = str(reasoning)

@@ -10,17 +10,20 @@ from typing import Any
 
 from gateway.engine.interface import Message
 
+Numbered = tuple[int | None, Message]
+"""A message, and its number in the conversation as it is; None where it was taken apart or joined."""
 
-def histories(messages: Sequence[Message]) -> Iterator[list[Message]]:
+
+def histories(messages: Sequence[Message]) -> Iterator[list[Numbered]]:
     """Give the conversation as it is, and then in ever simpler forms; without calls and results there is one form."""
-    yield list(messages)
+    yield list(enumerate(messages))
     if not any(message["role"] == "tool" or message.get("tool_calls") for message in messages):
         return
-    short = [_with_short_ids(message) for message in messages]
-    yield short
+    short = [(number, _with_short_ids(message)) for number, message in enumerate(messages)]
+    yield list(short)
     single = _one_call_a_turn(short)
-    if single != short:
-        yield single
+    if len(single) != len(short):
+        yield list(single)
     yield _results_as_questions(single)
 
 
@@ -40,35 +43,35 @@ def _short(call_id: str) -> str:
     return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
 
 
-def _one_call_a_turn(messages: Sequence[Message]) -> list[Message]:
+def _one_call_a_turn(messages: Sequence[Numbered]) -> list[Numbered]:
     """Each call in a turn of its own, followed by its result where there is one."""
-    shown: list[Message] = []
-    results = {str(m.get("tool_call_id")): m for m in messages if m["role"] == "tool"}
+    shown: list[Numbered] = []
+    results = {str(m.get("tool_call_id")): (number, m) for number, m in messages if m["role"] == "tool"}
     moved: set[str] = set()
-    for message in messages:
+    for place, message in messages:
         calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
         if message["role"] == "tool" and str(message.get("tool_call_id")) in moved:
             continue
         if len(calls) < 2:
-            shown.append(message)
+            shown.append((place, message))
             continue
         for number, call in enumerate(calls):
-            shown.append({**message, "tool_calls": [call], **({"content": ""} if number else {})})
+            shown.append((None, {**message, "tool_calls": [call], **({"content": ""} if number else {})}))
             if (result := results.get(str(call["id"]))) is not None:
                 shown.append(result)
                 moved.add(str(call["id"]))
     return shown
 
 
-def _results_as_questions(messages: Sequence[Message]) -> list[Message]:
+def _results_as_questions(messages: Sequence[Numbered]) -> list[Numbered]:
     """Results as turns of the user, those that follow each other as one, and calls left out."""
-    shown: list[Message] = []
-    for message in messages:
+    shown: list[Numbered] = []
+    for number, message in messages:
         role = "user" if message["role"] == "tool" else message["role"]
         plain = {key: value for key, value in message.items() if key not in ("tool_calls", "tool_call_id", "name")}
-        if role == "user" and shown and shown[-1]["role"] == "user":
-            content = f"{shown[-1]['content']}\n\n{message['content']}"
-            shown[-1] = {**shown[-1], "content": content}
+        if role == "user" and shown and shown[-1][1]["role"] == "user":
+            before = shown[-1][1]
+            shown[-1] = (None, {**before, "content": f"{before['content']}\n\n{message['content']}"})
         else:
-            shown.append({**plain, "role": role, "content": plain.get("content") or ""})
+            shown.append((number, {**plain, "role": role, "content": plain.get("content") or ""}))
     return shown

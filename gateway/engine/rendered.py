@@ -92,11 +92,15 @@ class PieceCache:
 
 
 def shown_once(text: str, foreign: Foreign) -> list[Slot] | None:
-    """Give the marks of a rendering (`restored`); None when the template lost, doubled, moved or took apart one."""
+    """Give the marks of a rendering (`restored`); None when the template lost, doubled or took apart one."""
     slots = find_slots(text, foreign.mark)
     wanted = [n for n in range(len(foreign.contents)) if n not in foreign.optional]
     numbers = [slot.number for slot in slots]
-    if numbers != sorted(set(numbers)) or not set(wanted) <= set(numbers) or not all(slot.fit.known for slot in slots):
+    if (
+        len(numbers) != len(set(numbers))
+        or not set(wanted) <= set(numbers)
+        or not all(slot.fit.known for slot in slots)
+    ):
         return None
     return slots if 2 * len(slots) == text.count(foreign.mark) else None
 

@@ -36,7 +36,14 @@ class Shapes:
             self._known.popitem(last=False)
 
 
-def shape_of(messages: Sequence[Message], new: int, *, tools: bool, inside: Container[int] = ()) -> Shape:
+def shape_of(
+    messages: Sequence[Message],
+    new: int,
+    *,
+    tools: bool,
+    inside: Container[int] = (),
+    forms: Mapping[int, str] | None = None,
+) -> Shape:
     """Give the shape of a conversation.
 
     Args:
@@ -44,8 +51,13 @@ def shape_of(messages: Sequence[Message], new: int, *, tools: bool, inside: Cont
         new: how many of them, at the end, are to be appended.
         tools: whether definitions of tools stand before it.
         inside: turns of the model that it has gone on from within one answer, without a rendering in between.
+        forms: how turns of the model were written, by their numbers.
     """
-    kinds = [_kind(message) + "+" * (number in inside) for number, message in enumerate(messages)]
+    written = forms or {}
+    kinds = [
+        f"{_kind(message)}{'+' * (number in inside)}{written.get(number, '')}"
+        for number, message in enumerate(messages)
+    ]
     split = len(kinds) - new
     return ("tools" if tools else "", *_without_repetition(kinds[:split]), "|", *_without_repetition(kinds[split:]))
 

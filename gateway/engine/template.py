@@ -90,10 +90,11 @@ class ChatTemplate:
         """
         refusal: TemplateRefused | None = None
         for history in histories(messages):
-            # Where turns were taken apart or joined, the numbers are others.
-            known = known if known and len(history) == len(messages) else {}
+            shown = [message for _, message in history]
+            places = ((place, number) for place, (number, _) in enumerate(history) if number is not None)
+            kept = {place: known[number] for place, number in places if number in known} if known else {}
             try:
-                prompt = await self._prompt(history, tools, known, calls_in)
+                prompt = await self._prompt(shown, tools, kept, calls_in)
             except TemplateRefused as error:
                 refusal = refusal or error
                 continue

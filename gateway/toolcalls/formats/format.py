@@ -40,6 +40,16 @@ class Format:
         """The texts that may be special tokens, each once, in the order of the definition."""
         return tuple(dict.fromkeys(node.text for node in walk(self.body) if isinstance(node, Marker)))
 
+    @property
+    def opening(self) -> str:
+        """The marker with which calls begin; "" where they begin in several ways, or with none."""
+        node: Node | None = self.calls
+        while node is not None and not isinstance(node, Marker):
+            # Where a call can begin in several ways, the grammar may write another than the first.
+            children = () if isinstance(node, Choice) else node.children()
+            node = children[0] if children else None
+        return node.text if node is not None else ""
+
 
 @dataclass(frozen=True, slots=True)
 class CallTrigger:
@@ -57,12 +67,7 @@ def call_triggers(fmt: Format, vocabulary: Vocabulary) -> tuple[CallTrigger, ...
     an error when the token that completes it holds more than the grammar allows (`>"` after `<tool_call`), which is how
     prose that quotes the marker ends.
     """
-    node: Node | None = fmt.calls
-    while node is not None and not isinstance(node, Marker):
-        # Where a call can begin in several ways, the grammar may write another than the first.
-        children = () if isinstance(node, Choice) else node.children()
-        node = children[0] if children else None
-    found = stand_ins(vocabulary, (node.text,)) if node else {}
+    found = stand_ins(vocabulary, (fmt.opening,)) if fmt.opening else {}
     return tuple(CallTrigger(text, token_id) for text, (token_id, _) in found.items())
 
 
