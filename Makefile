@@ -51,8 +51,8 @@ tokenizers: $(READY) ## fetch real models' tokenizers into .tools, for test-toke
 test-tokenizers: tokenizers ## hold maps of real models' tokenizers against their libraries and llama.cpp: ten minutes
 	@$(BIN)/pytest -m tokenizers tests/leaf_sdk tests/gateway/proxy/test_control_tokens.py tests/gateway/engine/test_markers.py
 
-test-templates: $(READY) ## try every marker at every place of every chat template of llama.cpp's set: half an hour
-	@CODEC_ALL_MARKERS=1 $(BIN)/pytest -q --timeout 3600 tests/gateway/engine/test_foreign_text.py
+test-templates: $(READY) ## try every marker at every place of every chat template of llama.cpp's set, and conversations that come back: an hour
+	@CODEC_ALL_MARKERS=1 $(BIN)/pytest -q --timeout 3600 tests/gateway/engine/test_foreign_text.py tests/gateway/agent/recall
 
 bench-maps: tokenizers ## time opening, encoding and decoding by maps, and write bench/results/maps.json
 	@$(BIN)/python -m bench.maps

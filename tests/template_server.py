@@ -31,6 +31,8 @@ def main() -> None:
         params.verbosity = 0
         params.use_jinja = True
         params.cache_ram_mib = 0
+        # A conversation may end with a turn of the model.
+        params.prefill_assistant = False
         params.chat_template = Path(line.strip()).read_text()
         del server
         server = native.Server(params)

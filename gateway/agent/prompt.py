@@ -49,7 +49,7 @@ async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
             messages.append(turn.message)
             continue
         text = token_map.decode(turn.lived.ids)
-        messages.append(_message(turn.lived, text, taught=taught))
+        messages.append(_message(turn.lived, text, fmt, taught=taught))
         known[number] = _known(turn.lived, text, ready, taught=taught)
     calls_in = partial(_calls_in, fmt, token_map, conversation)
     if not taught:
@@ -116,6 +116,7 @@ def remember(memory: ConversationMemory, conversation: Conversation) -> Remember
         held=min(conversation.held, len(ids)),
         engine=conversation.ready.number,
         number=before.number if before is not None else next(_NUMBERS),
+        strangers=history.strangers(before.place + 1 if before is not None else 0, len(history.messages)),
     )
     memory.remember(node, history.with_answer(shown))
     return node
@@ -183,15 +184,34 @@ def _shape(conversation: Conversation, recalled: Recalled) -> Shape:
     turns = ([each for each in node.lived if each.turn is not None] for node in recalled.last.chain())
     spliced = {id(turn) for lived in turns for turn in lived[:-1]}
     inside = {number for number, turn in enumerate(recalled.lived) if id(turn.lived) in spliced}
-    return shape_of(messages, len(recalled.new), tools=bool(conversation.tools), inside=inside)
+    forms = {
+        number: f" {turn.lived.turn.ended_by} {turn.lived.turn.form}"
+        for number, turn in enumerate(recalled.lived)
+        if turn.lived is not None and turn.lived.turn is not None
+    }
+    return shape_of(messages, len(recalled.new), tools=bool(conversation.tools), inside=inside, forms=forms)
 
 
-def _message(lived: Lived, text: str, *, taught: bool) -> Message:
+def _message(lived: Lived, text: str, fmt: Format, *, taught: bool) -> Message:
     """A lived message for the template: a result with its text, a turn of a model that is taught as its words."""
-    if lived.turn is None or (taught and not lived.turn.reasoning):
-        role = {key: value for key, value in lived.message.items() if key != "tool_calls"}
+    role = {key: value for key, value in lived.message.items() if key != "tool_calls"}
+    if lived.turn is None:
         return {**role, "content": text}
-    return lived.message
+    if not taught or not lived.turn.calls:
+        return lived.message
+    words = _words(lived.message, text, fmt)
+    return lived.message if words is None else {**role, "content": words}
+
+
+def _words(message: Message, text: str, fmt: Format) -> str | None:
+    """What a turn says and calls, as it was written, without what stood before; None where that is not to be told."""
+    thought = str(message.get("reasoning_content") or "").strip()
+    calls = text.find(fmt.opening, max(text.find(thought), 0) + len(thought)) if fmt.opening else -1
+    if calls < 0:
+        return None if thought else text
+    content = str(message["content"]).strip()
+    before = text[:calls].rstrip()
+    return text[len(before) - len(content) if content and before.endswith(content) else calls :]
 
 
 def _known(lived: Lived, text: str, ready: ReadyEngine, *, taught: bool) -> Known:

@@ -9,11 +9,15 @@ from collections.abc import Sequence
 from leaf_sdk.vocab import TokenMap
 
 
-def cut_turn(ids: Sequence[int], told: str, token_map: TokenMap) -> list[int] | None:
-    """Give the ids of a turn up to the end of `told`, the text of it that was shown; None where that is not in it."""
+def cut_turn(ids: Sequence[int], content: str, told: str, token_map: TokenMap) -> list[int] | None:
+    """Give the ids of a turn up to where its client saw it end; None where that is not to be told.
+
+    `content`: all that it says; `told`: the beginning of that, which was shown.
+    """
     pieces = [token_map.token_bytes(token_id) for token_id in ids]
     written, shown = b"".join(pieces), told.encode("utf-8", "replace")
-    at = written.rfind(shown)
+    # What was shown may stand once more behind it.
+    at = written.rfind(content.encode("utf-8", "replace"))
     if not shown or at < 0:
         return None
     stop = at + len(shown)

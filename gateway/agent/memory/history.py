@@ -68,18 +68,30 @@ class History:
         self._state = blake2b(root, digest_size=_DIGEST)
         self.answers: list[tuple[int, bytes]] = []
         """Place of each answer of the model, and the digest of everything up to it and with it."""
+        self.shown: dict[int, Shown] = {}
+        """The answers by their places."""
         positions: dict[str, int] = {}
         for place, message in enumerate(self.messages):
             role, text = message["role"], str(message.get("content") or "")
             if role == "assistant":
-                shown = shown_of(message)
+                shown = self.shown[place] = shown_of(message)
                 positions = {call.id: number for number, call in enumerate(shown.calls)}
                 _add_answer(self._state, shown)
                 self.answers.append((place, self._state.digest()))
             elif role == "tool":
                 _add(self._state, f"t{positions.get(str(message.get('tool_call_id')), -1)}", text)
             else:
-                _add(self._state, role, text)
+                _add(self._state, role, text, str(message.get("name") or ""))
+
+    def strangers(self, start: int, stop: int) -> bytes:
+        """A digest of all that answers in a part of it say that are nobody's here; b"" where there are none."""
+        found = [self.shown[place] for place in range(start, stop) if place in self.shown]
+        if not found:
+            return b""
+        state = blake2b(digest_size=_DIGEST)
+        for shown in found:
+            _add(state, "stranger", shown.reasoning, *(text for c in shown.calls for text in (c.id, c.arguments)))
+        return state.digest()
 
     def with_answer(self, shown: Shown) -> bytes:
         """The digest of this history and an answer to it."""

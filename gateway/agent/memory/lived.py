@@ -3,6 +3,8 @@
 Filled while the answer is made, and kept as it is afterwards. It knows neither engine nor client.
 """
 
+import re
+import sys
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +17,9 @@ from gateway.toolcalls import CallClosed
 MESSAGE_BYTES: Final = 600
 """What a lived message takes beside its ids and texts, measured."""
 
+_MARKS: Final = 48
+"""Characters that tell the marks of one format from another's."""
+
 
 @dataclass(frozen=True, slots=True)
 class LivedTurn:
@@ -25,6 +30,8 @@ class LivedTurn:
     reasoning: bool = False
     ended_by: int | None = None
     """The end-of-turn id that it ended with."""
+    form: str = ""
+    """What it wrote around its words (`form_of`): whether a template shows it so depends on that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +47,11 @@ class Lived:
     @property
     def size(self) -> int:
         """Bytes that it takes, roughly."""
-        texts = sum(len(value) for value in self.message.values() if isinstance(value, str))
-        calls = sum(len(call["function"]["arguments"]) + MESSAGE_BYTES for call in self.message.get("tool_calls") or ())
+        texts = sum(sys.getsizeof(value) for value in self.message.values() if isinstance(value, str))
+        calls = sum(
+            sys.getsizeof(call["function"]["arguments"]) + MESSAGE_BYTES
+            for call in self.message.get("tool_calls") or ()
+        )
         return MESSAGE_BYTES + len(self.ids) * self.ids.itemsize + texts + calls
 
 
@@ -85,6 +95,17 @@ class LivedAnswer:
     def add_result(self, call_id: str, name: str, ids: Sequence[int]) -> None:
         """A call of the gateway's tools is over."""
         self.messages.append(Lived({"role": "tool", "tool_call_id": call_id, "name": name}, array("I", ids)))
+
+
+def form_of(text: str, reasoning: str, content: str) -> str:
+    """What a turn writes around what it thinks and says, up to where a call begins."""
+    marks: list[str] = []
+    for words in (reasoning.strip(), content.strip()):
+        before, found, after = text.partition(words) if words else ("", "", text)
+        if found:
+            marks.append(before[-_MARKS:])
+            text = after
+    return sys.intern("|".join((*marks, *re.findall(r"^\W*\w*\W*", text[:_MARKS]))))
 
 
 def _shown_call(call: CallClosed) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import getsizeof
 from typing import Any, Final
 
-from gateway.agent.memory.history import History, Shown, ordered_results, shown_of
+from gateway.agent.memory.history import History, Shown, ordered_results
 from gateway.agent.memory.lived import Lived
 from gateway.engine.interface import Message
 
@@ -44,6 +45,8 @@ class Remembered:
     """Which start of the engine that was."""
     number: int
     """Which conversation it belongs to; branches are one."""
+    strangers: bytes = b""
+    """Of answers before it that are nobody's here (`History.strangers`)."""
     digest: bytes = b""
     followers: int = field(default=0, repr=False)
     size: int = 0
@@ -107,9 +110,10 @@ class ConversationMemory:
 
     def recall(self, owner: str, history: History, schemas: Mapping[str, Mapping[str, Any]]) -> Recalled | None:
         """The longest conversation that the history goes on from; None where nothing of it is remembered."""
+        echoed: dict[int, bool] = {}
         for place, digest in reversed(history.answers):
             for node in self._found.get(digest, ()):
-                if node.owner == owner and node.place == place and _is_echoed(node, history.messages, schemas):
+                if node.owner == owner and node.place == place and _is_echoed(node, history, schemas, echoed):
                     self._touch(node)
                     return _recalled(node, history.messages)
         return None
@@ -123,17 +127,30 @@ class ConversationMemory:
         """Keep an answer. `digest`: of its history and itself (`History.with_answer`)."""
         node.digest = digest
         node.size = _NODE_BYTES + len(node.added) * node.added.itemsize + sum(each.size for each in node.lived)
-        node.size += len(node.shown.content) + len(node.shown.reasoning)
-        alike = self._found.setdefault(digest, [])
-        alike.insert(0, node)
+        node.size += getsizeof(node.shown.content) + getsizeof(node.shown.reasoning)
+        # What it goes on from may have given way while it was made: it stands again, or nothing would count it.
+        missing: list[Remembered] = []
+        each: Remembered | None = node
+        while each is not None and not self._has(each):
+            missing.append(each)
+            each = each.before
+        for each in reversed(missing):
+            self._add(each)
+        alike = self._found[digest]
+        for old in [each for each in alike[_ALIKE:] if not each.followers]:
+            self._drop(old)
+        self._make_room(node.owner)
+
+    def _has(self, node: Remembered) -> bool:
+        return node in self._found.get(node.digest, ())
+
+    def _add(self, node: Remembered) -> None:
+        self._found.setdefault(node.digest, []).insert(0, node)
         self._sizes[node.owner] += node.size
         if node.before is not None:
             node.before.followers += 1
             self._leaves(node.owner).pop(id(node.before), None)
         self._leaves(node.owner)[id(node)] = node
-        for old in [each for each in alike[_ALIKE:] if not each.followers]:
-            self._drop(old)
-        self._make_room(node.owner)
 
     def _make_room(self, owner: str) -> None:
         several = len(self._sizes) > 1
@@ -176,8 +193,27 @@ class ConversationMemory:
         return self._last.setdefault(owner, OrderedDict())
 
 
-def _is_echoed(node: Remembered, messages: Sequence[Message], schemas: Mapping[str, Mapping[str, Any]]) -> bool:
-    return all(each.shown.is_echoed_by(shown_of(messages[each.place]), schemas) for each in node.chain())
+def _is_echoed(
+    node: Remembered, history: History, schemas: Mapping[str, Mapping[str, Any]], echoed: dict[int, bool]
+) -> bool:
+    """Whether the client sends back this answer and those before it. `echoed`: what is known of some of them."""
+    unknown: list[Remembered] = []
+    each: Remembered | None = node
+    while each is not None and id(each) not in echoed:
+        unknown.append(each)
+        each = each.before
+    same = each is None or echoed[id(each)]
+    for each in reversed(unknown):
+        same = same and _is_answer(each, history, schemas)
+        echoed[id(each)] = same
+    return same
+
+
+def _is_answer(node: Remembered, history: History, schemas: Mapping[str, Mapping[str, Any]]) -> bool:
+    start = node.before.place + 1 if node.before is not None else 0
+    if history.strangers(start, node.place) != node.strangers:
+        return False
+    return node.shown.is_echoed_by(history.shown[node.place], schemas)
 
 
 def _recalled(node: Remembered, messages: Sequence[Message]) -> Recalled:
