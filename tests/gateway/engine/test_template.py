@@ -213,8 +213,8 @@ async def test_begin_of_sequence_is_put_in_front_once():
     messages = [user("hello")]
     plain = (await template_of(chatml).prompt(messages)).ids
 
-    assert await template_of(chatml, bos=(END,)).prompt(messages) == [END, *plain]
-    assert await template_of(chatml, bos=(START,)).prompt(messages) == plain
+    assert (await template_of(chatml, bos=(END,)).prompt(messages)).ids == [END, *plain]
+    assert (await template_of(chatml, bos=(START,)).prompt(messages)).ids == plain
 
 
 WORDS = TurnShape(content=True), TurnEnd("So.")
