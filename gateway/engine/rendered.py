@@ -7,7 +7,7 @@ Finds the marks of `foreign.py` in the text, reads off each what the template di
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -114,7 +114,7 @@ class Region:
     ids: Sequence[int]
 
 
-def rendered_ids(text: str, regions: Sequence[Region], pieces: PieceCache) -> list[int]:
+def rendered_ids(text: str, regions: Iterable[Region], pieces: PieceCache) -> list[int]:
     """Give the ids of a rendering: those of its regions, and the template's own between them."""
     ids: list[int] = []
     at = 0
@@ -122,7 +122,8 @@ def rendered_ids(text: str, regions: Sequence[Region], pieces: PieceCache) -> li
         ids += pieces.ids(text[at : region.start])
         ids += region.ids
         at = region.end
-    return ids + pieces.ids(text[at:])
+    ids += pieces.ids(text[at:])
+    return ids
 
 
 def content_region(slot: Slot, foreign: Foreign, token_map: TokenMap, known: Sequence[int] | None) -> Region:

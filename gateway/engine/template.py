@@ -6,9 +6,8 @@ a tool, and the ids of a content do not depend on its neighbours. What the templ
 (`scaffold.py`) is asked once for each shape of turn and kept. It does not know tool-call formats or limits.
 """
 
-from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -127,18 +126,22 @@ class ChatTemplate:
 
     def _with_contents(
         self, slots: Sequence[Slot], turns: Sequence[Region], foreign: Foreign, known: Mapping[int, Known]
-    ) -> list[Region]:
-        """All regions of a rendering in order: the turns, and the contents outside them."""
-        found = list(turns)
-        starts = [turn.start for turn in turns]
+    ) -> Iterator[Region]:
+        """All regions of a rendering in order: the turns, and the contents outside them.
+
+        One by one, since the ids of all contents together are as many as those of the prompt.
+        """
+        waiting, end = deque(turns), 0
         for slot in slots:
-            before = bisect_right(starts, slot.start)
-            if before and slot.start < turns[before - 1].end:
-                continue
-            number = foreign.owners[slot.number]
-            result = known[number].ids if number in known and slot.number in foreign.results else None
-            found.append(content_region(slot, foreign, self._map, result))
-        return sorted(found, key=lambda region: region.start)
+            while waiting and waiting[0].start <= slot.start:
+                turn = waiting.popleft()
+                end = turn.end
+                yield turn
+            if slot.start >= end:
+                number = foreign.owners[slot.number]
+                result = known[number].ids if number in known and slot.number in foreign.results else None
+                yield content_region(slot, foreign, self._map, result)
+        yield from waiting
 
     async def reads_results(self) -> bool:
         """Whether the template shows a result that is JSON in another form (Gemma 4's first one); asked once."""
