@@ -13,7 +13,7 @@ from gateway.agent.choice import Hold, prompt_tail
 from gateway.agent.conversation import Conversation, Spliced
 from gateway.agent.end_hold import EndHold
 from gateway.agent.events import Emit, GenerationFinished, IdsGenerated
-from gateway.agent.memory import Call, LivedTurn, form_of
+from gateway.agent.memory import Call, LivedTurn
 from gateway.agent.memory.cut import cut_turn
 from gateway.agent.refused_grammar import loosened_hold, looseness
 from gateway.agent.stop import StopFilter
@@ -226,8 +226,7 @@ class Generation:
         if ids is None or self._started != len(self._calls) or (cut and self._calls):
             lived.whole = False
         else:
-            form = form_of(conversation.ready.token_map.decode(ids), reasoning, content)
-            lived.add_turn(self._prompt, ids, content, reasoning, replace(conversation.turn, form=form))
+            lived.add_turn(self._prompt, ids, content, reasoning, conversation.turn)
 
     def _finish(self, end: GenerationEnd | None, place: Place, seconds: float) -> GenerationResult:
         conversation = self._conversation

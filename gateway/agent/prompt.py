@@ -110,7 +110,8 @@ def remember(memory: ConversationMemory, conversation: Conversation) -> Remember
         before=before,
         place=len(history.messages),
         shown=shown,
-        lived=tuple(lived.messages),
+        # Read now, not between a call and its result.
+        lived=tuple(each.formed(conversation.ready.token_map) for each in lived.messages),
         kept=conversation.kept,
         added=array("I", ids[conversation.kept :]),
         held=min(conversation.held, len(ids)),

@@ -56,14 +56,23 @@ class Paging:
         self.rates = rates
         self._isolate = isolate
         self._share = share
-        self.engine: str | None = None
-        """What the engine is that wrote the files."""
+        self._engine: str | None = None
         self.files: list[SlotFile] = []
         self.size = 0
         """Bytes of all files."""
         self._clock = 0
         self._floor = 0.0
         """The worth of what was given up last: what has come or was used since then is worth so much more."""
+
+    def fit(self, engine: str) -> bool:
+        """Whether an engine that has come up is such a one as wrote the files; its slots hold none of them yet."""
+        for file in self.files:
+            file.slot = None
+        return self._engine == engine
+
+    def begin(self, engine: str) -> None:
+        """From now on this is the engine that writes the files."""
+        self._engine = engine
 
     def choose(self, free: Sequence[Slot], prompt: list[int], owner: str) -> Slot:
         """The free slot in which this prompt costs least, with what it takes to bring back what is there now."""

@@ -81,13 +81,11 @@ class Swapper:
 
     async def _forget_others(self, identity: str) -> None:
         """Of another engine nothing fits; of one such as this all that is still there does."""
-        if self._paging.engine == identity:
-            for file in self._paging.files:
-                file.slot = None
+        if self._paging.fit(identity):
             return
         for file in list(self._paging.files):
             await self._refuse(file, "engine")
-        self._paging.engine = identity
+        self._paging.begin(identity)
         if not self._directory.kept:
             return
         for known in await run_sync(lambda: list(self._directory.known(identity))):

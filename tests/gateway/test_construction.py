@@ -13,7 +13,10 @@ RECORDS = {
     "agent": {"calls", "conversation", "conversation.spliced", "lived", "self.spliced"},
     "agent/memory/store.py": {"before", "node", "node.before"},
     "cli/demo": {"one"},
+    # What each slot, and each file of one, holds now.
+    "engine/paging.py": {"file", "plan.own"},
     "engine/slots.py": {"slot"},
+    "engine/swapper.py": {"plan.own", "slot"},
     "observe/tracing.py": {"traced"},  # what is sent depends on the span that it is made in
     "proxy": {"attempt", "connection", "held", "held.member", "member", "parked", "request", "running"},
     "serve/mcp": {"call.session", "request"},

@@ -1,7 +1,7 @@
 """What the gateway remembers of conversations: histories of messages, and the ids that they stood for. No IO."""
 
 from gateway.agent.memory.history import Call, History, Shown, root_digest, schemas_of
-from gateway.agent.memory.lived import Lived, LivedAnswer, LivedTurn, form_of
+from gateway.agent.memory.lived import Lived, LivedAnswer, LivedTurn
 from gateway.agent.memory.misses import LossReason, Miss, Misses
 from gateway.agent.memory.store import ConversationMemory, Recalled, Remembered, Turn
 
@@ -19,7 +19,6 @@ __all__ = [
     "Remembered",
     "Shown",
     "Turn",
-    "form_of",
     "root_digest",
     "schemas_of",
 ]

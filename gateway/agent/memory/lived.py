@@ -13,6 +13,7 @@ from typing import Any, Final
 from gateway.agent.memory.history import Call, Shown
 from gateway.engine.interface import Message
 from gateway.toolcalls import CallClosed
+from leaf_sdk.vocab import TokenMap
 
 MESSAGE_BYTES: Final = 600
 """What a lived message takes beside its ids and texts, measured."""
@@ -43,6 +44,13 @@ class Lived:
     ids: "array[int]"
     turn: LivedTurn | None = None
     """Of a turn of the model, how it was."""
+
+    def formed(self, token_map: TokenMap) -> "Lived":
+        """The same, with the form of a turn of the model."""
+        if self.turn is None:
+            return self
+        reasoning, content = str(self.message.get("reasoning_content") or ""), str(self.message["content"])
+        return replace(self, turn=replace(self.turn, form=form_of(token_map.decode(self.ids), reasoning, content)))
 
     @property
     def size(self) -> int:
