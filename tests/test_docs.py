@@ -14,10 +14,10 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from gateway.agent.events import GenerationFinished, ToolFinished
-from gateway.agent.memory import LossReason
 from gateway.cli import exit_codes
 from gateway.cli.app import build_app
 from gateway.config.load import load_config
+from gateway.observe.labels import LossReason
 from gateway.proxy.tool_search import CALL, SEARCH
 from gateway.serve.openai.chat_reply import ChatReply, turn_numbers
 from leaf_sdk.cli.commands import app as leaf_app

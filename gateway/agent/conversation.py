@@ -102,8 +102,6 @@ class Conversation:
         """Give the model's last turn as a template takes it: where it is taught by a preamble, calls are words."""
         turn, token_map, taught = self.turn, self.ready.token_map, self.ready.tool_format.preamble
         calls = () if taught else turn.calls
-        ended_by = turn.ended_by
-        token = b"" if ended_by is None or not token_map.has_id(ended_by) else token_map.token_bytes(ended_by)
         shape = TurnShape(
             calls=tuple(call.name for call in calls),
             content=turn.content or (taught and bool(turn.calls)),
@@ -112,9 +110,7 @@ class Conversation:
             earlier=self.earlier,
         )
         tail = self.ids[-WRITTEN:]
-        end = TurnEnd(
-            lambda: token_map.decode(tail), token.decode("utf-8", "replace"), tuple(call.id for call in turn.calls)
-        )
+        end = TurnEnd(lambda: token_map.decode(tail), turn.end_text(token_map), tuple(call.id for call in turn.calls))
         return shape, end
 
 

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.agent.memory import LossReason, Miss
+from gateway.agent.memory import Miss
 from gateway.engine.interface import Timings
+from gateway.observe.labels import LossReason
 from gateway.toolcalls import Event
 
 Source = Literal["leaf", "shim", "gateway"]

@@ -21,7 +21,6 @@ from gateway.engine.foreign import is_json_result
 from gateway.engine.interface import Message
 from gateway.engine.left_behind import shared_prefix
 from gateway.engine.placed import Known
-from gateway.engine.readiness import ReadyEngine
 from gateway.engine.shapes import Shape, shape_of
 from gateway.engine.template import Prompt
 from gateway.errors import TemplateRefused
@@ -50,7 +49,7 @@ async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
             continue
         text = token_map.decode(turn.lived.ids)
         messages.append(_message(turn.lived, text, fmt, taught=taught))
-        known[number] = _known(turn.lived, text, ready, taught=taught)
+        known[number] = _known(turn.lived, text, token_map, taught=taught)
     calls_in = partial(_calls_in, fmt, token_map, conversation)
     if not taught:
         return await ready.template.prompt(messages, tool_definitions(tools), known, calls_in)
@@ -65,14 +64,15 @@ async def begin(conversation: Conversation, messages: Sequence[Message], recalle
     Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`.
     """
     if recalled is not None:
+        held = recalled.last.ids()
         try:
-            await _go_on(conversation, recalled)
+            await _go_on(conversation, recalled, held)
         except TemplateRefused:
             # What was lived has turns that the client does not know of: its own words may do.
             log.warning("the template refuses a conversation as it was lived; it is rendered as its client tells it")
         else:
             conversation.before, conversation.held = recalled.last, recalled.last.held
-            conversation.kept = shared_prefix(recalled.last.ids(), conversation.ids)
+            conversation.kept = shared_prefix(held, conversation.ids)
             return
         lost = any(turn.lived is not None and turn.lived.turn is None for turn in recalled.lived)
         conversation.miss = Miss("template_rewrote", recalled.last.held, results_lost=lost)
@@ -102,9 +102,9 @@ def remember(memory: ConversationMemory, conversation: Conversation) -> Remember
     lived, history, last = conversation.lived, conversation.history, conversation.lived.last
     if history is None or last is None or not lived.whole:
         return None
-    ids = [*conversation.ids[: lived.start], *last.ids]
-    before = conversation.before
-    shown = lived.shown
+    before, shown = conversation.before, lived.shown
+    # What is kept is a part of the prompt, and the last turn comes behind that.
+    added = array("I", conversation.ids[conversation.kept : lived.start]) + last.ids
     node = Remembered(
         owner=conversation.principal.name,
         before=before,
@@ -113,8 +113,8 @@ def remember(memory: ConversationMemory, conversation: Conversation) -> Remember
         # Read now, not between a call and its result.
         lived=tuple(each.formed(conversation.ready.token_map) for each in lived.messages),
         kept=conversation.kept,
-        added=array("I", ids[conversation.kept :]),
-        held=min(conversation.held, len(ids)),
+        added=added,
+        held=min(conversation.held, conversation.kept + len(added)),
         engine=conversation.ready.number,
         number=before.number if before is not None else next(_NUMBERS),
         strangers=history.strangers(before.place + 1 if before is not None else 0, len(history.messages)),
@@ -123,10 +123,10 @@ def remember(memory: ConversationMemory, conversation: Conversation) -> Remember
     return node
 
 
-async def _go_on(conversation: Conversation, recalled: Recalled) -> None:
+async def _go_on(conversation: Conversation, recalled: Recalled, held: Sequence[int]) -> None:
     shapes, shape = conversation.ready.shapes, _shape(conversation, recalled)
     appends = shapes.appends(shape)
-    appended = None if appends is False else await _appended(conversation, recalled)
+    appended = None if appends is False else await _appended(conversation, recalled, held)
     if not appends or appended is None:
         turns = (*recalled.lived, *recalled.new)
         prompt = await render(conversation, turns)
@@ -137,8 +137,8 @@ async def _go_on(conversation: Conversation, recalled: Recalled) -> None:
         conversation.ids, conversation.earlier = appended.ids, appended.earlier
 
 
-async def _appended(conversation: Conversation, recalled: Recalled) -> Conversation | None:
-    """The conversation with what the template writes around the new messages; None where these are no simple turn."""
+async def _appended(conversation: Conversation, recalled: Recalled, held: Sequence[int]) -> Conversation | None:
+    """What is held with what the template writes around the new messages; None where these are no simple turn."""
     last, new = recalled.lived[-1].lived, recalled.new
     turn = last.turn if last is not None else None
     results = [each for each in new if each.message["role"] == "tool"]
@@ -148,7 +148,7 @@ async def _appended(conversation: Conversation, recalled: Recalled) -> Conversat
         return None
     grown = replace(
         conversation,
-        ids=recalled.last.ids(),
+        ids=list(held),
         turn=turn,
         earlier=calls_of_turns([each.message for each in recalled.lived[:-1]]),
         spliced=Spliced(),
@@ -215,14 +215,12 @@ def _words(message: Message, text: str, fmt: Format) -> str | None:
     return text[len(before) - len(content) if content and before.endswith(content) else calls :]
 
 
-def _known(lived: Lived, text: str, ready: ReadyEngine, *, taught: bool) -> Known:
+def _known(lived: Lived, text: str, token_map: TokenMap, *, taught: bool) -> Known:
     turn = lived.turn
     if turn is None:
         return Known(lived.ids)
-    ended = turn.ended_by
-    token = b"" if ended is None or not ready.token_map.has_id(ended) else ready.token_map.token_bytes(ended)
     calls = () if taught else tuple((call.name, _value(call)) for call in turn.calls)
-    return Known(lived.ids, text, calls, token.decode("utf-8", "replace"))
+    return Known(lived.ids, text, calls, turn.end_text(token_map))
 
 
 def _value(call: CallClosed) -> object:

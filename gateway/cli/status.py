@@ -37,14 +37,16 @@ _TOOLS: Final = (Column("tool"), Column("tokens", 3, "right"), Column("ids", 2),
 _IDS: Final = {"leaf": "leaf", "shim": "shim", "rejected": "refused", None: "-"}
 
 
+AdminPort = Annotated[str | None, typer.Option(help="The admin port's address.", show_default="http://127.0.0.1:8601")]
+ConfigOfServe = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="What `serve` is given, to find the admin port (codec-gateway.toml here)."),
+]
+
+
 def status(
-    admin: Annotated[
-        str | None, typer.Option(help="The admin port's address.", show_default="http://127.0.0.1:8601")
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", help="What `serve` is given, to find the admin port (codec-gateway.toml here)."),
-    ] = None,
+    admin: AdminPort = None,
+    config: ConfigOfServe = None,
     tools: Annotated[bool, typer.Option("--tools", help="List every tool, and what its definition costs.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
 ) -> None:

@@ -6,7 +6,6 @@ and numbers, and no word of a conversation. It decides nothing.
 
 import json as jsonlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -14,7 +13,7 @@ from rich.console import Console
 
 from gateway.cli.console import Cell, Column, plain_console, print_table, say
 from gateway.cli.exit_codes import OK
-from gateway.cli.status import admin_address, fetch_report
+from gateway.cli.status import AdminPort, ConfigOfServe, admin_address, fetch_report
 
 _COLUMNS: Final = (
     Column("when"),
@@ -39,13 +38,8 @@ _ADVICE: Final = {
 
 
 def why(
-    admin: Annotated[
-        str | None, typer.Option(help="The admin port's address.", show_default="http://127.0.0.1:8601")
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", help="What `serve` is given, to find the admin port (codec-gateway.toml here)."),
-    ] = None,
+    admin: AdminPort = None,
+    config: ConfigOfServe = None,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON array.")] = False,
 ) -> None:
     """Show what the last conversations of /v1 found again in the engine's cache, what they lost, and why.

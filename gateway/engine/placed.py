@@ -69,8 +69,8 @@ def regions(
         own = places.get(number, [])
         turn = known.get(number)
         if turn is not None and message["role"] == "assistant" and len(own) == contents[number]:
-            window = _window(text, slots, starts, own, low)
-            region = None if window is None else _Window(*window, foreign).find(turn, calls_in)
+            window = _window(text, slots, starts, own, low, foreign)
+            region = None if window is None else window.find(turn, calls_in)
             if region is not None:
                 found.append(region)
                 low = region.end
@@ -79,8 +79,8 @@ def regions(
 
 
 def _window(
-    text: str, slots: Sequence[Slot], starts: Sequence[int], own: Sequence[int], low: int
-) -> "tuple[str, int, int, Sequence[Slot]] | None":
+    text: str, slots: Sequence[Slot], starts: Sequence[int], own: Sequence[int], low: int, foreign: Foreign
+) -> "_Window | None":
     """The part of a rendering in which a turn must stand that has these marks; None where they are not together."""
     if not own:
         after = bisect_left(starts, low)
@@ -90,7 +90,7 @@ def _window(
     else:
         return None
     high = slots[after].start if after < len(slots) else len(text)
-    return text, low, high, [slots[place] for place in own]
+    return _Window(text, low, high, [slots[place] for place in own], foreign)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ value passes unseen. It knows no metric.
 """
 
 import re
-from typing import Final
+from typing import Final, Literal, get_args
 
 OTHER: Final = "other"
 
@@ -44,7 +44,7 @@ BOUND_KINDS: Final = (
     OTHER,
 )
 """Bounded things of which each principal has a share."""
-LOSS_REASONS: Final = (
+LossReason = Literal[
     "client_changed",
     "tools_changed",
     "reasoning_dropped",
@@ -53,9 +53,9 @@ LOSS_REASONS: Final = (
     "engine_restarted",
     "memory_full",
     "not_seen_before",
-    OTHER,
-)
+]
 """Why ids that the engine held were processed again."""
+LOSS_REASONS: Final = (*get_args(LossReason), OTHER)
 CHAT_OUTCOMES: Final = ("ok", "client_error", "engine_error", "cancelled", OTHER)
 SOURCES: Final = ("leaf", "shim", "scaffold", OTHER)
 

@@ -2,7 +2,7 @@
 
 from gateway.agent.memory.history import Call, History, Shown, root_digest, schemas_of
 from gateway.agent.memory.lived import Lived, LivedAnswer, LivedTurn
-from gateway.agent.memory.misses import LossReason, Miss, Misses
+from gateway.agent.memory.misses import Miss, Misses
 from gateway.agent.memory.store import ConversationMemory, Recalled, Remembered, Turn
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "Lived",
     "LivedAnswer",
     "LivedTurn",
-    "LossReason",
     "Miss",
     "Misses",
     "Recalled",

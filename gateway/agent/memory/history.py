@@ -115,10 +115,7 @@ def _add(state: "blake2b", kind: str, *texts: str) -> None:
 def root_digest(key: bytes, *parts: str) -> bytes:
     """A digest of what two histories must have in common, under a secret of this process."""
     state = blake2b(key=key, digest_size=_DIGEST)
-    for part in parts:
-        encoded = part.encode("utf-8", "surrogatepass")
-        state.update(b"%d:" % len(encoded))
-        state.update(encoded)
+    _add(state, "root", *parts)
     return state.digest()
 
 

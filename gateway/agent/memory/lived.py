@@ -34,6 +34,12 @@ class LivedTurn:
     form: str = ""
     """What it wrote around its words (`form_of`): whether a template shows it so depends on that."""
 
+    def end_text(self, token_map: TokenMap) -> str:
+        """The text of the token that it ended with; "" where there was none, or the map does not have it."""
+        if self.ended_by is None or not token_map.has_id(self.ended_by):
+            return ""
+        return token_map.token_bytes(self.ended_by).decode("utf-8", "replace")
+
 
 @dataclass(frozen=True, slots=True)
 class Lived:

@@ -8,22 +8,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, Literal
+from typing import Final
 
 from gateway.agent.memory.history import shown_of
 from gateway.engine.interface import Message
 from gateway.engine.left_behind import shared_prefix
-
-LossReason = Literal[
-    "client_changed",
-    "tools_changed",
-    "reasoning_dropped",
-    "template_rewrote",
-    "slot_taken",
-    "engine_restarted",
-    "memory_full",
-    "not_seen_before",
-]
+from gateway.observe.labels import LossReason
 
 _AROUND: Final = 40
 """Characters that are shown on each side of a difference."""

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gateway.agent.memory import LossReason
 from gateway.cli.why import print_losses
+from gateway.observe.labels import LossReason
 
 
 def lost(reason: str | None, **more: Any) -> dict[str, Any]:
