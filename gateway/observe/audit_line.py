@@ -4,7 +4,6 @@ Turns an `AuditLine` into JSON in printable ASCII, without secrets, cut to what 
 come from a caller or from a server. It opens no file.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,10 +11,9 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, Literal, cast
 
-from pydantic_core import to_json
-
 from gateway.config.masking import MASK, mask_text, mask_value, sounds_secret
 from gateway.observe.escape import cut_text
+from gateway.observe.json_line import ascii_json, stamp
 
 _NAME_CUT: Final = 200
 _TEXT_CUT: Final = 1000
@@ -66,7 +64,7 @@ class LineWriter:
     def render(self, when: datetime, line: AuditLine) -> str:
         """The line, without its end."""
         fields: dict[str, Any] = {
-            "time": _stamp(when),
+            "time": stamp(when),
             "principal": cut_text(line.principal, _NAME_CUT),
             "face": line.face,
             "method": cut_text(line.method, _NAME_CUT),
@@ -83,18 +81,10 @@ class LineWriter:
         }
         if self._arguments and line.arguments is not None:
             fields["arguments"] = _masked("", line.arguments, self._secrets, 0)
-        return _ascii_json(fields)
-
-    def note(self, when: datetime, **fields: Any) -> str:
-        """A line about the log itself."""
-        return _ascii_json({"time": _stamp(when), **fields})
+        return ascii_json(fields)
 
     def _clean_name(self, name: str) -> str:
         return mask_text(cut_text(name, _NAME_CUT), self._secrets)
-
-
-def _stamp(when: datetime) -> str:
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _masked(name: str, value: object, secrets: frozenset[str], depth: int) -> Any:
@@ -124,15 +114,3 @@ def _plain(value: bool | float | None) -> Any:
     if isinstance(value, int) and value.bit_length() > _LONGEST_INT:
         return f"integer of {value.bit_length()} bits"
     return value
-
-
-def _ascii_json(fields: Mapping[str, Any]) -> str:
-    """JSON in printable ASCII: no line end, control character or direction mark of a caller's can stand in the file."""
-    try:
-        data = to_json(fields)
-    except ValueError:
-        # Half a surrogate pair, which only the slower writer takes.
-        data = b"\x7f"
-    if data.isascii() and b"\x7f" not in data:
-        return data.decode("ascii")
-    return json.dumps(fields).replace("\x7f", "\\u007f")

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import ConfigError
-from gateway.observe.audit import QUEUE_BOUND, Audit
+from gateway.observe.audit import Audit
 from gateway.observe.audit_line import AuditLine
+from gateway.observe.line_log import QUEUE_BOUND
 from gateway.observe.metrics import Metrics
 
 CALL = AuditLine(
@@ -255,7 +256,7 @@ def test_gap_of_a_full_disk_is_noted_in_its_place_and_counted_exactly(
 def test_gaps_add_up_until_there_is_room_for_the_note_which_needs_no_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("gateway.observe.audit._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.observe.line_log._RETRY_SECONDS", 0.01)
     path, metrics = tmp_path / "audit.jsonl", Metrics()
     disk = Disk(path, monkeypatch)
     noted = threading.Event()
