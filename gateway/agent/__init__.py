@@ -4,10 +4,13 @@ from gateway.agent.calls import CallRunner
 from gateway.agent.choice import ToolChoice
 from gateway.agent.completion import Completer, CompletionOptions, Prompt
 from gateway.agent.conversation import Conversation
+from gateway.agent.offers import EVERY_TOOL, NO_TOOL, ToolScope
 from gateway.agent.sampling import EngineSampler
 from gateway.agent.turn import Agent, AnswerOptions
 
 __all__ = [
+    "EVERY_TOOL",
+    "NO_TOOL",
     "Agent",
     "AnswerOptions",
     "CallRunner",
@@ -17,4 +20,5 @@ __all__ = [
     "EngineSampler",
     "Prompt",
     "ToolChoice",
+    "ToolScope",
 ]

@@ -18,12 +18,13 @@ from anyio.abc import TaskGroup
 from gateway.agent.argument_ids import spelled_arguments
 from gateway.agent.events import ToolFinished
 from gateway.agent.ledger import Ledger
+from gateway.agent.offers import ToolOffers, spec_of
 from gateway.agent.result_limit import cut, shorten
 from gateway.config import LimitsConfig
 from gateway.errors import GatewayError, UnknownTool
 from gateway.observe.audit import Audit
 from gateway.protocol.eras import MAP_KEY
-from gateway.proxy import IdPiece, Proxy, ResultTokens, ToolEntry
+from gateway.proxy import IdPiece, Proxy, ResultTokens
 from gateway.proxy import tool_search as finder
 from gateway.proxy.blocks import OtherPart, UnreadText, read_parts
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
@@ -64,32 +65,10 @@ class CallRunner:
     ) -> None:
         """`costs`: of the tools' definitions; estimated when unset."""
         self._proxy = proxy
-        self._costs = costs or DefinitionCosts(lambda: None)
+        self.offers = ToolOffers(proxy, costs or DefinitionCosts(lambda: None))
         self._tokens = tokens
         self._limits = limits
         self.ledger = Ledger(proxy, audit)
-
-    def specs(self, principal: Principal = ANYBODY) -> tuple[ToolSpec, ...]:
-        """The tools that can be called now on somebody's behalf, as the parser and the grammar take them."""
-        return tuple(_spec(tool.definition) for tool in self._proxy.tools(principal))
-
-    def offered(self, principal: Principal, context: int, named: str | None = None) -> tuple[ToolSpec, ...]:
-        """The tools that a conversation is told of: all, or the search and the call in their place (`tool_search`).
-
-        Args:
-            context: ids that the engine's context holds.
-            named: a tool that the request names; it is told of in any case.
-        """
-        entries = self._proxy.tools(principal)
-        if not self._are_searched(entries, context):
-            return self.specs(principal)
-        return (*_FINDERS, *(_spec(tool.definition) for tool in entries if tool.name == named))
-
-    def _are_searched(self, entries: Sequence[ToolEntry], context: int) -> bool:
-        search = self._proxy.config.tool_search
-        if search == "auto":
-            return is_heavy(sum(self._costs.of(entry).tokens for entry in entries), context)
-        return search is True and len(entries) > 0
 
     @asynccontextmanager
     async def running(
@@ -148,7 +127,7 @@ class CallRunner:
     ) -> tuple[CallClosed, dict[str, Any]]:
         """The call of a tool that a search found, as if the model had written its name. Raises as `call` catches."""
         name = str(asked.get("name"))
-        tool = next((_spec(each.definition) for each in self._proxy.tools(principal) if each.name == name), None)
+        tool = next((spec_of(each.definition) for each in self._proxy.tools(principal) if each.name == name), None)
         if tool is None:
             raise UnknownTool(f"there is no tool {name!r}; {finder.SEARCH} finds those that there are")
         inner = json.dumps(asked.get("arguments") or {}, ensure_ascii=False)
@@ -246,22 +225,6 @@ class RunningCalls:
 
     async def _run(self, n: int, call: CallClosed) -> None:
         self._answered[n] = await self._runner.call(call, self._offered, self._principal, self._map_id)
-
-
-def is_heavy(tokens: int, context: int) -> bool:
-    """Whether definitions take more than a quarter of the context."""
-    return tokens * 4 > context
-
-
-def _spec(definition: Mapping[str, Any]) -> ToolSpec:
-    return ToolSpec(
-        name=definition["name"],
-        description=str(definition.get("description") or ""),
-        parameters=definition.get("inputSchema") or {"type": "object"},
-    )
-
-
-_FINDERS: Final = tuple(map(_spec, finder.DEFINITIONS))
 
 
 def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:

@@ -41,8 +41,10 @@ class GenerationOptions:
     """Whether ids are emitted as they come, before what they say."""
     first_index: int = 0
     """Calls that the response already shows: indexes are counted over the whole response."""
+    tells: Callable[[str], bool] = lambda name: True
+    """Whether the events of a tool's calls are told; others run in silence."""
     shows: Callable[[str], bool] = lambda name: True
-    """Whether calls of a tool are told; others run in silence."""
+    """Whether its calls are part of the answer that a client sends back."""
     on_call: Callable[[CallClosed, int], None] = lambda call, room: None
     """Hears of each call the moment it is closed, while the model may still be writing, and of the ids of context that
     are then left."""
@@ -192,7 +194,7 @@ class Generation:
             return event
         if isinstance(event, CallStarted):
             self._started += 1
-            if self._options.shows(event.name):
+            if self._options.tells(event.name):
                 self._shown[event.index] = self._options.first_index + len(self._shown)
         if isinstance(event, CallClosed):
             self._calls.append(event)
@@ -218,7 +220,8 @@ class Generation:
         content, reasoning, told = "".join(self._content), "".join(self._reasoning), "".join(self._told)
         lived.content.append(told)
         lived.reasoning.append(reasoning)
-        lived.calls += (Call(c.id, c.name, c.arguments) for c in self._calls if c.index in self._shown)
+        shown = (call for call in self._calls if self._options.shows(call.name))
+        lived.calls += (Call(call.id, call.name, call.arguments) for call in shown)
         ids: Sequence[int] | None = self._ids
         if cut:
             ids = cut_turn(self._ids, content, told, conversation.ready.token_map)

@@ -10,12 +10,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.agent.calls import CallRunner, FinishedCall, RunningCalls, is_heavy
+from gateway.agent.calls import CallRunner, FinishedCall, RunningCalls
 from gateway.agent.choice import Hold, ToolChoice, check_choice, hold_for
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
 from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
 from gateway.agent.history import check_size, tool_definitions, without_volatile
+from gateway.agent.offers import EVERY_TOOL, ToolScope, is_heavy
 from gateway.agent.prompt import begin
 from gateway.agent.recall import Recall
 from gateway.agent.splices import fitted, parts_of
@@ -44,7 +45,9 @@ class AnswerOptions:
     ids: bool = False
     """Whether the ids of the context are told as events too."""
     show_calls: bool | None = None
-    """Whether calls that the gateway runs are told as calls too; None: as the configuration has it."""
+    """Whether calls that the gateway runs are part of the answer too; None: as the configuration has it."""
+    tell_calls: bool = False
+    """Whether their events come although they are no part of it, for APIs that have another place for them."""
 
 
 class Agent:
@@ -77,18 +80,20 @@ class Agent:
         *,
         choice: ToolChoice = "auto",
         client_tools: Sequence[ToolSpec] = (),
+        gateway_tools: ToolScope = EVERY_TOOL,
         principal: Principal = ANYBODY,
         bare: bool = False,
     ) -> Conversation:
         """The conversation that `messages` (see `history.checked_messages`) begin, as prompt ids.
 
-        The gateway's own tools are those that `principal` may call. `bare`: without them, and remembered by nobody.
+        The gateway's own tools are those that `principal` may call and `gateway_tools` holds. `bare`: without them, and
+        remembered by nobody.
 
         Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, and `RequestInvalid` when it does not fit.
         """
         ready = self._route.ready()
         named = choice[1] if isinstance(choice, tuple) else None
-        ours = () if bare else self._calls.offered(principal, ready.facts.context, named)
+        ours = () if bare else self._calls.offers.to(principal, ready.facts.context, named, gateway_tools)
         tools = _merged(ours, client_tools)
         check_choice(choice, tools)
         check_size(messages, ready.facts.context)
@@ -193,7 +198,8 @@ class _Answer:
             one_call=self._options.parallel is False,
             ids=self._options.ids,
             first_index=self._called,
-            shows=lambda name: self._show_calls or name in self._conversation.client_tools,
+            tells=lambda name: self._options.tell_calls or self._shows(name),
+            shows=self._shows,
             on_call=start,
         )
         result = await Generation(self._conversation, options, self._emit, self._metrics).run()
@@ -203,6 +209,9 @@ class _Answer:
             await self._emit(told)
         await self._emit(result.stats)
         return result
+
+    def _shows(self, name: str) -> bool:
+        return self._show_calls or name in self._conversation.client_tools
 
     def _is_client_s(self, call: CallClosed) -> bool:
         return call.name in self._conversation.client_tools

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from gateway.agent.calls import is_heavy
+from gateway.agent.offers import is_heavy
 from gateway.config.address import is_loopback
 from gateway.config.model import UpstreamConfig
 from gateway.observe.escape import escape_text

@@ -18,10 +18,11 @@ from gateway.agent.events import AgentEvent, IdsGenerated
 from gateway.observe.wire_metrics import WireMetrics
 from gateway.serve.codec.negotiation import Visible, Wire
 from gateway.serve.codec.reply import FrameReply
-from gateway.serve.generation.answers import Answering, refused
+from gateway.serve.generation.answers import Answering, ApiForm
 from gateway.serve.http.errors import error_answer
 from leaf_sdk.wire import FlushGate, Frame, FrameWriter, open_encoder
 
+_ERRORS: Final = ApiForm(error_answer)
 _GRAIN: Final = 0.001
 """Seconds by which the loop's timer may ring early; what is due so soon leaves at once."""
 
@@ -132,7 +133,7 @@ class FramedAnswer(Response):
             if self._answering.client_left:
                 return
             if failure is not None and not pump.begun:
-                await refused(failure)(scope, receive, send)
+                await _ERRORS.refused(failure)(scope, receive, send)
             elif failure is not None:
                 for frame in self._reply.fail(error_answer(failure)[1]["error"]["message"]):
                     await pump.put(frame)

@@ -8,6 +8,7 @@ nothing is cut silently. It knows no endpoint.
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
 import anyio
@@ -18,8 +19,6 @@ from starlette.types import Receive, Scope, Send
 from gateway.agent.events import AgentEvent, Emit
 from gateway.errors import EngineUnavailable
 from gateway.serve.http.drain import EXPIRED
-from gateway.serve.http.errors import error_answer
-from gateway.toolcalls import Content
 
 Outcome = Literal["ok", "client_error", "engine_error", "cancelled"]
 Chunk = dict[str, Any]
@@ -45,6 +44,36 @@ class Reply(Protocol):
     def completion(self) -> Chunk:
         """The whole answer."""
         ...
+
+    def fail(self, error: Exception) -> list[Chunk]:
+        """Chunks that end a stream which broke, and say why."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ApiForm:
+    """How an API writes what is no answer's own: the events of its streams, and its errors."""
+
+    refuse: Callable[[Exception], tuple[int, Chunk]]
+    """Gives the status and the body of an HTTP error."""
+    names_events: bool = False
+    """Whether each event of a stream also says its chunk's `type` in a line of its own."""
+    last: bytes = b""
+    """What ends a stream, after all chunks."""
+
+    def refused(self, error: Exception) -> JSONResponse:
+        """The HTTP error for what went wrong before anything was sent."""
+        status, body = self.refuse(error)
+        headers = {"retry-after": "2"} if status == 503 else None
+        return JSONResponse(body, status, headers)
+
+    def events(self, chunks: Iterable[Chunk]) -> bytes:
+        """Chunks as server-sent events."""
+        return b"".join([self._event(chunk) for chunk in chunks])
+
+    def _event(self, chunk: Chunk) -> bytes:
+        data = b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+        return b"event: " + str(chunk["type"]).encode() + b"\n" + data if self.names_events else data
 
 
 class Answering:
@@ -100,9 +129,10 @@ class Answering:
 class WholeAnswer(Response):
     """The answer as one JSON object."""
 
-    def __init__(self, answering: Answering, reply: Reply) -> None:
+    def __init__(self, answering: Answering, reply: Reply, form: ApiForm) -> None:
         self._answering = answering
         self._reply = reply
+        self._form = form
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,16 +144,17 @@ class WholeAnswer(Response):
         failure = await self._answering.run(scope, receive, keep)
         if self._answering.client_left:
             return
-        response = refused(failure) if failure is not None else JSONResponse(self._reply.completion())
-        await response(scope, receive, send)
+        refused = None if failure is None else self._form.refused(failure)
+        await (refused or JSONResponse(self._reply.completion()))(scope, receive, send)
 
 
 class StreamedAnswer(Response):
     """The answer as server-sent events, each sent as soon as it is there."""
 
-    def __init__(self, answering: Answering, reply: Reply) -> None:
+    def __init__(self, answering: Answering, reply: Reply, form: ApiForm) -> None:
         self._answering = answering
         self._reply = reply
+        self._form = form
         self._begun = False
         self.background = None
 
@@ -138,34 +169,16 @@ class StreamedAnswer(Response):
                 self._begun = True
                 await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
                 chunks = [*self._reply.begin(), *chunks]
-            await send({"type": "http.response.body", "body": _events(chunks), "more_body": True})
+            await send({"type": "http.response.body", "body": self._form.events(chunks), "more_body": True})
 
         failure = await self._answering.run(scope, receive, show)
         if self._answering.client_left:
             return
         if failure is not None and not self._begun:
-            await refused(failure)(scope, receive, send)
+            await self._form.refused(failure)(scope, receive, send)
             return
-        last = b"" if failure is None else _events([error_answer(failure)[1]])
-        await send({"type": "http.response.body", "body": last + b"data: [DONE]\n\n", "more_body": False})
-
-
-def refused(error: Exception) -> JSONResponse:
-    """The HTTP error for what went wrong before anything was sent."""
-    status, body = error_answer(error)
-    headers = {"retry-after": "2"} if status == 503 else None
-    return JSONResponse(body, status, headers)
-
-
-def event_bytes(reply: Reply) -> int:
-    """Bytes of the event in which this reply shows one text, without the text. It is a reply of no use afterwards."""
-    return len(_events(reply.feed(Content(""))))
-
-
-def _events(chunks: Iterable[Chunk]) -> bytes:
-    return b"".join(
-        b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n" for chunk in chunks
-    )
+        ending = b"" if failure is None else self._form.events(self._reply.fail(failure))
+        await send({"type": "http.response.body", "body": ending + self._form.last, "more_body": False})
 
 
 @asynccontextmanager

@@ -18,10 +18,11 @@ from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.codec.responder import FrameResponder
-from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer, event_bytes, refused
+from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.openai.chat_reply import ChatReply
 from gateway.serve.openai.chat_request import ChatRequest
+from gateway.serve.openai.form import OPENAI, event_bytes
 
 
 class ChatEndpoint:
@@ -48,7 +49,7 @@ class ChatEndpoint:
         try:
             ready = self._route.ready()
         except EngineError as error:
-            return refused(error)
+            return OPENAI.refused(error)
         codec = {
             "map_id": ready.token_map.map_id,
             "context": ready.facts.context,
@@ -69,7 +70,7 @@ class ChatEndpoint:
             )
         except GatewayError as error:
             self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
-            return refused(error)
+            return OPENAI.refused(error)
         return self._answered(request, chat, conversation)
 
     def _answered(self, request: Request, chat: ChatRequest, conversation: Conversation) -> Response:
@@ -93,4 +94,4 @@ class ChatEndpoint:
             )
         ids = prompt if chat.return_token_ids else None
         reply = ChatReply(conversation.ready.facts.model, created, usage_chunk=chat.usage_chunk, prompt_ids=ids)
-        return StreamedAnswer(answering, reply) if chat.stream else WholeAnswer(answering, reply)
+        return StreamedAnswer(answering, reply, OPENAI) if chat.stream else WholeAnswer(answering, reply, OPENAI)

@@ -19,6 +19,7 @@ from gateway.agent.events import (
     ToolFinished,
 )
 from gateway.observe.escape import cut_text
+from gateway.serve.http.errors import error_answer
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Event, Reasoning
 from gateway.toolcalls.stream.deltas import event_delta
 
@@ -127,6 +128,10 @@ class ChatReply:
             "usage": usage_of(finished),
             "codec": self._codec(),
         }
+
+    def fail(self, error: Exception) -> list[Chunk]:
+        """The chunk that ends a stream which broke."""
+        return [error_answer(error)[1]]
 
     def _end(self, finished: Finished) -> list[Chunk]:
         last = {**self._chunk({}, finished.reason), "codec": self._codec()}

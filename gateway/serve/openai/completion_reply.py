@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.agent.events import AgentEvent, Finished, IdsGenerated
+from gateway.serve.http.errors import error_answer
 from gateway.serve.openai.chat_reply import usage_of
 from gateway.toolcalls import Content
 
@@ -67,6 +68,10 @@ class CompletionReply:
         if self._prompt_ids is not None:
             choice |= {"token_ids": self._ids, "prompt_token_ids": list(self._prompt_ids)}
         return {**self._head, "choices": [choice], "usage": usage_of(self._finished)}
+
+    def fail(self, error: Exception) -> list[Chunk]:
+        """The chunk that ends a stream which broke."""
+        return [error_answer(error)[1]]
 
     def _end(self, finished: Finished) -> list[Chunk]:
         last = self._chunk("", finished.reason)

@@ -19,11 +19,12 @@ from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.codec.responder import FrameResponder
-from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer, event_bytes, refused
+from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.openai.codec_request import read_codec_request
 from gateway.serve.openai.completion_reply import CompletionReply
 from gateway.serve.openai.completion_request import CompletionRequest
+from gateway.serve.openai.form import OPENAI, event_bytes
 
 
 class CompletionsEndpoint:
@@ -58,7 +59,7 @@ class CompletionsEndpoint:
             return self._respond(request, read(await read_body(request, self._limits.body_bytes)))
         except GatewayError as error:
             self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
-            return refused(error)
+            return OPENAI.refused(error)
 
     def _respond(self, request: Request, fields: CompletionRequest) -> Response:
         prompt = self._completer.open(fields.prompt, principal_of(request.scope))
@@ -77,7 +78,7 @@ class CompletionsEndpoint:
                 json_event=event_bytes(_reply(prompt)),
             )
         reply = _reply(prompt, usage_chunk=fields.usage_chunk, ids=fields.return_token_ids)
-        return StreamedAnswer(answering, reply) if fields.stream else WholeAnswer(answering, reply)
+        return StreamedAnswer(answering, reply, OPENAI) if fields.stream else WholeAnswer(answering, reply, OPENAI)
 
 
 def _reply(prompt: Prompt, *, usage_chunk: bool = False, ids: bool = False) -> CompletionReply:

@@ -156,7 +156,7 @@ async def test_tool_that_this_request_was_not_offered_is_not_run(open_runner):
 
 async def test_tools_are_offered_with_their_schema_under_their_public_names(open_runner):
     async with open_runner(LimitsConfig(), "x") as (runner, _):
-        (spec,) = runner.specs()
+        (spec,) = runner.offers.specs()
 
     assert (spec.name, spec.description) == ("up__say", "Say something")
     assert spec.parameters == {"type": "object", "properties": {}}
@@ -181,7 +181,7 @@ async def test_leaf_hears_of_the_engines_map_where_it_is_configured_to():
     )
     async with Proxy(config, metrics) as proxy:
         runner = CallRunner(proxy, tokens, LimitsConfig())
-        async with runner.running(runner.specs(), map_id=TINY.map_id) as running:
+        async with runner.running(runner.offers.specs(), map_id=TINY.map_id) as running:
             for name in ("told__say", "untold__say"):
                 running.start(call(name))
 

@@ -36,9 +36,9 @@ async def break_off(runner):
 
 async def test_tools_that_somebody_may_not_call_are_not_offered_to_their_model(open_runner):
     async with open_runner(LimitsConfig(), "x") as (runner, _):
-        assert [spec.name for spec in runner.specs(ADA)] == ["up__say"]
-        assert runner.specs(EVE) == ()
-        assert runner.specs(Principal("bob", None, ("other*",))) == ()
+        assert [spec.name for spec in runner.offers.specs(ADA)] == ["up__say"]
+        assert runner.offers.specs(EVE) == ()
+        assert runner.offers.specs(Principal("bob", None, ("other*",))) == ()
 
 
 async def test_call_on_behalf_of_somebody_who_may_not_reaches_no_server(open_runner, tmp_path):

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from gateway.agent import AnswerOptions
+from gateway.agent import AnswerOptions, ToolScope
 from gateway.agent.events import ToolFinished
 from gateway.config import LimitsConfig
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import ANYBODY
 from gateway.proxy.tool_search import CALL, SEARCH
-from gateway.toolcalls import ToolSpec
+from gateway.toolcalls import CallClosed, ToolSpec
 
 pytestmark = pytest.mark.anyio
 
@@ -39,12 +39,12 @@ async def test_conversation_is_told_of_a_search_where_definitions_take_more_than
     open_runner, search, context, expected
 ):
     async with open_runner(LimitsConfig(), "It is 42.", tool_search=search) as (runner, _):
-        assert names(runner.offered(ANYBODY, context)) == expected
+        assert names(runner.offers.to(ANYBODY, context)) == expected
 
 
 async def test_tool_that_the_request_names_is_told_of_besides_the_search(open_runner):
     async with open_runner(LimitsConfig(), "It is 42.", tool_search=True) as (runner, _):
-        assert names(runner.offered(ANYBODY, 100, named="up__say")) == [SEARCH, CALL, "up__say"]
+        assert names(runner.offers.to(ANYBODY, 100, named="up__say")) == [SEARCH, CALL, "up__say"]
 
 
 async def test_model_finds_a_tool_and_calls_it_as_if_by_its_own_name(open_stage):
@@ -76,3 +76,29 @@ async def test_conversation_that_does_not_fit_says_that_definitions_take_its_roo
             await stage.agent.open(QUESTION, client_tools=[heavy])
 
     assert "tool_search" in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("servers", "expected"),
+    [
+        (None, ["up__say"]),
+        ({}, []),
+        ({"up": None}, ["up__say"]),
+        ({"up": frozenset({"say"})}, ["up__say"]),
+        ({"up": frozenset({"up__say"})}, ["up__say"]),
+        ({"up": frozenset({"other"})}, []),
+        ({"other": None}, []),
+    ],
+)
+async def test_request_sees_the_servers_and_tools_that_it_asks_for(open_runner, servers, expected):
+    async with open_runner(LimitsConfig(), "It is 42.") as (runner, _):
+        assert names(runner.offers.to(ANYBODY, 100_000, scope=ToolScope(servers))) == expected
+
+
+async def test_calls_that_are_told_but_not_shown_are_events_and_no_part_of_the_remembered_answer(open_stage):
+    async with open_stage(written("up__say"), "It is 42.") as stage:
+        conversation = await stage.agent.open(QUESTION)
+        await stage.agent.answer(conversation, AnswerOptions(tell_calls=True), stage.listen)
+
+    assert [call.name for call in stage.of(CallClosed)] == ["up__say"]
+    assert conversation.lived.shown.calls == ()

@@ -111,7 +111,11 @@ class ScriptedModel:
 class NoTools:
     """A proxy with no server behind it."""
 
-    def offered(self, *_: Any) -> tuple[ToolSpec, ...]:
+    @property
+    def offers(self) -> "NoTools":
+        return self
+
+    def to(self, *_: Any) -> tuple[ToolSpec, ...]:
         return ()
 
     @asynccontextmanager

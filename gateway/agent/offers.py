@@ -1,0 +1,87 @@
+"""Which of the gateway's tools a request is told of.
+
+Turns the proxy's tools, a caller's rights and the request's own wish into the definitions that stand in its prompt: all
+that it wants to see, or the search and the call in their place where they would take too much of the context.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.proxy import Proxy, ToolEntry
+from gateway.proxy import tool_search as finder
+from gateway.proxy.caller import ANYBODY, Principal
+from gateway.proxy.costs import DefinitionCosts
+from gateway.toolcalls import ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ToolScope:
+    """Which of the gateway's tools a request wants to see."""
+
+    servers: Mapping[str, frozenset[str] | None] | None = None
+    """By server, names of its tools (public ones or its own), None for all that it has. None: every server's."""
+
+    def holds(self, entry: ToolEntry) -> bool:
+        """Whether a tool is among them."""
+        if self.servers is None:
+            return True
+        if entry.server not in self.servers:
+            return False
+        names = self.servers[entry.server]
+        return names is None or entry.name in names or entry.tool in names
+
+
+EVERY_TOOL: Final = ToolScope()
+NO_TOOL: Final = ToolScope({})
+
+
+class ToolOffers:
+    """The tools of one gateway."""
+
+    def __init__(self, proxy: Proxy, costs: DefinitionCosts) -> None:
+        self._proxy = proxy
+        self._costs = costs
+
+    def specs(self, principal: Principal = ANYBODY, scope: ToolScope = EVERY_TOOL) -> tuple[ToolSpec, ...]:
+        """The tools that can be called now on somebody's behalf, as the parser and the grammar take them."""
+        return tuple(spec_of(entry.definition) for entry in self._proxy.tools(principal) if scope.holds(entry))
+
+    def to(
+        self, principal: Principal, context: int, named: str | None = None, scope: ToolScope = EVERY_TOOL
+    ) -> tuple[ToolSpec, ...]:
+        """The tools that a conversation is told of: all, or the search and the call in their place (`tool_search`).
+
+        Args:
+            principal: on whose behalf they would be called.
+            context: ids that the engine's context holds.
+            named: a tool that the request names; it is told of in any case.
+            scope: those that the request wants to see. Where it chooses servers, it knows what it gets: no search.
+        """
+        entries = self._proxy.tools(principal)
+        if scope.servers is not None or not self._are_searched(entries, context):
+            return self.specs(principal, scope)
+        return (*_FINDERS, *(spec_of(tool.definition) for tool in entries if tool.name == named))
+
+    def _are_searched(self, entries: Sequence[ToolEntry], context: int) -> bool:
+        search = self._proxy.config.tool_search
+        if search == "auto":
+            return is_heavy(sum(self._costs.of(entry).tokens for entry in entries), context)
+        return search is True and len(entries) > 0
+
+
+def is_heavy(tokens: int, context: int) -> bool:
+    """Whether definitions take more than a quarter of the context."""
+    return tokens * 4 > context
+
+
+def spec_of(definition: Mapping[str, Any]) -> ToolSpec:
+    """A tool as parser and grammar take it."""
+    return ToolSpec(
+        name=definition["name"],
+        description=str(definition.get("description") or ""),
+        parameters=definition.get("inputSchema") or {"type": "object"},
+    )
+
+
+_FINDERS: Final = tuple(map(spec_of, finder.DEFINITIONS))

@@ -1,0 +1,14 @@
+"""How the OpenAI API writes its streams and its errors."""
+
+from typing import Final
+
+from gateway.serve.generation.answers import ApiForm, Reply
+from gateway.serve.http.errors import error_answer
+from gateway.toolcalls import Content
+
+OPENAI: Final = ApiForm(error_answer, last=b"data: [DONE]\n\n")
+
+
+def event_bytes(reply: Reply) -> int:
+    """Bytes of the event in which this reply shows one text, without the text. It is a reply of no use afterwards."""
+    return len(OPENAI.events(reply.feed(Content(""))))
