@@ -4,13 +4,16 @@ OpenAI's fields for sampling; Codec's for the form of the stream (`stream_format
 `return_token_ids`, and `stream_flush`, which is ours. Knows nothing of HTTP.
 """
 
-from typing import Annotated, Any, Final, Literal, cast
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from gateway.engine.interface import Sampling
 from gateway.errors import RequestInvalid
+from gateway.observe.escape import escape_text
+from gateway.serve.generation.finite import must_hold_numbers
 from gateway.serve.generation.watch import DEFAULT_END, DEFAULT_START, WatchIds, WatchTexts
 
 _EITHER: Final = frozenset({"tool_choice", "stop", "prompt", "tool_watcher"})
@@ -19,6 +22,9 @@ StreamFormat = Literal["json", "msgpack", "protobuf", "msgpack-delta"]
 FlushName = Literal["interactive", "batch", "at_once"]
 
 
+_IGNORED: Final = 32
+_NAME: Final = 64
+"""Fields without effect that are named, and characters of each name: both are the client's."""
 _STOPS: Final = 64
 """Stop strings of a request (OpenAI takes 4): each is looked for in all that is generated."""
 _STOP_LENGTH: Final = 1000
@@ -33,10 +39,53 @@ def _checked_stop(stop: str | list[str] | None) -> str | list[str] | None:
 
 
 class ApiModel(BaseModel):
-    """A part of a request; what it does not know is ignored, as OpenAI's servers do."""
+    """A part of a request; what it does not know is ignored."""
 
     # Compiled with the first request: a gateway that only serves MCP never is.
     model_config = ConfigDict(extra="ignore", frozen=True, strict=False, defer_build=True)
+
+
+class RequestModel(ApiModel):
+    """A request. Its fields are of three classes.
+
+    Those of the model are served. Those in `refused`, with which the answer would have to mean something else, are
+    refused by name where they ask for anything. All others are accepted without effect and named in `ignored`, which
+    the answer shows: agents always send some.
+    """
+
+    refused: ClassVar[Mapping[str, str]] = {}
+    """Fields that are refused, and what to do instead."""
+    hints: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are known to be without effect here, for the documents."""
+
+    ignored: tuple[str, ...] = ()
+    """Names of fields of this request that have no effect. Never the client's own to say."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sorted(cls, body: Any) -> Any:
+        if not isinstance(body, dict):
+            return body
+        # Clients write null for what they leave out.
+        given = {name: value for name, value in cast(dict[str, Any], body).items() if value is not None}
+        for name, way_out in cls.refused.items():
+            if given.get(name):
+                words = PydanticCustomError("refused", "this is not served: {way_out}", {"way_out": way_out})
+                raise ValidationError.from_exception_data(
+                    cls.__name__, [InitErrorDetails(type=words, loc=(name,), input=given[name])]
+                )
+        unknown = sorted(given.keys() - cls.model_fields.keys() - cls.refused.keys() | given.keys() & {"ignored"})
+        named = tuple(escape_text(name, _NAME) for name in unknown[:_IGNORED])
+        return {**given, "ignored": named}
+
+    @classmethod
+    def of_body(cls, body: bytes) -> Self:
+        """The request of an HTTP body. Raises `RequestInvalid` naming the first field at fault."""
+        must_hold_numbers(body)
+        try:
+            return cls.model_validate_json(body)
+        except ValidationError as error:
+            raise invalid(error) from error
 
 
 class _WatchedIds(ApiModel):
@@ -48,7 +97,7 @@ class _StreamOptions(ApiModel):
     include_usage: bool = False
 
 
-class GenerationFields(ApiModel):
+class GenerationFields(RequestModel):
     """What both endpoints take."""
 
     model: str | None = None
@@ -68,14 +117,6 @@ class GenerationFields(ApiModel):
     tool_watcher: bool | _WatchedIds = False
     tool_watcher_start: str = DEFAULT_START
     tool_watcher_end: str = DEFAULT_END
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, body: Any) -> Any:
-        """Clients write null for what they leave out."""
-        if not isinstance(body, dict):
-            return body
-        return {name: value for name, value in cast(dict[str, Any], body).items() if value is not None}
 
     @property
     def usage_chunk(self) -> bool:

@@ -66,6 +66,7 @@ class ChatEndpoint:
                 messages,
                 choice=chat.choice(),
                 client_tools=chat.client_tools(),
+                gateway_tools=chat.gateway_scope(),
                 principal=principal_of(request.scope),
             )
         except GatewayError as error:
@@ -93,5 +94,11 @@ class ChatEndpoint:
                 json_event=event_bytes(plain),
             )
         ids = prompt if chat.return_token_ids else None
-        reply = ChatReply(conversation.ready.facts.model, created, usage_chunk=chat.usage_chunk, prompt_ids=ids)
+        reply = ChatReply(
+            conversation.ready.facts.model,
+            created,
+            usage_chunk=chat.usage_chunk,
+            prompt_ids=ids,
+            ignored=chat.ignored,
+        )
         return StreamedAnswer(answering, reply, OPENAI) if chat.stream else WholeAnswer(answering, reply, OPENAI)

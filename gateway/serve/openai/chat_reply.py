@@ -32,11 +32,20 @@ _RESULT_TEXT = 4000
 class ChatReply:
     """The reply to one request. `created`: seconds since the epoch."""
 
-    def __init__(self, model: str, created: int, *, usage_chunk: bool, prompt_ids: Sequence[int] | None = None) -> None:
-        """`prompt_ids`: given where the client wants ids, None where it does not."""
+    def __init__(
+        self,
+        model: str,
+        created: int,
+        *,
+        usage_chunk: bool,
+        prompt_ids: Sequence[int] | None = None,
+        ignored: Sequence[str] = (),
+    ) -> None:
+        """`prompt_ids`: given where the client wants ids, None where it does not. `ignored`: fields without effect."""
         self._head: Chunk = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": created, "model": model}
         self._usage_chunk = usage_chunk
         self._prompt_ids = prompt_ids
+        self._ignored = list(ignored)
         self._pending: list[int] = []
         self._ids: list[int] = []
         self._spliced: list[dict[str, Any]] = []
@@ -153,6 +162,8 @@ class ChatReply:
             codec["prompt"] = self._prompt
         if self._spliced:
             codec["spliced"] = self._spliced
+        if self._ignored:
+            codec["ignored"] = self._ignored
         if self._diagnostics:
             codec["diagnostics"] = self._diagnostics
         return codec

@@ -8,13 +8,12 @@ Knows nothing of HTTP. The fields that are not chat's own stand in `serve/genera
 from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from gateway.agent import AnswerOptions, ToolChoice
+from gateway.agent import EVERY_TOOL, NO_TOOL, AnswerOptions, ToolChoice, ToolScope
 from gateway.agent.history import checked_messages
 from gateway.errors import RequestInvalid
-from gateway.serve.generation.fields import ApiModel, GenerationFields, invalid
-from gateway.serve.generation.finite import must_hold_numbers
+from gateway.serve.generation.fields import ApiModel, GenerationFields
 from gateway.toolcalls import ToolSpec
 
 _TOOLS: Final = 1024
@@ -52,17 +51,14 @@ class ChatRequest(GenerationFields):
     parallel_tool_calls: bool | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     show_calls: bool | None = None
+    gateway_tools: Literal["all", "none"] = "all"
     logprobs: Literal[False] | None = None
     response_format: dict[str, Any] | None = None
 
     @classmethod
     def checked(cls, body: bytes) -> tuple["ChatRequest", list[dict[str, Any]]]:
         """The request of an HTTP body, and its messages. Raises `RequestInvalid` naming the first field at fault."""
-        must_hold_numbers(body)
-        try:
-            request = cls.model_validate_json(body)
-        except ValidationError as error:
-            raise invalid(error) from error
+        request = cls.of_body(body)
         if request.response_format not in (None, {"type": "text"}):
             raise RequestInvalid(
                 "response_format: only {'type': 'text'} is served; ask for JSON in a message, or use a tool",
@@ -77,6 +73,10 @@ class ChatRequest(GenerationFields):
             ToolSpec(t.function.name, t.function.description or "", t.function.parameters or {"type": "object"})
             for t in self.tools
         ]
+
+    def gateway_scope(self) -> ToolScope:
+        """The gateway's tools that the request wants to see."""
+        return NO_TOOL if self.gateway_tools == "none" else EVERY_TOOL
 
     def choice(self) -> ToolChoice:
         """`tool_choice` in the agent's terms."""

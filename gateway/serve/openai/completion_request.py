@@ -6,11 +6,10 @@ HTTP. The fields that are not its own stand in `serve/generation/fields.py`.
 
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from gateway.agent import CompletionOptions
-from gateway.serve.generation.fields import GenerationFields, invalid
-from gateway.serve.generation.finite import must_hold_numbers
+from gateway.serve.generation.fields import GenerationFields
 
 
 class CompletionRequest(GenerationFields):
@@ -21,15 +20,6 @@ class CompletionRequest(GenerationFields):
     echo: Literal[False] | None = None
     suffix: Literal[""] | None = None
     logprobs: Literal[0] | None = None
-
-    @classmethod
-    def checked(cls, body: bytes) -> "CompletionRequest":
-        """The request of an HTTP body. Raises `RequestInvalid` naming the first field at fault."""
-        must_hold_numbers(body)
-        try:
-            return cls.model_validate_json(body)
-        except ValidationError as error:
-            raise invalid(error) from error
 
     @property
     def options(self) -> CompletionOptions:

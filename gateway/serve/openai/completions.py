@@ -46,7 +46,7 @@ class CompletionsEndpoint:
     async def _complete(self, request: Request) -> Response:
         def read(body: bytes) -> CompletionRequest:
             must_be_json(request)
-            return CompletionRequest.checked(body)
+            return CompletionRequest.of_body(body)
 
         return await self._answered(request, read)
 

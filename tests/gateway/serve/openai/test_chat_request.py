@@ -191,7 +191,7 @@ def test_number_that_a_machine_holds_and_text_that_spells_another_are_taken(writ
 
 def test_completions_refuse_them_as_well():
     with pytest.raises(RequestInvalid, match=r"^logit_bias\.7: NaN and Infinity"):
-        CompletionRequest.checked(b'{"prompt": "x", "logit_bias": {"7": 1e999}}')
+        CompletionRequest.of_body(b'{"prompt": "x", "logit_bias": {"7": 1e999}}')
 
 
 @pytest.mark.parametrize("body", [b"1e999", b"[[1e999", b'{"a": 1e999}}'])
@@ -247,4 +247,4 @@ def test_list_up_to_its_bound_is_taken(fields):
 
 def test_completions_bound_their_stop_strings_as_well():
     with pytest.raises(RequestInvalid, match="stop: expected at most 64 texts"):
-        CompletionRequest.checked(b'{"prompt": "x", "stop": [' + b'"a",' * 200_000 + b'"b"]}')
+        CompletionRequest.of_body(b'{"prompt": "x", "stop": [' + b'"a",' * 200_000 + b'"b"]}')

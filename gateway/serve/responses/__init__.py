@@ -1,0 +1,1 @@
+"""`/v1/responses`: answers as items, and what is stored of them."""
