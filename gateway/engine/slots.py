@@ -10,7 +10,7 @@ take the cache of one that waits for a tool.
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -98,7 +98,7 @@ class SlotTable:
 
         Raises `EngineUnavailable` when too many wait already, or the slot does not come to rest.
         """
-        await self._turn(owner, alone=alone)
+        await self._turn(prompt, owner, alone=alone)
         self._left.enter(owner)
         slot = self._choose(prompt, owner)
         self._free.remove(slot)
@@ -171,7 +171,7 @@ class SlotTable:
             return 0
         return await self.swapper.prepare(slot, prompt, owner)
 
-    async def _turn(self, owner: str, *, alone: bool) -> None:
+    async def _turn(self, prompt: list[int], owner: str, *, alone: bool) -> None:
         if self._waiting.total() >= _QUEUE:
             raise EngineUnavailable(f"every slot of the engine is taken, and {_QUEUE} requests wait; ask again later")
         if not alone and self._waiting[owner] >= self._share:
@@ -181,7 +181,9 @@ class SlotTable:
             )
         self._waiting[owner] += 1
         try:
-            await self._available.acquire()
+            swapper = None if self._available.value else self.swapper
+            with swapper.awaiting(prompt, owner) if swapper is not None else nullcontext():
+                await self._available.acquire()
         finally:
             self._waiting[owner] -= 1
             if not self._waiting[owner]:

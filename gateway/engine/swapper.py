@@ -9,6 +9,7 @@ known afterwards.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
@@ -77,20 +78,20 @@ class Swapper:
         await self._forget_others(identity)
         self._identity = identity
         self.adopted.set()
-        self._metrics.held(self._paging.size)
+        self._metrics.held(self._paging.kept.size)
 
     async def _forget_others(self, identity: str) -> None:
         """Of another engine nothing fits; of one such as this all that is still there does."""
         if self._paging.fit(identity):
             return
-        for file in list(self._paging.files):
+        for file in list(self._paging.kept.files):
             await self._refuse(file, "engine")
         self._paging.begin(identity)
         if not self._directory.kept:
             return
         for known in await run_sync(lambda: list(self._directory.known(identity))):
             if isinstance(known, SlotFile):
-                await self._remove(self._paging.add(known))
+                await self._remove(self._paging.kept.add(known))
             else:
                 self._metrics.refused(known)
                 log.warning("a slot file was not used", reason=known)
@@ -98,6 +99,10 @@ class Swapper:
     def choose(self, free: Sequence[Slot], prompt: list[int], owner: str) -> Slot:
         """The free slot to take for a prompt."""
         return self._paging.choose(free, prompt, owner)
+
+    def awaiting(self, prompt: list[int], owner: str) -> AbstractContextManager[None]:
+        """For as long as a prompt waits for a slot."""
+        return self._paging.kept.awaiting(prompt, owner)
 
     async def prepare(self, slot: Slot, prompt: list[int], owner: str) -> int:
         """Make a slot that is at rest ready for a prompt: save what is in it, and restore what the prompt goes on with.
@@ -119,7 +124,7 @@ class Swapper:
         finally:
             if plan.own is not None:
                 plan.own.readers -= 1
-            self._metrics.held(self._paging.size)
+            self._metrics.held(self._paging.kept.size)
         return told
 
     async def keep(self, slots: Sequence[Slot]) -> None:
@@ -141,7 +146,7 @@ class Swapper:
         """Restore the file that brings most; if that is another's and not there any more, the principal's own."""
         files = [file for file in (plan.restore, plan.own) if file is not None]
         for file in dict.fromkeys(files):
-            if file in self._paging.files and await self._restore(slot, file):
+            if file in self._paging.kept.files and await self._restore(slot, file):
                 return True
         return False
 
@@ -158,7 +163,7 @@ class Swapper:
     async def _save(self, number: int, ids: list[int], owner: str, *, shared: bool) -> None:
         if monotonic() < self._not_before:
             return
-        given_up = self._paging.make_room(ids, owner, self._paging.rates.size(len(ids)))
+        given_up = self._paging.kept.make_room(ids, owner, self._paging.rates.size(len(ids)))
         if given_up is None:
             return
         await self._remove(given_up)
@@ -169,9 +174,9 @@ class Swapper:
             await run_sync(self._directory.remove, name)
             self._not_before = monotonic() + _PAUSE
             self._metrics.refused("save")
-            log.warning("a slot could not be saved", reason=str(error), bytes=self._paging.size)
+            log.warning("a slot could not be saved", reason=str(error), bytes=self._paging.kept.size)
             return
-        await self._remove(self._paging.add(file, None if shared else number))
+        await self._remove(self._paging.kept.add(file, None if shared else number))
 
     async def _written(self, number: int, name: str, ids: list[int], owner: str, *, shared: bool) -> SlotFile:
         moved = await self._engine.save_slot(number, name)
@@ -215,7 +220,7 @@ class Swapper:
         return None
 
     async def _refuse(self, file: SlotFile, fault: str) -> None:
-        self._paging.drop(file)
+        self._paging.kept.drop(file)
         await self._remove([file])
         self._metrics.refused(fault)
         log.warning("a slot file was not used", reason=fault, ids=file.held, bytes=file.size)

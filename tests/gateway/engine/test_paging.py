@@ -1,7 +1,8 @@
-"""Conversations that outnumber the slots: what is saved, restored and given up, by properties and one by one."""
+"""Conversations that outnumber the slots: what is saved and restored, by properties and one by one."""
 
+from collections import deque
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,10 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.engine.interface import Timings
-from gateway.engine.paging import Paging
-from gateway.engine.slot import Slot
 from gateway.engine.slot_directory import SlotDirectory, slot_directory
-from gateway.engine.slot_file import SlotFile
 from tests.gateway.engine.slot_engine import AN_ID, Bench, FixedRates, bench
 
 pytestmark = pytest.mark.anyio
@@ -64,6 +62,36 @@ async def test_conversations_that_take_turns_on_few_slots_find_all_that_they_had
     assert lost == 0
 
 
+async def test_conversations_that_wait_in_turn_for_a_slot_find_as_many_files_as_there_is_room_for(
+    model: Path,
+) -> None:
+    """Where what was used longest ago is given up, each is given up before it comes back."""
+    reused: list[int] = []
+    with ours(AN_ID * 250) as directory:
+        async with bench(directory, model, 1) as at:
+
+            async def converse(each: list[int]) -> None:
+                reused.extend([len(await at.ask(each)) for _ in range(5)])
+
+            async with anyio.create_task_group() as tasks:
+                for n in range(8):
+                    tasks.start_soon(converse, talk(n))
+    # Files of five have room; all but the first turn come back.
+    assert sum(found >= 49 for found in reused) >= 4 * 5
+
+
+async def test_who_gives_up_waiting_keeps_no_file(directory: SlotDirectory, model: Path) -> None:
+    async with bench(directory, model, 1) as at:
+        await at.ask(talk(1))
+        at.paging.kept.limit = 50 * AN_ID
+        async with at.table.take(talk(3), "ada"), anyio.create_task_group() as tasks:
+            tasks.start_soon(at.ask, [*talk(1), 5])
+            await anyio.lowlevel.checkpoint()
+            assert at.paging.kept.make_room(talk(4), "ada", 50 * AN_ID) is None
+            tasks.cancel_scope.cancel()
+        assert at.paging.kept.make_room(talk(4), "ada", 50 * AN_ID) is not None
+
+
 async def test_a_beginning_that_two_conversations_share_is_kept_once_and_outlives_both(
     directory: SlotDirectory, model: Path
 ) -> None:
@@ -72,13 +100,13 @@ async def test_a_beginning_that_two_conversations_share_is_kept_once_and_outlive
         for n in (2, 3, 4):
             reused = await at.ask([*preamble, *talk(n, 20)])
             assert len(reused) == (0 if n == 2 else 200)
-        shared = [file for file in at.paging.files if file.shared]
+        shared = [file for file in at.paging.kept.files if file.shared]
         assert [file.ids for file in shared] == [preamble]
         # Room for little more than the beginning: whole conversations go first.
-        at.paging.limit = 300 * AN_ID
+        at.paging.kept.limit = 300 * AN_ID
         for n in (5, 6, 7):
             await at.ask(talk(n, 60))
-        assert shared[0] in at.paging.files
+        assert shared[0] in at.paging.kept.files
         assert len(await at.ask([*preamble, *talk(8, 20)])) == 200
 
 
@@ -106,7 +134,7 @@ async def test_beginnings_that_differ_by_a_word_are_kept_once(directory: SlotDir
         preamble = talk(1, 200)
         for own in ([1, 2, 3], [1, 2, 4], [1, 5, 6], [2, 7, 7], [1, 2, 3, 8]):
             await at.ask([*preamble, *own, *talk(own[-1], 30)])
-        assert len([file for file in at.paging.files if file.shared]) == 1
+        assert len([file for file in at.paging.kept.files if file.shared]) == 1
 
 
 async def test_what_goes_on_in_its_slot_is_neither_saved_nor_restored(directory: SlotDirectory, model: Path) -> None:
@@ -180,77 +208,6 @@ async def test_a_swap_is_carried_out_although_its_request_is_given_up(directory:
         assert len(await at.ask([*talk(1), 4])) == 50
 
 
-def a_file(name: str, ids: list[int], owner: str = "ada", *, shared: bool = False) -> SlotFile:
-    return SlotFile(name, ids, owner, len(ids), "", len(ids), shared)
-
-
-def named(files: list[SlotFile] | None) -> list[str] | None:
-    return None if files is None else [file.name for file in files]
-
-
-def test_what_was_asked_for_longest_ago_goes_first_among_equals() -> None:
-    paging = Paging(30, FixedRates())
-    for n in (1, 2, 3):
-        paging.add(a_file(f"file {n}", talk(n, 10)))
-    paging.take(0, paging.plan(Slot(0), [*talk(1, 10), 5], "ada"))
-    paging.take(0, paging.plan(Slot(0), [*talk(9, 10), 5], "ada"))
-
-    assert named(paging.make_room(talk(4, 10), "ada", 20)) == ["file 2", "file 3"]
-
-
-def test_what_is_in_a_slot_anyway_goes_before_all_else() -> None:
-    paging = Paging(30, FixedRates())
-    for n in (1, 2, 3):
-        paging.add(a_file(f"file {n}", talk(n, 10)))
-    paging.take(0, paging.plan(Slot(0), [*talk(3, 10), 5], "ada"))
-
-    assert named(paging.make_room(talk(4, 10), "ada", 10)) == ["file 3"]
-
-
-def test_what_is_about_to_be_restored_is_not_given_up() -> None:
-    paging = Paging(10, FixedRates())
-    held = a_file("held", talk(1, 10))
-    paging.add(held)
-    held.readers = 1
-
-    assert paging.make_room(talk(2, 10), "ada", 10) is None
-    held.readers = 0
-    assert named(paging.make_room(talk(2, 10), "ada", 10)) == ["held"]
-
-
-def test_conversation_that_is_worth_less_than_all_others_waits_until_those_have_grown_old() -> None:
-    paging = Paging(100, FixedRates())
-    paging.add(a_file("preamble", talk(1, 70), shared=True))
-    paging.add(a_file("whole", talk(2, 30)))
-    little = [*talk(1, 70), 4, 4, 4]
-
-    refused = paging.make_room(little, "ada", 30)
-    assert refused is None
-    tries = 0
-    while paging.make_room(little, "ada", 30) is None:
-        tries += 1
-        assert tries < 100
-    assert [file.name for file in paging.files] == ["preamble"]
-
-
-def test_file_larger_than_the_limit_drives_nothing_out() -> None:
-    paging = Paging(30, FixedRates())
-    paging.add(a_file("one", talk(1, 10)))
-
-    assert paging.make_room(talk(2, 31), "ada", 31) is None
-    assert named(paging.files) == ["one"]
-
-
-def test_who_has_more_than_its_share_makes_room_among_its_own() -> None:
-    paging = Paging(40, FixedRates(), share=0.5)
-    paging.add(a_file("adas", talk(1, 10)))
-    for n in (2, 3, 4):
-        paging.add(a_file(f"eves {n}", talk(n, 10), "eve"))
-
-    assert named(paging.make_room(talk(5, 10), "eve", 10)) == ["eves 2"]
-    assert named(paging.make_room(talk(6, 10), "ada", 20)) == ["adas"]
-
-
 @dataclass(frozen=True)
 class Asked:
     """A generation: whose, of what, whether it is answered, and in which slots others run at the time."""
@@ -285,9 +242,9 @@ async def test_isolated_principals_share_nothing_files_stay_bounded_and_busy_slo
                     for each in asked[begin : begin + together]:
                         tasks.start_soon(run_isolated, at, each)
                 files = [file.name for file in directory.path.iterdir()]
-                assert sorted(files) == sorted(file.name for file in at.paging.files)
-                assert sum((directory.path / name).stat().st_size for name in files) == at.paging.size
-                assert at.paging.size <= directory.limit
+                assert sorted(files) == sorted(file.name for file in at.paging.kept.files)
+                assert sum((directory.path / name).stat().st_size for name in files) == at.paging.kept.size
+                assert at.paging.kept.size <= directory.limit
 
 
 async def run_isolated(at: Bench, asked: Asked) -> None:
@@ -301,12 +258,17 @@ async def run_isolated(at: Bench, asked: Asked) -> None:
         place.slot.holds(list(asked.prompt), at_rest=True, answered=asked.answered)
 
 
-async def told(model: Path, asked: list[Asked], count: int, limit: int) -> list[int]:
-    """The cached ids that each answer of Eve's tells."""
+async def told(model: Path, asked: list[Asked], count: int, limit: int, together: int) -> list[int]:
+    """The cached ids that each answer of Eve's tells, where so many requests wait in a row."""
     figures: list[int] = []
+    waiting: deque[ExitStack] = deque()
     with ours(AN_ID * limit + 1) as directory:
         async with bench(directory, model, count) as at:
-            for each in asked:
+            for number, each in enumerate(asked):
+                for later in asked[number + len(waiting) : number + together]:
+                    waiting.append(ExitStack())
+                    waiting[-1].enter_context(at.paging.kept.awaiting(later.prompt, later.owner))
+                waiting.popleft().close()
                 async with at.table.take(each.prompt, each.owner) as place:
                     reused = len(at.engine.run(place.slot.number, each.prompt, each.owner))
                     timings = Timings(len(each.prompt) - reused, reused, 1, 0.1, 0.1)
@@ -317,17 +279,20 @@ async def told(model: Path, asked: list[Asked], count: int, limit: int) -> list[
 
 
 @example(
-    asked=[Asked("eve", [1, 0] * 10), Asked("ada", [1, 0] * 12), Asked("eve", [1, 0] * 11 + [1])], count=1, limit=60
+    asked=[Asked("eve", [1, 0] * 10), Asked("ada", [1, 0] * 12), Asked("eve", [1, 0] * 11 + [1])],
+    count=1,
+    limit=60,
+    together=1,
 )
-@given(asked=arrivals(), count=st.integers(1, 3), limit=st.integers(0, 60))
+@given(asked=arrivals(), count=st.integers(1, 3), limit=st.integers(0, 60), together=st.integers(1, 6))
 async def test_figures_are_the_same_whatever_other_principals_ask(
-    model: Path, asked: list[Asked], count: int, limit: int
+    model: Path, asked: list[Asked], count: int, limit: int, together: int
 ) -> None:
     # Somebody else has been there from the beginning: that there are others is no secret.
     asked = [Asked("ada", [0]), *asked]
     others = [each if each.owner == "eve" else replace(each, prompt=[9 + n for n in each.prompt]) for each in asked]
 
-    assert await told(model, asked, count, limit) == await told(model, others, count, limit)
+    assert await told(model, asked, count, limit, together) == await told(model, others, count, limit, together)
 
 
 async def test_who_is_one_of_several_is_told_of_what_its_own_file_brought(

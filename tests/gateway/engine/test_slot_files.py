@@ -232,7 +232,7 @@ async def test_file_that_is_not_what_was_written_costs_one_recomputation(
         await at.ask(other)
         files = at.route.slot_files
         assert files is not None
-        (file,) = files.paging.files
+        (file,) = files.paging.kept.files
         spoil(files.directory.path / file.name)
         again, timings = await at.ask([*one, *first])
         counted = at.refused(reason)
@@ -275,7 +275,7 @@ async def test_no_more_bytes_are_kept_than_may_be(talks: list[list[int]]) -> Non
         files = at.route.slot_files
         assert files is not None
         held = sum(path.stat().st_size for path in files.directory.path.iterdir())
-        assert 0 < held == files.paging.size <= files.directory.limit
+        assert 0 < held == files.paging.kept.size <= files.directory.limit
         assert at.count("codec_slot_file_bytes") == held
 
 
