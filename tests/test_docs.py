@@ -19,7 +19,8 @@ from gateway.cli.app import build_app
 from gateway.config.load import load_config
 from gateway.observe.labels import LossReason
 from gateway.proxy.tool_search import CALL, SEARCH
-from gateway.serve.openai.chat_reply import ChatReply, turn_numbers
+from gateway.serve.generation.account import turn_numbers
+from gateway.serve.openai.chat_reply import ChatReply
 from leaf_sdk.cli.commands import app as leaf_app
 
 ROOT = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ from rich.text import Text
 from gateway.agent.events import GenerationFinished
 from gateway.cli.demo.story import Answered, Story
 from gateway.cli.demo.text_path import TextTurn
-from gateway.serve.openai.chat_reply import turn_numbers
+from gateway.serve.generation.account import turn_numbers
 
 _WIDTH = 100
 _TABLE_WIDTH = 76

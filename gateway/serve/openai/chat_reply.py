@@ -18,15 +18,12 @@ from gateway.agent.events import (
     PromptCompared,
     ToolFinished,
 )
-from gateway.observe.escape import cut_text
+from gateway.serve.generation.account import Account
 from gateway.serve.http.errors import error_answer
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Event, Reasoning
 from gateway.toolcalls.stream.deltas import event_delta
 
 Chunk = dict[str, Any]
-
-_RESULT_TEXT = 4000
-"""Characters of a tool's result that `codec` shows; the model has its own limit, in ids."""
 
 
 class ChatReply:
@@ -45,17 +42,13 @@ class ChatReply:
         self._head: Chunk = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": created, "model": model}
         self._usage_chunk = usage_chunk
         self._prompt_ids = prompt_ids
-        self._ignored = list(ignored)
         self._pending: list[int] = []
         self._ids: list[int] = []
         self._spliced: list[dict[str, Any]] = []
         self._texts: dict[str, list[str]] = {"content": [], "reasoning_content": []}
         self._calls: list[dict[str, Any]] = []
         self._closed: set[str] = set()
-        self._results: list[dict[str, Any]] = []
-        self._turns: list[dict[str, Any]] = []
-        self._prompt: dict[str, Any] | None = None
-        self._diagnostics: list[dict[str, Any]] = []
+        self._account = Account(ignored)
         self._finished: Finished | None = None
 
     def begin(self) -> list[Chunk]:
@@ -73,13 +66,9 @@ class ChatReply:
             case IdsSpliced():
                 return [{**self._chunk({}), "codec": {"spliced": self._splice(event)}}]
             case ToolFinished():
-                self._results.append(_tool_result(event))
-                return [{**self._chunk({}), "codec": {"tool_result": self._results[-1]}}]
-            case PromptCompared():
-                self._prompt = _compared(event)
-                return []
-            case GenerationFinished():
-                self._turns.append(turn_numbers(event))
+                return [{**self._chunk({}), "codec": {"tool_result": self._account.add_result(event)}}]
+            case PromptCompared() | GenerationFinished():
+                self._account.add(event)
                 return []
             case Finished():
                 self._finished = event
@@ -112,7 +101,7 @@ class ChatReply:
             case CallClosed(id=call_id):
                 self._closed.add(call_id)
             case Diagnostic():
-                self._diagnostics.append({"kind": event.kind, "message": event.message, "index": event.index})
+                self._account.add(event)
 
     def completion(self) -> Chunk:
         """The whole answer. Call it after `Finished` was fed."""
@@ -157,58 +146,8 @@ class ChatReply:
         return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
 
     def _codec(self) -> dict[str, Any]:
-        codec: dict[str, Any] = {"turns": self._turns, "tool_results": self._results}
-        if self._prompt is not None:
-            codec["prompt"] = self._prompt
-        if self._spliced:
-            codec["spliced"] = self._spliced
-        if self._ignored:
-            codec["ignored"] = self._ignored
-        if self._diagnostics:
-            codec["diagnostics"] = self._diagnostics
-        return codec
-
-
-def turn_numbers(turn: GenerationFinished) -> dict[str, Any]:
-    """One generation in numbers, as `codec.turns[]` and `codec-gateway demo --json` show it: ids and milliseconds."""
-    timings = turn.timings
-    return {
-        "generated": turn.generated,
-        "reinjected": {"leaf": turn.reinjected_leaf, "shim": turn.reinjected_shim},
-        "scaffold": turn.scaffold,
-        "held": turn.held,
-        "cache_n": timings.cache_n if timings else None,
-        "prompt_n": timings.prompt_n if timings else None,
-        "reuse": round(turn.reuse, 4) if turn.reuse is not None else None,
-        "ttft_ms": round(turn.ttft * 1000, 2),
-        "guessed": turn.guessed,
-    }
-
-
-def _compared(event: PromptCompared) -> dict[str, Any]:
-    """What the prompt found again of the conversation's last answer, and what was lost for which reason."""
-    told: dict[str, Any] = {"held": event.held, "reused": event.reused, "lost": event.lost}
-    if event.reason is not None:
-        told["reason"] = event.reason
-    if (miss := event.miss) is not None:
-        if miss.message is not None:
-            told |= {"message": miss.message, "at": miss.at, "was": miss.was, "now": miss.now}
-        if miss.results_lost:
-            told["results_lost"] = True
-    return told
-
-
-def _tool_result(event: ToolFinished) -> dict[str, Any]:
-    return {
-        "call_id": event.call_id,
-        "name": event.name,
-        "arguments": event.arguments,
-        "text": cut_text(event.text, _RESULT_TEXT),
-        "source": event.source,
-        "ids": event.leaf_ids + event.shim_ids,
-        "is_error": event.is_error,
-        "seconds": round(event.seconds, 6),
-    }
+        spliced = {"spliced": self._spliced} if self._spliced else {}
+        return {**self._account.codec(), **spliced}
 
 
 def usage_of(finished: Finished) -> dict[str, Any]:

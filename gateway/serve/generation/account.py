@@ -1,0 +1,96 @@
+"""What was done for an answer, as every API's answers show it under the key `codec`.
+
+Turns events of the agent that no API has a place for into numbers and texts: its generations, results of the gateway's
+tools and where their ids came from, what of the prompt was held, what could not be read, which fields had no effect.
+Pure.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from gateway.agent.events import GenerationFinished, PromptCompared, ToolFinished
+from gateway.observe.escape import cut_text
+from gateway.toolcalls import Diagnostic
+
+_RESULT_TEXT: Final = 4000
+"""Characters of a tool's result that `codec` shows; the model has its own limit, in ids."""
+
+
+class Account:
+    """The account of one answer, filled while it is made."""
+
+    def __init__(self, ignored: Sequence[str] = ()) -> None:
+        """`ignored`: fields of the request that have no effect."""
+        self._ignored = list(ignored)
+        self._turns: list[dict[str, Any]] = []
+        self._results: list[dict[str, Any]] = []
+        self._prompt: dict[str, Any] | None = None
+        self._diagnostics: list[dict[str, Any]] = []
+
+    def add(self, event: GenerationFinished | PromptCompared | Diagnostic) -> None:
+        """One more event."""
+        match event:
+            case GenerationFinished():
+                self._turns.append(turn_numbers(event))
+            case PromptCompared():
+                self._prompt = _compared(event)
+            case Diagnostic():
+                self._diagnostics.append({"kind": event.kind, "message": event.message, "index": event.index})
+
+    def add_result(self, event: ToolFinished) -> dict[str, Any]:
+        """A call of the gateway's is over; gives how it is shown."""
+        self._results.append(_tool_result(event))
+        return self._results[-1]
+
+    def codec(self) -> dict[str, Any]:
+        """All of it."""
+        told: dict[str, Any] = {"turns": self._turns, "tool_results": self._results}
+        if self._prompt is not None:
+            told["prompt"] = self._prompt
+        if self._ignored:
+            told["ignored"] = self._ignored
+        if self._diagnostics:
+            told["diagnostics"] = self._diagnostics
+        return told
+
+
+def turn_numbers(turn: GenerationFinished) -> dict[str, Any]:
+    """One generation in numbers, as `codec.turns[]` and `codec-gateway demo --json` show it: ids and milliseconds."""
+    timings = turn.timings
+    return {
+        "generated": turn.generated,
+        "reinjected": {"leaf": turn.reinjected_leaf, "shim": turn.reinjected_shim},
+        "scaffold": turn.scaffold,
+        "held": turn.held,
+        "cache_n": timings.cache_n if timings else None,
+        "prompt_n": timings.prompt_n if timings else None,
+        "reuse": round(turn.reuse, 4) if turn.reuse is not None else None,
+        "ttft_ms": round(turn.ttft * 1000, 2),
+        "guessed": turn.guessed,
+    }
+
+
+def _compared(event: PromptCompared) -> dict[str, Any]:
+    """What the prompt found again of the conversation's last answer, and what was lost for which reason."""
+    told: dict[str, Any] = {"held": event.held, "reused": event.reused, "lost": event.lost}
+    if event.reason is not None:
+        told["reason"] = event.reason
+    if (miss := event.miss) is not None:
+        if miss.message is not None:
+            told |= {"message": miss.message, "at": miss.at, "was": miss.was, "now": miss.now}
+        if miss.results_lost:
+            told["results_lost"] = True
+    return told
+
+
+def _tool_result(event: ToolFinished) -> dict[str, Any]:
+    return {
+        "call_id": event.call_id,
+        "name": event.name,
+        "arguments": event.arguments,
+        "text": cut_text(event.text, _RESULT_TEXT),
+        "source": event.source,
+        "ids": event.leaf_ids + event.shim_ids,
+        "is_error": event.is_error,
+        "seconds": round(event.seconds, 6),
+    }
