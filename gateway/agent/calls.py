@@ -72,18 +72,23 @@ class CallRunner:
 
     @asynccontextmanager
     async def running(
-        self, offered: Sequence[ToolSpec], principal: Principal = ANYBODY, map_id: str = ""
+        self,
+        offered: Sequence[ToolSpec],
+        principal: Principal = ANYBODY,
+        map_id: str = "",
+        allows: Callable[[str], bool] = lambda name: True,
     ) -> AsyncGenerator["RunningCalls"]:
         """Calls that may be started inside the context; it is left when all of them are over.
 
-        `offered`: the tools that this request may call. `map_id`: the engine's, which tools may be told (`wanted_ids`).
+        `offered`: the tools that this request knows, of which it may call those that `allows` is true of. `map_id`: the
+        engine's, which tools may be told (`wanted_ids`).
         An error inside cancels what still runs, and is raised as is.
         """
         failure: Exception | None = None
         calls: RunningCalls | None = None
         try:
             async with anyio.create_task_group() as tasks:
-                calls = RunningCalls(self, tasks, offered, principal, map_id)
+                calls = RunningCalls(self, tasks, offered, principal, map_id, allows)
                 try:
                     yield calls
                     calls.wanted = True
@@ -97,15 +102,17 @@ class CallRunner:
             raise failure
 
     async def call(
-        self, call: CallClosed, offered: Mapping[str, ToolSpec], principal: Principal, map_id: str = ""
+        self,
+        call: CallClosed,
+        offered: Mapping[str, ToolSpec],
+        principal: Principal,
+        map_id: str = "",
+        allows: Callable[[str], bool] = lambda name: True,
     ) -> "Answered":
         """Run one call; what goes wrong is an answer too."""
         started = time.perf_counter()
         try:
-            tool = offered.get(call.name)
-            if tool is None:
-                raise UnknownTool(f"there is no tool {call.name!r}; the tools are {', '.join(offered) or 'none'}")
-            arguments = _arguments(call.arguments, tool)
+            arguments = _arguments(call.arguments, _allowed(call.name, offered, allows))
             if call.name == finder.SEARCH:
                 found = finder.search(self._proxy.tools(principal), arguments)
                 return Answered(call, CallOutcome(found, ending_of(found)), time.perf_counter() - started)
@@ -186,13 +193,20 @@ class RunningCalls:
     """The calls of one generation; `CallRunner.running` makes one."""
 
     def __init__(
-        self, runner: CallRunner, tasks: TaskGroup, offered: Sequence[ToolSpec], principal: Principal, map_id: str
+        self,
+        runner: CallRunner,
+        tasks: TaskGroup,
+        offered: Sequence[ToolSpec],
+        principal: Principal,
+        map_id: str,
+        allows: Callable[[str], bool],
     ) -> None:
         self._runner = runner
         self._tasks = tasks
         self._offered = {tool.name: tool for tool in offered}
         self._principal = principal
         self._map_id = map_id
+        self._allows = allows
         self._started: list[CallClosed] = []
         self._answered: list[Answered | None] = []
         self.wanted = False
@@ -224,7 +238,17 @@ class RunningCalls:
         return calls
 
     async def _run(self, n: int, call: CallClosed) -> None:
-        self._answered[n] = await self._runner.call(call, self._offered, self._principal, self._map_id)
+        self._answered[n] = await self._runner.call(call, self._offered, self._principal, self._map_id, self._allows)
+
+
+def _allowed(name: str, offered: Mapping[str, ToolSpec], allows: Callable[[str], bool]) -> ToolSpec:
+    """The tool of a call. Raises `UnknownTool` where there is none, or none that may be called now."""
+    tool = offered.get(name)
+    if tool is not None and allows(name):
+        return tool
+    what = f"the tool {name!r} may not be called now" if tool is not None else f"there is no tool {name!r}"
+    others = ", ".join(filter(allows, offered)) or "none"
+    raise UnknownTool(f"{what}; the tools that may be called are {others}")
 
 
 def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""tool_choice: whether a request may have it, and the grammar that holds one generation to it.
+"""tool_choice: which tools may be called and whether one must, and the grammar that holds one generation to it.
 
 A required or named call is held from the first id; where the format has reasoning, that may come first. A model that
 decides for itself is held, where the configuration wants that, from the token with which a call begins; before it and
@@ -8,17 +8,51 @@ without it, it writes freely. Knows nothing of engines or streams.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 from gateway.agent.conversation import Conversation
 from gateway.errors import RequestInvalid
 from gateway.toolcalls import CallTrigger, ToolSpec, call_grammar, call_triggers, loosened
 
-ToolChoice = Literal["auto", "none", "required"] | tuple[Literal["named"], str]
-
+_SHOWN: Final = 20
+"""Names of tools that a message lists."""
 
 _PROMPT_TAIL = 64
 """Ids of the prompt's end: enough to tell whether the template opened a reasoning block."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Which tools may be called, and whether the model decides. Definitions of all stand in the prompt all the same."""
+
+    mode: Literal["auto", "none", "required"] = "auto"
+    names: tuple[str, ...] | None = None
+    """Those that may be called; None: all."""
+    lasts: bool = True
+    """Whether `names` count for the whole answer, or for its first generation alone."""
+
+    @classmethod
+    def named(cls, name: str) -> "ToolChoice":
+        """Give the choice of one tool, which is called first; what comes after its result is for the model to say."""
+        return cls("required", (name,), lasts=False)
+
+    @property
+    def may_call(self) -> bool:
+        """Whether any call may be made."""
+        return self.mode != "none"
+
+    def allows(self, name: str) -> bool:
+        """Whether a tool may be called."""
+        return self.may_call and (self.names is None or name in self.names)
+
+    def after_first(self) -> "ToolChoice":
+        """Give the choice for the generations behind the first: nothing must be called any more."""
+        if not self.may_call:
+            return self
+        return ToolChoice(names=self.names if self.lasts else None)
+
+
+FREE: Final = ToolChoice()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +82,21 @@ class Hold:
 def check_choice(choice: ToolChoice, tools: Sequence[ToolSpec]) -> None:
     """Raise `RequestInvalid` for a choice that names no tool of the request."""
     names = [tool.name for tool in tools]
-    if choice == "required" and not names:
+    if choice.mode == "required" and not names and choice.names is None:
         raise RequestInvalid("tool_choice is 'required', but there is no tool to call", param="tool_choice")
-    if isinstance(choice, tuple) and choice[1] not in names:
-        raise RequestInvalid(
-            f"tool_choice names {choice[1]!r}; the tools are {', '.join(names) or 'none'}", param="tool_choice"
-        )
+    if choice.names is None or not choice.may_call:
+        return
+    if not choice.names:
+        raise RequestInvalid("tool_choice allows no tool; name one, or say 'none'", param="tool_choice")
+    missing = next((name for name in choice.names if name not in names), None)
+    if missing is not None:
+        raise RequestInvalid(f"tool_choice names {missing!r}; the tools are {listed(names)}", param="tool_choice")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Name some tools, the first of them where there are many."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN]) or 'none'}{more}"
 
 
 def prompt_tail(conversation: Conversation) -> str:
@@ -67,15 +110,15 @@ def hold_for(conversation: Conversation, choice: ToolChoice, *, parallel: bool |
     `parallel` lets a required call have others beside it, and False forbids them to a model that decides for itself.
     `always` is the configuration's wish to hold those too: done where the format's calls begin with a special token.
     """
-    fmt, tools = conversation.format, conversation.tools
-    if choice == "none" or not tools:
+    fmt = conversation.format
+    tools = tuple(tool for tool in conversation.tools if choice.allows(tool.name))
+    if not tools:
         return None
     token_map, too_much = conversation.ready.token_map, conversation.ready.loose.__contains__
-    if choice != "auto":
+    if choice.mode == "required":
         tail = prompt_tail(conversation)
-        wanted = tuple(tool for tool in tools if choice in ("required", ("named", tool.name)))
         forced = partial(call_grammar, fmt, choice="required", parallel=parallel is True, prompt_tail=tail)
-        return Hold(wanted, forced).loosening(too_much)
+        return Hold(tools, forced).loosening(too_much)
     triggers = call_triggers(fmt, token_map) if always else ()
     if not triggers:
         return None

@@ -4,7 +4,7 @@ Turns the proxy's tools, a caller's rights and the request's own wish into the d
 that it wants to see, or the search and the call in their place where they would take too much of the context.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,20 +48,20 @@ class ToolOffers:
         return tuple(spec_of(entry.definition) for entry in self._proxy.tools(principal) if scope.holds(entry))
 
     def to(
-        self, principal: Principal, context: int, named: str | None = None, scope: ToolScope = EVERY_TOOL
+        self, principal: Principal, context: int, named: Collection[str] = (), scope: ToolScope = EVERY_TOOL
     ) -> tuple[ToolSpec, ...]:
         """The tools that a conversation is told of: all, or the search and the call in their place (`tool_search`).
 
         Args:
             principal: on whose behalf they would be called.
             context: ids that the engine's context holds.
-            named: a tool that the request names; it is told of in any case.
+            named: tools that the request names; they are told of in any case.
             scope: those that the request wants to see. Where it chooses servers, it knows what it gets: no search.
         """
         entries = self._proxy.tools(principal)
         if scope.servers is not None or not self._are_searched(entries, context):
             return self.specs(principal, scope)
-        return (*_FINDERS, *(spec_of(tool.definition) for tool in entries if tool.name == named))
+        return (*_FINDERS, *(spec_of(tool.definition) for tool in entries if tool.name in named))
 
     def _are_searched(self, entries: Sequence[ToolEntry], context: int) -> bool:
         search = self._proxy.config.tool_search

@@ -6,8 +6,9 @@ what a server asks here is one generation. It knows no server and no budget: `pr
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
+from gateway.agent.choice import ToolChoice
 from gateway.agent.events import AgentEvent, Finished
 from gateway.agent.turn import Agent, AnswerOptions
 from gateway.engine.interface import Sampling
@@ -16,6 +17,8 @@ from gateway.errors import GatewayError, RpcError
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import Content
+
+_NO_CALL: Final = ToolChoice("none")
 
 
 class EngineSampler:
@@ -42,8 +45,8 @@ class EngineSampler:
 
         try:
             agent = self._agent()
-            conversation = await agent.open(engine_messages(params), choice="none", principal=payer, bare=True)
-            options = AnswerOptions(choice="none", max_tokens=most, sampling=_sampling(params), stops=_stops(params))
+            conversation = await agent.open(engine_messages(params), choice=_NO_CALL, principal=payer, bare=True)
+            options = AnswerOptions(_NO_CALL, max_tokens=most, sampling=_sampling(params), stops=_stops(params))
             finished = await agent.answer(conversation, options, take)
             model = self._route.ready().facts.model
         except GatewayError as error:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.agent.calls import CallRunner, FinishedCall, RunningCalls
-from gateway.agent.choice import Hold, ToolChoice, check_choice, hold_for
+from gateway.agent.choice import FREE, Hold, ToolChoice, check_choice, hold_for
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
 from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
@@ -36,7 +36,7 @@ _ANSWER_ROOM = 64
 class AnswerOptions:
     """What a client may ask of one answer."""
 
-    choice: ToolChoice = "auto"
+    choice: ToolChoice = FREE
     max_tokens: int | None = None
     sampling: Sampling = Sampling()
     stops: tuple[str, ...] = ()
@@ -47,7 +47,8 @@ class AnswerOptions:
     show_calls: bool | None = None
     """Whether calls that the gateway runs are part of the answer too; None: as the configuration has it."""
     tell_calls: bool = False
-    """Whether their events come although they are no part of it, for APIs that have another place for them."""
+    """Whether their events come although they are no part of it, for APIs that have another place for them. A call
+    that `choice` does not allow is told by its `ToolFinished` alone."""
 
 
 class Agent:
@@ -78,7 +79,7 @@ class Agent:
         self,
         messages: Sequence[Message],
         *,
-        choice: ToolChoice = "auto",
+        choice: ToolChoice = FREE,
         client_tools: Sequence[ToolSpec] = (),
         gateway_tools: ToolScope = EVERY_TOOL,
         principal: Principal = ANYBODY,
@@ -92,15 +93,14 @@ class Agent:
         Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, and `RequestInvalid` when it does not fit.
         """
         ready = self._route.ready()
-        named = choice[1] if isinstance(choice, tuple) else None
-        ours = () if bare else self._calls.offers.to(principal, ready.facts.context, named, gateway_tools)
+        ours = () if bare else self._calls.offers.to(principal, ready.facts.context, choice.names or (), gateway_tools)
         tools = _merged(ours, client_tools)
         check_choice(choice, tools)
         check_size(messages, ready.facts.context)
         messages = without_volatile(messages, self._volatile)
         names = frozenset(tool.name for tool in client_tools)
         fmt = ready.tool_format.format
-        conversation = Conversation(ready, fmt, tools, [], names, principal, may_call=choice != "none")
+        conversation = Conversation(ready, fmt, tools, [], names, principal, may_call=choice.may_call)
         await (begin(conversation, messages) if bare else self.recall.begin(conversation, messages))
         if conversation.room <= 0:
             raise RequestInvalid(_too_long(conversation), param="messages")
@@ -152,6 +152,7 @@ class _Answer:
         self._hold_calls = hold_calls
         self._show_calls = show_calls
         self._budget = options.max_tokens or limits.completion_tokens
+        self._choice = options.choice
         self._called = 0
         self._generations: list[GenerationFinished] = []
 
@@ -160,13 +161,15 @@ class _Answer:
         for turn in range(self._limits.turns):
             last = turn == self._limits.turns - 1
             held = self._conversation
-            async with self._runner.running(held.tools, held.principal, held.ready.token_map.map_id) as calls:
-                result = await self._generate(self._hold(first=turn == 0), None if last else calls)
+            map_id = held.ready.token_map.map_id
+            async with self._runner.running(held.tools, held.principal, map_id, self._choice.allows) as calls:
+                result = await self._generate(None if last else calls)
                 mixed = result.stopped and any(map(self._is_client_s, result.calls))
                 if last and mixed:
                     for call in result.calls:
                         self._start_ours(call, calls)
-            # All calls that were started are over here.
+            # All calls that were started are over here. The client's choice of a call is for the first generation.
+            self._choice = self._choice.after_first()
             if mixed:
                 # The client answers its own calls; it finds ours answered when it comes back.
                 await self._tell(calls.finished(self._conversation.ready.token_map, self._context))
@@ -183,7 +186,7 @@ class _Answer:
         await self._emit(finished)
         return finished
 
-    async def _generate(self, hold: Hold | None, calls: RunningCalls | None) -> GenerationResult:
+    async def _generate(self, calls: RunningCalls | None) -> GenerationResult:
         """Generate once. `calls` runs each call of ours from when it is closed; None: none is run yet."""
 
         def start(call: CallClosed, room: int) -> None:
@@ -193,12 +196,12 @@ class _Answer:
         options = GenerationOptions(
             max_tokens=self._left(),
             sampling=self._options.sampling,
-            hold=hold,
+            hold=self._hold(),
             stops=self._options.stops,
             one_call=self._options.parallel is False,
             ids=self._options.ids,
             first_index=self._called,
-            tells=lambda name: self._options.tell_calls or self._shows(name),
+            tells=lambda name: self._shows(name) or (self._options.tell_calls and self._choice.allows(name)),
             shows=self._shows,
             on_call=start,
         )
@@ -211,10 +214,11 @@ class _Answer:
         return result
 
     def _shows(self, name: str) -> bool:
-        return self._show_calls or name in self._conversation.client_tools
+        return self._choice.allows(name) and (self._show_calls or name in self._conversation.client_tools)
 
     def _is_client_s(self, call: CallClosed) -> bool:
-        return call.name in self._conversation.client_tools
+        # One of them that may not be called now is answered here, as what is no tool at all is.
+        return self._choice.allows(call.name) and call.name in self._conversation.client_tools
 
     def _start_ours(self, call: CallClosed, calls: RunningCalls) -> None:
         if not self._is_client_s(call):
@@ -228,11 +232,10 @@ class _Answer:
         """Ids that may still be generated: the client's limit over the whole answer, and the context."""
         return min(self._budget - sum(g.generated for g in self._generations), self._conversation.room)
 
-    def _hold(self, *, first: bool) -> Hold | None:
-        """What holds the next generation: the client's choice is for the first alone."""
-        options = self._options
-        choice = options.choice if first or options.choice == "none" else "auto"
-        return hold_for(self._conversation, choice, parallel=options.parallel, always=self._hold_calls)
+    def _hold(self) -> Hold | None:
+        """What holds the next generation."""
+        parallel = self._options.parallel
+        return hold_for(self._conversation, self._choice, parallel=parallel, always=self._hold_calls)
 
     async def _splice(self, calls: RunningCalls) -> bool:
         """Tell the results of all calls and splice them in the calls' order; False when there is no room for them."""

@@ -15,7 +15,7 @@ import openai
 import pytest
 from mcp import Client
 
-from gateway.agent import AnswerOptions, Conversation
+from gateway.agent import AnswerOptions, Conversation, ToolChoice
 from gateway.agent.events import AgentEvent, ToolFinished
 from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
@@ -25,7 +25,7 @@ from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.vocab import TokenMap, load_map
 
 QUESTION = [{"role": "user", "content": "What is it?"}]
-TOOL = ("named", "say")
+TOOL = ToolChoice.named("say")
 SAY = {"type": "function", "function": {"name": "say"}}
 GREEDY = {"model": "any", "temperature": 0, "seed": 1, "max_tokens": 40}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.agent import AnswerOptions
+from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.events import AgentEvent, GenerationFinished, ToolFinished
 from gateway.app.services import open_services
 from gateway.config.model import EngineConfig, GatewayConfig, UpstreamConfig
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 COMMAND = Path(sys.executable).parent / "codec-time-leaf"
 QUESTION = [{"role": "user", "content": "What time is it in Paris?"}]
 OTHER_QUESTION = [{"role": "user", "content": "And in Tokyo, what time would you say it is now?"}]
-SHORT = AnswerOptions("none", 4, Sampling(temperature=0, seed=1))
+SHORT = AnswerOptions(ToolChoice("none"), 4, Sampling(temperature=0, seed=1))
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ async def test_nothing_is_encoded_or_decoded_between_a_call_and_the_splice_of_it
     engine_url, endpoint, counted, prefix
 ):
     tool = "get_current_time" if prefix == "never" else "time__get_current_time"
-    options = AnswerOptions(("named", tool), 64, Sampling(temperature=0, seed=1), show_calls=True)
+    options = AnswerOptions(ToolChoice.named(tool), 64, Sampling(temperature=0, seed=1), show_calls=True)
     config = config_of(engine_url, time_tools(endpoint))
     async with open_services(GatewayConfig(upstreams=config.upstreams, engine=config.engine, prefix=prefix)) as rooms:
         # The template's own pieces around a result are tokenized once in an engine's life.
@@ -136,7 +136,7 @@ async def test_nothing_is_encoded_or_decoded_between_a_call_and_the_splice_of_it
         assert second.timings.cache_n == first.prompt + first.generated == second.held
         await conversation.ask("Thank you.")
         await rooms.agent.answer(
-            conversation, AnswerOptions("none", 4, Sampling(temperature=0, seed=1)), counted.listen
+            conversation, AnswerOptions(ToolChoice("none"), 4, Sampling(temperature=0, seed=1)), counted.listen
         )
         third = counted.of(GenerationFinished)[-1]
         assert third.timings is not None

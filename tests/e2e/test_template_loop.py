@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway.agent import AnswerOptions
+from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.events import AgentEvent, IdsGenerated, IdsSpliced, ToolFinished
 from gateway.app.services import open_services
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
@@ -60,7 +60,7 @@ async def test_model_reads_a_result_as_its_template_writes_it(
     async def listen(event: AgentEvent) -> None:
         told.append(event)
 
-    choice = ("named", "say")
+    choice = ToolChoice.named("say")
     options = AnswerOptions(choice, 200, Sampling(temperature=0, seed=1), ids=True)
     with anyio.fail_after(60):
         async with open_services(config) as rooms:

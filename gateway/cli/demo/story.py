@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from gateway.agent import AnswerOptions, Conversation
+from gateway.agent import AnswerOptions, Conversation, ToolChoice
 from gateway.agent.events import AgentEvent, GenerationFinished, ToolFinished
 from gateway.app.services import Services, open_services
 from gateway.cli.demo.text_path import TextPath
@@ -113,7 +113,7 @@ async def _answer(services: Services, conversation: Conversation, one: Answered)
             case _:
                 pass
 
-    choice = ("named", one.question.tool)
+    choice = ToolChoice.named(one.question.tool)
     await services.agent.answer(conversation, AnswerOptions(choice, _MAX_TOKENS, _GREEDY), listen)
     one.answer = "".join(words).strip()
 

@@ -42,12 +42,22 @@ class _NamedChoice(ApiModel):
     function: _NamedFunction
 
 
+class _AllowedTools(ApiModel):
+    mode: Literal["auto", "required"]
+    tools: Annotated[tuple[_NamedChoice, ...], Field(min_length=1, max_length=_TOOLS)]
+
+
+class _AllowedChoice(ApiModel):
+    type: Literal["allowed_tools"]
+    allowed_tools: _AllowedTools
+
+
 class ChatRequest(GenerationFields):
     """One request, checked. `messages` is checked apart (`checked`), with places that a person finds."""
 
     messages: Any
     tools: Annotated[tuple[_Tool, ...], Field(max_length=_TOOLS)] = ()
-    tool_choice: Literal["auto", "none", "required"] | _NamedChoice = "auto"
+    tool_choice: Literal["auto", "none", "required"] | _NamedChoice | _AllowedChoice = "auto"
     parallel_tool_calls: bool | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     show_calls: bool | None = None
@@ -81,7 +91,12 @@ class ChatRequest(GenerationFields):
     def choice(self) -> ToolChoice:
         """`tool_choice` in the agent's terms."""
         chosen = self.tool_choice
-        return ("named", chosen.function.name) if isinstance(chosen, _NamedChoice) else chosen
+        if isinstance(chosen, _NamedChoice):
+            return ToolChoice.named(chosen.function.name)
+        if isinstance(chosen, _AllowedChoice):
+            allowed = chosen.allowed_tools
+            return ToolChoice(allowed.mode, tuple(tool.function.name for tool in allowed.tools))
+        return ToolChoice(chosen)
 
     def options(self) -> AnswerOptions:
         """How the answer is to be made."""

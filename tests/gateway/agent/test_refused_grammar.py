@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.agent import AnswerOptions
+from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.events import Finished
 from gateway.errors import GrammarRefused
 from gateway.toolcalls import CallClosed, Diagnostic, ToolSpec
@@ -10,6 +10,7 @@ from gateway.toolcalls import CallClosed, Diagnostic, ToolSpec
 pytestmark = pytest.mark.anyio
 
 QUESTION = [{"role": "user", "content": "What is it?"}]
+REQUIRED = ToolChoice("required")
 TRIAL = "."
 """What the model writes where a grammar is only tried."""
 
@@ -23,7 +24,7 @@ WRITTEN = '<tool_call>\n{"name": "huge", "arguments": {"anything": 1}}\n</tool_c
 OTHER = '<tool_call>\n{"name": "plain", "arguments": {"colour": "red"}}\n</tool_call>'
 
 
-async def answered(stage, *tools: ToolSpec, choice="required"):
+async def answered(stage, *tools: ToolSpec, choice=REQUIRED):
     conversation = await stage.agent.open(QUESTION, choice=choice, client_tools=tools)
     return await stage.agent.answer(conversation, AnswerOptions(choice), stage.listen)
 
@@ -34,7 +35,7 @@ def refusals(stage) -> float:
 
 async def test_request_is_tried_once_more_with_that_tools_arguments_free(open_stage):
     async with open_stage(WRITTEN, refuses="monster") as stage:
-        finished = await answered(stage, HUGE, choice=("named", "huge"))
+        finished = await answered(stage, HUGE, choice=ToolChoice.named("huge"))
 
     refused, taken = stage.engine.asked
     assert "monster" in refused.grammar
@@ -62,7 +63,7 @@ async def test_other_tools_of_the_request_are_held_as_before(open_stage):
 async def test_engine_is_asked_once_about_a_tool_and_each_answer_says_that_it_is_loose(open_stage):
     async with open_stage(WRITTEN, WRITTEN, refuses="monster") as stage:
         for _ in range(2):
-            await answered(stage, HUGE, choice=("named", "huge"))
+            await answered(stage, HUGE, choice=ToolChoice.named("huge"))
 
     assert ["monster" in request.grammar for request in stage.engine.asked] == [True, False, False]
     assert len(stage.of(Diagnostic)) == len(stage.of(Finished)) == 2
@@ -71,7 +72,7 @@ async def test_engine_is_asked_once_about_a_tool_and_each_answer_says_that_it_is
 
 async def test_calls_that_the_model_decides_on_are_loosened_too(open_stage):
     async with open_stage(TRIAL, WRITTEN, refuses="monster", hold_calls=True) as stage:
-        await answered(stage, HUGE, choice="auto")
+        await answered(stage, HUGE, choice=ToolChoice())
 
     assert stage.engine.asked[-1].triggers == stage.engine.asked[0].triggers != ()
     assert [call.name for call in stage.of(CallClosed)] == ["huge"]
@@ -80,6 +81,6 @@ async def test_calls_that_the_model_decides_on_are_loosened_too(open_stage):
 async def test_engine_that_takes_no_grammar_at_all_is_an_error_of_the_request(open_stage):
     async with open_stage(refuses="root") as stage:
         with pytest.raises(GrammarRefused, match="failed to parse grammar"):
-            await answered(stage, HUGE, choice=("named", "huge"))
+            await answered(stage, HUGE, choice=ToolChoice.named("huge"))
 
     assert len(stage.engine.asked) == 2

@@ -44,7 +44,7 @@ async def test_conversation_is_told_of_a_search_where_definitions_take_more_than
 
 async def test_tool_that_the_request_names_is_told_of_besides_the_search(open_runner):
     async with open_runner(LimitsConfig(), "It is 42.", tool_search=True) as (runner, _):
-        assert names(runner.offers.to(ANYBODY, 100, named="up__say")) == [SEARCH, CALL, "up__say"]
+        assert names(runner.offers.to(ANYBODY, 100, named=("up__say",))) == [SEARCH, CALL, "up__say"]
 
 
 async def test_model_finds_a_tool_and_calls_it_as_if_by_its_own_name(open_stage):

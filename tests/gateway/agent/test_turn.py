@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.agent import AnswerOptions
+from gateway.agent import AnswerOptions, ToolChoice
 from gateway.agent.choice import hold_for
 from gateway.agent.events import Finished, GenerationFinished, IdsGenerated, ToolFinished
 from gateway.engine.interface import Generated, GenerationEnd, Timings
@@ -17,6 +17,7 @@ from leaf_sdk.testing import tiny_map
 pytestmark = pytest.mark.anyio
 
 TINY = tiny_map()
+NO_CALL, REQUIRED = ToolChoice("none"), ToolChoice("required")
 QUESTION = [{"role": "user", "content": "What is it?"}]
 SAY = '<tool_call>\n{"name": "up__say", "arguments": {}}\n</tool_call>'
 OWN = '<tool_call>\n{"name": "paint", "arguments": {"colour": "red"}}\n</tool_call>'
@@ -112,7 +113,7 @@ async def test_token_limit_counts_over_all_generations(open_stage):
     assert text_of(stage.events) == "a" * 8
 
 
-@pytest.mark.parametrize("choice", ["required", ("named", "paint"), "auto"])
+@pytest.mark.parametrize("choice", [REQUIRED, ToolChoice.named("paint"), ToolChoice()])
 async def test_call_whose_argument_babbles_without_end_is_told_as_far_as_it_came_and_ends_in_length(open_stage, choice):
     babbled = f"{OWN.partition('red')[0]}{'red ' * 200}"
     async with open_stage(babbled) as stage:
@@ -154,7 +155,7 @@ async def test_conversation_longer_than_the_context_is_refused_with_both_lengths
     assert refused.value.param == "messages"
 
 
-@pytest.mark.parametrize("choice", [("named", "nope"), ("named", "up__say2")])
+@pytest.mark.parametrize("choice", [ToolChoice.named("nope"), ToolChoice.named("up__say2")])
 async def test_choice_of_an_unknown_tool_is_refused_with_the_tools_there_are(open_stage, choice):
     async with open_stage() as stage:
         with pytest.raises(RequestInvalid, match="up__say") as refused:
@@ -165,7 +166,9 @@ async def test_choice_of_an_unknown_tool_is_refused_with_the_tools_there_are(ope
 
 async def test_definitions_stand_in_the_prompt_under_every_choice(open_stage):
     async with open_stage() as stage:
-        prompts = [(await stage.agent.open(QUESTION, choice=choice)).ids for choice in ("auto", "none", "required")]
+        prompts = [
+            (await stage.agent.open(QUESTION, choice=choice)).ids for choice in (ToolChoice(), NO_CALL, REQUIRED)
+        ]
 
     assert "up__say" in TINY.decode(prompts[0])
     assert prompts[0] == prompts[1] == prompts[2]
@@ -173,15 +176,17 @@ async def test_definitions_stand_in_the_prompt_under_every_choice(open_stage):
 
 async def test_bare_conversation_has_no_tools_and_is_not_remembered(open_stage):
     async with open_stage("Four.") as stage:
-        bare = await stage.agent.open(QUESTION, choice="none", bare=True)
-        await stage.agent.answer(bare, AnswerOptions(choice="none"), stage.listen)
+        bare = await stage.agent.open(QUESTION, choice=NO_CALL, bare=True)
+        await stage.agent.answer(bare, AnswerOptions(choice=NO_CALL), stage.listen)
         again = await stage.agent.open([*QUESTION, {"role": "assistant", "content": "Four."}])
 
     assert "up__say" not in TINY.decode(bare.ids)
     assert again.before is None
 
 
-@pytest.mark.parametrize(("choice", "constrained"), [("auto", False), ("required", True), (("named", "up__say"), True)])
+@pytest.mark.parametrize(
+    ("choice", "constrained"), [(ToolChoice(), False), (REQUIRED, True), (ToolChoice.named("up__say"), True)]
+)
 async def test_only_the_first_generation_is_held_to_the_choice(open_stage, choice, constrained):
     async with open_stage(SAY, "Done.") as stage:
         conversation = await stage.agent.open(QUESTION, choice=choice)
@@ -192,14 +197,14 @@ async def test_only_the_first_generation_is_held_to_the_choice(open_stage, choic
     assert second.grammar is None
 
 
-@pytest.mark.parametrize(("choice", "waits"), [("auto", [True, True]), ("required", [False, True])])
+@pytest.mark.parametrize(("choice", "waits"), [(ToolChoice(), [True, True]), (REQUIRED, [False, True])])
 async def test_calls_that_the_model_decides_on_are_held_from_their_token_where_that_is_wished(
     open_stage, choice, waits
 ):
     async with open_stage(SAY, "Done.", hold_calls=True) as stage:
         conversation = await stage.agent.open(QUESTION, choice=choice)
         await stage.agent.answer(conversation, AnswerOptions(choice=choice), stage.listen)
-        free = await stage.agent.open(QUESTION, choice="none")
+        free = await stage.agent.open(QUESTION, choice=NO_CALL)
 
     token = TINY.special_tokens["<tool_call>"]
     for request, waiting in zip(stage.engine.asked, waits, strict=True):
@@ -207,7 +212,7 @@ async def test_calls_that_the_model_decides_on_are_held_from_their_token_where_t
         assert (f"<[{token}]>" in request.grammar) == waiting
         assert "up__say" in request.grammar
     assert stage.of(ToolFinished)[0].name == "up__say"
-    assert hold_for(free, "none", parallel=False, always=True) is None
+    assert hold_for(free, NO_CALL, parallel=False, always=True) is None
 
 
 async def test_stop_string_ends_the_answer_without_being_shown(open_stage):
@@ -223,7 +228,7 @@ async def test_stop_string_ends_the_answer_without_being_shown(open_stage):
     assert generation.reuse is None
 
 
-@pytest.mark.parametrize("choice", ["auto", "required"])
+@pytest.mark.parametrize("choice", [ToolChoice(), REQUIRED])
 async def test_a_turn_that_may_hold_one_call_ends_behind_it(open_stage, choice):
     async with open_stage(f"Sure.{SAY}\n{SAY} twice", "Done.") as stage:
         conversation = await stage.agent.open(QUESTION, choice=choice)
@@ -253,7 +258,7 @@ async def test_a_turn_that_holds_one_call_anyway_keeps_the_engines_account(open_
 async def test_calls_that_are_held_to_their_schemas_are_one_where_one_may_be(open_stage):
     async with open_stage(SAY, "Done.", hold_calls=True) as stage:
         conversation = await stage.agent.open(QUESTION)
-        several, one = (hold_for(conversation, "auto", parallel=p, always=True) for p in (None, False))
+        several, one = (hold_for(conversation, ToolChoice(), parallel=p, always=True) for p in (None, False))
 
     assert one.triggers == several.triggers
     assert one.grammar != several.grammar
@@ -341,8 +346,8 @@ async def test_turn_that_calls_both_kinds_runs_ours_and_hands_the_other_to_the_c
 
 async def test_nothing_is_called_when_the_client_wants_no_tools(open_stage):
     async with open_stage(SAY) as stage:
-        conversation = await stage.agent.open(QUESTION, choice="none")
-        finished = await stage.agent.answer(conversation, AnswerOptions(choice="none"), stage.listen)
+        conversation = await stage.agent.open(QUESTION, choice=NO_CALL)
+        finished = await stage.agent.answer(conversation, AnswerOptions(choice=NO_CALL), stage.listen)
 
     assert finished.reason == "stop"
     assert stage.of(ToolFinished) == []

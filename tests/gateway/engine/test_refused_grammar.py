@@ -83,8 +83,8 @@ async def test_engine_names_a_grammar_that_it_does_not_take(ready: ReadyEngine) 
 
 async def test_refused_schema_is_held_by_its_name_and_the_others_by_theirs(ready: ReadyEngine) -> None:
     metrics = Metrics()
-    loose = await called(ready, ("named", "write"), CALL % ("write", '{"text": "Hi."}'), metrics)
-    tight = await called(ready, "required", CALL % ("get_time", '{"tz": "CET"}'), metrics)
+    loose = await called(ready, ToolChoice.named("write"), CALL % ("write", '{"text": "Hi."}'), metrics)
+    tight = await called(ready, ToolChoice("required"), CALL % ("get_time", '{"tz": "CET"}'), metrics)
     (free,) = [event for event in loose if isinstance(event, CallClosed)]
     (held,) = [event for event in tight if isinstance(event, CallClosed)]
 
@@ -97,7 +97,7 @@ async def test_refused_schema_is_held_by_its_name_and_the_others_by_theirs(ready
 
 
 async def test_refused_schema_is_found_among_others(ready: ReadyEngine) -> None:
-    told = await called(ready, "required", CALL % ("get_time", '{"tz": "CET"}'), Metrics())
+    told = await called(ready, ToolChoice("required"), CALL % ("get_time", '{"tz": "CET"}'), Metrics())
 
     (call,) = [event for event in told if isinstance(event, CallClosed)]
     assert (call.name, validate_call(SHORT, json.loads(call.arguments))) == ("get_time", [])

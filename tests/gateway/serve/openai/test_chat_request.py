@@ -7,12 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.agent import ToolChoice
 from gateway.errors import RequestInvalid
 from gateway.serve.openai.chat_request import ChatRequest
 from gateway.serve.openai.completion_request import CompletionRequest
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 PAINT = {"type": "function", "function": {"name": "paint", "parameters": {"type": "object"}}}
+
+
+def allowed(mode: str, *names: str) -> dict[str, Any]:
+    tools = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
 
 
 def request_of(**fields: Any) -> ChatRequest:
@@ -42,6 +48,9 @@ def request_of(**fields: Any) -> ChatRequest:
         ({"stream_options": {"include_usage": "perhaps"}}, "stream_options.include_usage"),
         ({"tool_choice": "maybe"}, "tool_choice"),
         ({"tool_choice": {"type": "function"}}, "tool_choice"),
+        ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice"),
+        ({"tool_choice": allowed("auto")}, "tool_choice"),
+        ({"tool_choice": allowed("none", "paint")}, "tool_choice"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
         ({"tools": [PAINT, {"type": "function", "function": {"name": ""}}]}, "tools.1.function.name"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
@@ -107,7 +116,7 @@ def test_sampling_passes_as_it_was_asked_for():
 def test_what_was_not_asked_for_is_left_to_the_engine():
     options = request_of().options()
 
-    assert (options.choice, options.max_tokens, options.stops, options.parallel) == ("auto", None, (), None)
+    assert (options.choice, options.max_tokens, options.stops, options.parallel) == (ToolChoice(), None, (), None)
     assert options.sampling.temperature is None
     assert options.sampling.seed is None
 
@@ -132,9 +141,11 @@ def test_newer_name_of_the_limit_wins(limits, most):
 @pytest.mark.parametrize(
     ("choice", "meant"),
     [
-        ("none", "none"),
-        ("required", "required"),
-        ({"type": "function", "function": {"name": "paint"}}, ("named", "paint")),
+        ("none", ToolChoice("none")),
+        ("required", ToolChoice("required")),
+        ({"type": "function", "function": {"name": "paint"}}, ToolChoice.named("paint")),
+        (allowed("auto", "paint", "draw"), ToolChoice("auto", ("paint", "draw"))),
+        (allowed("required", "paint"), ToolChoice("required", ("paint",))),
     ],
 )
 def test_tool_choice_in_the_agents_terms(choice, meant):

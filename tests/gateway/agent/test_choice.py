@@ -1,0 +1,139 @@
+"""tool_choice: all tools stand in the prompt; none but those allowed is run, or told to the client as its call."""
+
+import json
+
+import pytest
+
+from gateway.agent import AnswerOptions, ToolChoice
+from gateway.agent.choice import hold_for
+from gateway.agent.events import ToolFinished
+from gateway.errors import RequestInvalid
+from gateway.proxy.tool_search import CALL, SEARCH
+from gateway.toolcalls import CallClosed, CallStarted, Content, ToolSpec
+from leaf_sdk.testing import tiny_map
+
+pytestmark = pytest.mark.anyio
+
+TINY = tiny_map()
+QUESTION = [{"role": "user", "content": "What is it?"}]
+PAINT = ToolSpec("paint", "Paint it", {"type": "object"})
+DRAW = ToolSpec("draw", "Draw it", {"type": "object"})
+EVERY_CHOICE = [
+    ToolChoice(),
+    ToolChoice("none"),
+    ToolChoice("required"),
+    ToolChoice.named("paint"),
+    ToolChoice("auto", ("paint",)),
+    ToolChoice("required", ("paint", "up__say")),
+]
+
+
+def call_of(name: str) -> str:
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': {}})}</tool_call>"
+
+
+async def answered(stage, choice: ToolChoice, **options):
+    conversation = await stage.agent.open(QUESTION, choice=choice, client_tools=[PAINT, DRAW])
+    return await stage.agent.answer(conversation, AnswerOptions(choice, **options), stage.listen)
+
+
+async def test_prompt_is_the_same_whatever_may_be_called(open_stage):
+    async with open_stage() as stage:
+        tools = [PAINT, DRAW]
+        opened = [await stage.agent.open(QUESTION, choice=each, client_tools=tools) for each in EVERY_CHOICE]
+
+    assert all(name in TINY.decode(opened[0].ids) for name in ("paint", "draw", "up__say"))
+    assert all(conversation.ids == opened[0].ids for conversation in opened)
+
+
+@pytest.mark.parametrize("name", ["draw", "up__say"])
+@pytest.mark.parametrize("options", [{}, {"show_calls": True}, {"tell_calls": True}])
+async def test_call_that_is_not_allowed_is_answered_with_an_error_and_told_to_nobody_as_a_call(
+    open_stage, name, options
+):
+    async with open_stage(call_of(name), "So be it.") as stage:
+        finished = await answered(stage, ToolChoice("auto", ("paint",)), **options)
+
+    (refused,) = stage.of(ToolFinished)
+    assert (refused.name, refused.is_error, refused.source) == (name, True, "gateway")
+    assert refused.text == f"error: the tool '{name}' may not be called now; the tools that may be called are paint"
+    assert refused.text in TINY.decode(list(stage.engine.asked[1].prompt))
+    assert stage.of(CallStarted) == stage.of(CallClosed) == []
+    assert [event.text for event in stage.of(Content)] == list("So be it.")
+    assert finished.reason == "stop"
+
+
+async def test_call_that_is_allowed_is_the_clients(open_stage):
+    async with open_stage(call_of("paint")) as stage:
+        finished = await answered(stage, ToolChoice("auto", ("paint",)))
+
+    assert [call.name for call in stage.of(CallClosed)] == ["paint"]
+    assert finished.reason == "tool_calls"
+
+
+async def test_client_gets_its_call_and_not_the_one_beside_it_that_is_not_allowed(open_stage):
+    async with open_stage(f"{call_of('draw')}\n{call_of('paint')}") as stage:
+        finished = await answered(stage, ToolChoice("auto", ("paint",)))
+
+    assert [(call.name, call.index) for call in stage.of(CallClosed)] == [("paint", 0)]
+    assert [(refused.name, refused.is_error) for refused in stage.of(ToolFinished)] == [("draw", True)]
+    assert finished.reason == "tool_calls"
+
+
+async def test_what_is_allowed_is_so_in_every_generation_of_the_answer(open_stage):
+    choice = ToolChoice("required", ("up__say",))
+    async with open_stage(call_of("up__say"), call_of("paint"), "Done.") as stage:
+        await answered(stage, choice)
+
+    held, free, _ = stage.engine.asked
+    assert "up__say" in held.grammar
+    assert "paint" not in held.grammar
+    assert free.grammar is None
+    assert [(call.name, call.is_error) for call in stage.of(ToolFinished)] == [("up__say", False), ("paint", True)]
+
+
+async def test_tool_that_is_named_is_called_first_and_any_other_after_it(open_stage):
+    async with open_stage(call_of("up__say"), call_of("paint")) as stage:
+        finished = await answered(stage, ToolChoice.named("up__say"))
+
+    assert [call.name for call in stage.of(CallClosed)] == ["paint"]
+    assert finished.reason == "tool_calls"
+
+
+async def test_calls_held_from_their_token_are_held_to_what_is_allowed(open_stage):
+    async with open_stage(hold_calls=True) as stage:
+        choice = ToolChoice("auto", ("paint",))
+        conversation = await stage.agent.open(QUESTION, choice=choice, client_tools=[PAINT, DRAW])
+        hold = hold_for(conversation, choice, parallel=None, always=True)
+
+    assert [tool.name for tool in hold.tools] == ["paint"]
+    assert hold.triggers
+
+
+@pytest.mark.parametrize("names", [("paint", "nope"), ()])
+@pytest.mark.parametrize("mode", ["auto", "required"])
+async def test_choice_of_what_is_no_tool_is_refused(open_stage, mode, names):
+    async with open_stage() as stage:
+        with pytest.raises(RequestInvalid) as refused:
+            await stage.agent.open(QUESTION, choice=ToolChoice(mode, names), client_tools=[PAINT])
+
+    assert refused.value.param == "tool_choice"
+    assert not names or "'nope'; the tools are paint, up__say" in refused.value.message
+
+
+async def test_message_lists_the_first_tools_of_many(open_stage):
+    tools = [ToolSpec(f"t{n}", "", {}) for n in range(30)]
+    async with open_stage(context=20_000) as stage:
+        with pytest.raises(RequestInvalid, match=r"t19 and 11 more$"):
+            await stage.agent.open(QUESTION, choice=ToolChoice.named("nope"), client_tools=tools)
+
+
+async def test_search_does_not_lead_around_what_is_allowed(open_stage):
+    found = f"<tool_call>{json.dumps({'name': CALL, 'arguments': {'name': 'up__say'}})}</tool_call>"
+    async with open_stage(found, "No.", tool_search=True, context=40_000) as stage:
+        choice = ToolChoice("auto", ("paint",))
+        conversation = await stage.agent.open(QUESTION, choice=choice, client_tools=[PAINT])
+        await stage.agent.answer(conversation, AnswerOptions(choice), stage.listen)
+
+    assert {SEARCH, CALL} <= {tool.name for tool in conversation.tools}
+    assert [(call.name, call.is_error) for call in stage.of(ToolFinished)] == [(CALL, True)]
