@@ -1,7 +1,7 @@
 """The coding agents: what starts each, how it is told where the gateway is, and what it calls its tools.
 
-Unmodified programs from npm (`make agents-install`), with allow-lists of tools and never a switch that skips
-permissions where one would do. It starts nothing; `running.py` does.
+Unmodified programs from npm (`make agents-install`), set up and started as the pages of `docs/agents` say, with
+allow-lists of tools and no switch that skips permissions. It starts nothing; `running.py` does.
 """
 
 import json
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.toolchain import CACHE
-from tests.agents.task import WORDS, Agent, Call, Started, Turn, greeting, is_mended
+from tests.agents.page import Page
+from tests.agents.task import Agent, Call, Started, Turn, greeting, is_mended
 
 HERE: Final = Path(__file__).parent
 _MODULES: Final = CACHE / "agents" / "node" / "node_modules"
@@ -28,16 +29,8 @@ def _coding(
 
 
 def _claude(url: str) -> Started:
-    command = [
-        *(str(_MODULES / "@anthropic-ai" / "claude-code-linux-x64" / "claude"), "-p", WORDS),
-        *("--tools", "Read,Edit,Bash", "--allowedTools", "Read", "Edit", "Bash"),
-    ]
-    env = {
-        "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_AUTH_TOKEN": "none",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    }
-    return Started(command, env)
+    page = Page("claude-code", url)
+    return Started(page.command(_MODULES / "@anthropic-ai" / "claude-code-linux-x64" / "claude"), page.environment())
 
 
 def _claude_turns(file: Path) -> list[Turn]:
@@ -56,22 +49,10 @@ def _claude_turns(file: Path) -> list[Turn]:
     ]
 
 
-_CODEX_SETTINGS: Final = """\
-model = "local"
-model_provider = "gateway"
-
-[model_providers.gateway]
-name = "gateway"
-base_url = "{url}/v1"
-env_key = "GATEWAY_KEY"
-wire_api = "responses"
-"""
-
-
 def _codex(url: str) -> Started:
+    page = Page("codex", url)
     program = _MODULES / "@openai" / "codex-linux-x64" / "vendor" / "x86_64-unknown-linux-musl" / "bin" / "codex"
-    command = [str(program), "exec", "--skip-git-repo-check", "--sandbox", "workspace-write", WORDS]
-    return Started(command, {"GATEWAY_KEY": "none"}, {"~/.codex/config.toml": _CODEX_SETTINGS.format(url=url)})
+    return Started(page.command(program), page.environment(), {"~/.codex/config.toml": page.blocks("toml")[0]})
 
 
 def _codex_turns(file: Path) -> list[Turn]:
@@ -88,15 +69,9 @@ def _codex_turns(file: Path) -> list[Turn]:
 
 
 def _opencode(url: str) -> Started:
-    model = {"tool_call": True, "reasoning": True, "limit": {"context": 65536, "output": 4096}}
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "options": {"baseURL": f"{url}/v1", "apiKey": "none"},
-        "models": {"local": model},
-    }
-    settings = {"provider": {"local": provider}, "model": "local/local", "autoupdate": False, "share": "disabled"}
+    page = Page("opencode", url)
     program = _MODULES / "opencode-linux-x64" / "bin" / "opencode"
-    return Started([str(program), "run", WORDS], {}, {"opencode.json": json.dumps(settings)})
+    return Started(page.command(program), {}, {"opencode.json": page.blocks("json")[0]})
 
 
 def _opencode_turns(file: Path) -> list[Turn]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-WORDS: Final = "Mend the greeting in greet.py: it must say hello."
 _BEFORE: Final = 'print("helo, Zürich")\n'
 _AFTER: Final = 'print("hello, Zürich")\n'
 _TITLE: Final = "Mend a greeting"
