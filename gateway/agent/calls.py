@@ -211,12 +211,21 @@ class RunningCalls:
         self._answered: list[Answered | None] = []
         self.wanted = False
         """Whether somebody will ask for the outcomes."""
+        self.ended = 0.0
+        """When the last outcome came."""
+        self._over: anyio.Event | None = None
 
     def start(self, call: CallClosed) -> None:
         """Start a call; it runs while the caller goes on."""
         self._started.append(call)
         self._answered.append(None)
         self._tasks.start_soon(self._run, len(self._answered) - 1, call)
+
+    def closing(self) -> anyio.Event:
+        """Say that no call is started any more; gives what is set once all are over."""
+        self._over = anyio.Event()
+        self._note_end()
+        return self._over
 
     def note_lost(self) -> None:
         """Leave a trace of calls whose outcomes nobody will ask for."""
@@ -239,6 +248,12 @@ class RunningCalls:
 
     async def _run(self, n: int, call: CallClosed) -> None:
         self._answered[n] = await self._runner.call(call, self._offered, self._principal, self._map_id, self._allows)
+        self.ended = time.perf_counter()
+        self._note_end()
+
+    def _note_end(self) -> None:
+        if self._over is not None and None not in self._answered:
+            self._over.set()
 
 
 def _allowed(name: str, offered: Mapping[str, ToolSpec], allows: Callable[[str], bool]) -> ToolSpec:

@@ -24,6 +24,8 @@ class Spliced:
     leaf: int = 0
     shim: int = 0
     scaffold: int = 0
+    prefilled: int = 0
+    """Ids of the scaffold that the engine has processed already."""
     seconds: float = 0.0
     """Time it took to make ids of contents and to splice them: part of the time to the next token."""
 

@@ -103,6 +103,8 @@ class GenerationFinished:
     """To the first id, from the moment the results (or the question) were there: making and splicing ids included."""
     guessed: bool
     """Some ids of this generation were lost by the stream and found by choice (engine/llama_cpp/repair.py)."""
+    prefilled: int = 0
+    """Ids of the scaffold that were processed while the tools worked: part of those that `timings` calls processed."""
 
     @property
     def reuse(self) -> float | None:

@@ -233,6 +233,12 @@ class Generation:
 
     def _finish(self, end: GenerationEnd | None, place: Place, seconds: float) -> GenerationResult:
         conversation = self._conversation
+        timings = place.shown(end.timings) if end is not None else None
+        prefilled = 0
+        if timings is not None:
+            # The last id that was held may not be told of. If the slot is lost, so is what was processed ahead of time.
+            prefilled = max(min(conversation.spliced.prefilled, timings.cache_n + 1 - conversation.held), 0)
+            timings = timings.counting(prefilled)
         stats = GenerationFinished(
             prompt=self._prompt,
             generated=len(self._ids),
@@ -240,9 +246,10 @@ class Generation:
             reinjected_shim=conversation.spliced.shim,
             scaffold=conversation.spliced.scaffold,
             held=conversation.held,
-            timings=place.shown(end.timings) if end is not None else None,
+            timings=timings,
             ttft=self._ttft + conversation.spliced.seconds,
             guessed=self._guessed,
+            prefilled=prefilled,
         )
         self._count(end, seconds)
         # The last id before a length limit was sampled, but not processed any more.

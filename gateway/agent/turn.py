@@ -17,6 +17,7 @@ from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinishe
 from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
 from gateway.agent.history import check_size, tool_definitions, without_volatile
 from gateway.agent.offers import EVERY_TOOL, ToolScope, is_heavy
+from gateway.agent.prefill import prefill
 from gateway.agent.prompt import begin
 from gateway.agent.recall import Recall
 from gateway.agent.splices import fitted, parts_of
@@ -168,6 +169,8 @@ class _Answer:
                 if last and mixed:
                     for call in result.calls:
                         self._start_ours(call, calls)
+                if result.stopped and result.calls and not (last or mixed):
+                    await prefill(held, calls, held.room - _ANSWER_ROOM, self._metrics)
             # All calls that were started are over here. The client's choice of a call is for the first generation.
             self._choice = self._choice.after_first()
             if mixed:

@@ -152,6 +152,8 @@ class EngineConfig:
     """Bytes of all slot files; None: as many as the host cache would have."""
     isolate: bool = False
     """Whether no principal's prompt is ever computed faster because another's stood there: embedded engine only."""
+    prefill: Literal["auto", "off"] = "auto"
+    """Whether the template's ids around a result are processed while the tool works, where that gains something."""
     hold_calls: bool = False
     """Whether a grammar holds also the calls that a model decides on itself, from the token with which they begin: for
     models with such a token, and servers whose grammars know tokens (llama.cpp since December 2025)."""

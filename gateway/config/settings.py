@@ -73,6 +73,12 @@ class EngineSection(Section):
         description="Reuse nothing of one principal's prompts for another; of the embedded engine only, whose host "
         "cache is off then.",
     )
+    prefill: Literal["auto", "off"] = Field(
+        default=_ENGINE.prefill,
+        description="`auto`: what the chat template writes before a tool's result is processed while the tool works, "
+        "where the engine's slots are the gateway's to choose, it has nothing else to do and that gains more than two "
+        "of its passes; `off`: with the result.",
+    )
     hold_calls: bool = Field(
         default=_ENGINE.hold_calls,
         description="Hold the calls that a model decides on itself to their schemas, where it begins them with a "

@@ -1,11 +1,13 @@
-"""What an engine has been seen to take: seconds for an id of a prompt, bytes of an id, seconds for a byte moved.
+"""What an engine has been seen to take: seconds for an id of a prompt, or written; bytes of an id; seconds for a byte.
 
-Turns measurements into what a swap and a recomputation will cost. It measures nothing itself. Until there is a
+Turns measurements into what a swap, a recomputation and a pass will cost. It measures nothing itself. Until there is a
 measurement, moving counts as cheap: the first swap tells.
 """
 
 from dataclasses import dataclass, field
 from typing import Final
+
+from gateway.engine.interface import Timings
 
 _FIRST_GUESS: Final = 1e-3
 """Seconds for an id, before the first prompt."""
@@ -40,13 +42,26 @@ class Rates:
     """The rates of one engine, through its restarts."""
 
     _id_seconds: _Ratio = field(default_factory=lambda: _Ratio(20_000, _FIRST_GUESS))
+    _step_seconds: _Ratio = field(default_factory=lambda: _Ratio(2_000, 0.0))
     _id_bytes: _Ratio = field(default_factory=lambda: _Ratio(20_000, 0.0))
     _byte_seconds: _Ratio = field(default_factory=lambda: _Ratio(2.0**32, 0.0))
+
+    def generated(self, timings: Timings) -> None:
+        """A generation has ended."""
+        self.processed(timings.prompt_n, timings.prompt_seconds)
+        # The first id comes with the prompt.
+        if timings.generated_n > 1 and timings.generate_seconds > 0:
+            self._step_seconds.add(timings.generate_seconds, timings.generated_n - 1)
 
     def processed(self, ids: int, seconds: float) -> None:
         """So many ids of a prompt were processed."""
         if ids > 0 and seconds > 0:
             self._id_seconds.add(seconds, ids)
+
+    @property
+    def step(self) -> float:
+        """Seconds from one generated id to the next: a pass of the engine. 0 before any was seen."""
+        return self._step_seconds.value
 
     def moved(self, ids: int, size: int, seconds: float) -> None:
         """A state of so many ids and bytes was saved or restored, and its file read once."""

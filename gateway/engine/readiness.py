@@ -20,6 +20,7 @@ from gateway.engine.llama_cpp.client import LlamaCpp, Proven
 from gateway.engine.llama_cpp.questions import Questions
 from gateway.engine.map_proof import check_map, with_all_specials
 from gateway.engine.maps import MapSet, needs_engine, resolve_maps
+from gateway.engine.prefill import Prefill
 from gateway.engine.rates import Rates
 from gateway.engine.shapes import Shapes
 from gateway.engine.slot_files import SlotFiles, open_slot_files, slot_table
@@ -58,6 +59,8 @@ class ReadyEngine:
     """Which start of an engine this is."""
     shapes: Shapes = field(default_factory=Shapes)
     """Which conversations its template only appends to."""
+    prefill: Prefill | None = None
+    """What processes ids ahead of time; None where the engine's slots are not ours, or that is not wanted."""
 
 
 class EngineRoute:
@@ -172,7 +175,7 @@ class EngineRoute:
                 idle_timeout=settings.idle_timeout,
                 keep_reasoning=settings.reasoning == "keep",
                 on_loss=self.report_loss,
-                on_prompt=self._rates.processed,
+                on_end=self._rates.generated,
             )
             stack.push_async_callback(engine.aclose)
             yield engine
@@ -206,7 +209,9 @@ class EngineRoute:
         slots = await slot_table(engine, facts, self._config, self.slot_files, tasks)
         wanted = self._config.engine.tool_format
         tool_format = choose_format(facts.chat_template, supports_tools=facts.supports_tools, wanted=wanted)
-        self._ready = ReadyEngine(engine, facts, token_map, template, slots, tool_format)
+        wanted_ahead = self._config.engine.prefill == "auto" and slots.chooses
+        prefill = Prefill(slots, engine.fill_slot, self._rates) if wanted_ahead else None
+        self._ready = ReadyEngine(engine, facts, token_map, template, slots, tool_format, prefill=prefill)
         self._changed(True, "")
         log.info(
             "engine ready",

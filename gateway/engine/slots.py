@@ -81,6 +81,8 @@ class SlotTable:
         self.swapper = swapper
         self._left = LeftBehind()
         self._clock = 0
+        self._count = count
+        self._idle = anyio.Event()
         # A free slot is taken at once, without a turn of the loop in between.
         self._available = anyio.Semaphore(count, fast_acquire=True)
         self._waiting: Counter[str] = Counter()
@@ -121,12 +123,57 @@ class SlotTable:
                     slot.mixed = False
                     self._left.note(slot.ids)
         finally:
-            self._free.append(slot)
-            self._available.release()
+            self._give_back(slot)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether slots are ours to choose."""
+        return self._at_rest is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no slot is taken, and nobody waits for one."""
+        return self._available.value == self._count
+
+    async def idle(self) -> None:
+        """Wait until no slot is taken."""
+        while not self.is_idle:
+            await self._idle.wait()
+
+    @asynccontextmanager
+    async def lent(self, held: list[int], owner: str) -> AsyncGenerator[Slot | None]:
+        """The slot that holds just these ids, for as long as the context lasts; None where there is none.
+
+        It is for its principal's next generation, and nothing that this may reuse is given up: what the slot holds is
+        said before the end (`Slot.holds`), else it is not known. Only while the table is idle (`is_idle`); never waits
+        for others. Raises `EngineUnavailable` when the slot does not come to rest.
+        """
+        own = (slot for slot in self._free if slot.answered and slot.owner == owner and slot.ids == held)
+        slot = next(own, None) if self.chooses and self.is_idle else None
+        if slot is None:
+            yield None
+            return
+        self._available.acquire_nowait()
+        self._free.remove(slot)
+        try:
+            await self._rested(slot)
+            slot.holds(held, at_rest=False, answered=False)
+            yield slot
+            self._left.note(slot.ids)
+        finally:
+            self._give_back(slot)
+
+    def _give_back(self, slot: Slot) -> None:
+        self._free.append(slot)
+        self._available.release()
+        if self.is_idle:
+            self._idle.set()
+            self._idle = anyio.Event()
 
     def reserve(self) -> int:
         """Take a free slot out of the table for good, for somebody who must have one alone; returns its number."""
         self._available.acquire_nowait()
+        self._count -= 1
         return self._free.pop().number
 
     async def keep(self) -> None:

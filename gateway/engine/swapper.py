@@ -47,8 +47,8 @@ class SlotMover(Protocol):
         """Empty a slot."""
         ...
 
-    async def cut_slot(self, slot: int, ids: Sequence[int]) -> None:
-        """Have a slot hold the beginning of what it holds, and no more."""
+    async def fill_slot(self, slot: int, ids: Sequence[int]) -> int:
+        """Have a slot hold these ids, and no more. Gives how many were processed for it."""
         ...
 
 
@@ -153,7 +153,7 @@ class Swapper:
     async def _keep_beginning(self, slot: Slot, ids: list[int], owner: str) -> None:
         """Keep what conversations share once, for all of them."""
         try:
-            await self._engine.cut_slot(slot.number, ids)
+            await self._engine.fill_slot(slot.number, ids)
         except EngineRefused as error:
             log.warning("a shared beginning was not kept", reason=error.message)
             return

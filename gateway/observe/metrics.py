@@ -107,6 +107,10 @@ class Metrics:
         self._generations = self._counter("codec_generations", "Generations that the engine finished.")
         self._prompt_ids = self._counter("codec_generation_prompt_ids", "Prompt ids that the engine processed.")
         self._reused_ids = self._counter("codec_generation_reused_ids", "Prompt ids that the KV cache already held.")
+        self._prefilled_ids = self._counter(
+            "codec_prefilled_ids",
+            "Ids of the template that were processed while a tool worked; the generation behind it has them reused.",
+        )
         self._generated_ids = self._counter("codec_generation_ids", "Ids that the engine generated.")
         self._first = self._histogram(
             "codec_generation_first_id_seconds", "Time from the request to the first id.", _ENGINE_SECONDS
@@ -227,6 +231,10 @@ class Metrics:
     def ids_spliced(self, source: SpliceSource, n: int) -> None:
         """`n` ids were appended to a generation."""
         self._spliced.labels(one_of(SOURCES, source)).inc(n)
+
+    def ids_prefilled(self, n: int) -> None:
+        """`n` ids were processed before the result of a tool was there."""
+        self._prefilled_ids.inc(n)
 
     def ids_repaired(self, *, repaired: int, ambiguous: int, missed: int) -> None:
         """Ids that the engine's stream did not name: found, found in more than one way, not found."""

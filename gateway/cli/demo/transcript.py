@@ -177,6 +177,7 @@ def _text_turns(turns: Sequence[TextTurn]) -> list[dict[str, Any]]:
             "held": turn.held,
             "cache_n": turn.timings.cache_n,
             "prompt_n": turn.timings.prompt_n,
+            "prefilled": 0,
             "reuse": round(turn.timings.cache_n / turn.held, 4) if turn.held else None,
             "ttft_ms": round(turn.ttft * 1000, 2),
             "drift_positions": turn.drift.positions,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 
-from gateway.engine.interface import EngineFacts, GenerateRequest, GenerationEnd, GenerationEvent
+from gateway.engine.interface import EngineFacts, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.llama_cpp.completion_stream import EVENT_FIELDS, CompletionStream
 from gateway.engine.llama_cpp.connections import Connections
 from gateway.engine.llama_cpp.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
@@ -60,7 +60,7 @@ class LlamaCpp(Questions):
         token_map: TokenMap | None = None,
         keep_reasoning: bool = False,
         on_loss: Callable[[], None] = lambda: None,
-        on_prompt: Callable[[int, float], None] = lambda ids, seconds: None,
+        on_end: Callable[[Timings], None] = lambda timings: None,
     ) -> None:
         """Ask nothing yet.
 
@@ -71,13 +71,13 @@ class LlamaCpp(Questions):
             token_map: by which lost ids are found again until `prove` brings one; without one they are only counted.
             keep_reasoning: see `Questions`.
             on_loss: hears that a connection has ended unasked, or that another engine answers.
-            on_prompt: hears how many ids of a prompt were processed in how many seconds.
+            on_end: hears what a generation that has ended took.
         """
         self.url = url.rstrip("/")
         super().__init__(self.url, self._ask_anywhere, keep_reasoning=keep_reasoning)
         self._token_map = token_map
         self._on_loss = on_loss
-        self._on_prompt = on_prompt
+        self._on_end = on_end
         self._proof: Proof | None = None
         self._facts: EngineFacts | None = None
         self.is_exchanged = False
@@ -135,7 +135,7 @@ class LlamaCpp(Questions):
                 if isinstance(event, GenerationEnd):
                     if not event.told:
                         log.warning("the engine went on past max_tokens, so the connection was closed", url=self.url)
-                    self._on_prompt(event.timings.prompt_n, event.timings.prompt_seconds)
+                    self._on_end(event.timings)
                     yield event
                     return
                 yield event

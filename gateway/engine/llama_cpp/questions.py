@@ -85,10 +85,15 @@ class Questions:
         """`POST /slots/{id}?action=erase`: forget what a slot at rest holds."""
         await self._post(f"/slots/{slot}?action=erase", {})
 
-    async def cut_slot(self, slot: int, ids: Sequence[int]) -> None:
-        """Have a slot at rest hold these ids and no more. What it samples behind them it does not keep."""
+    async def fill_slot(self, slot: int, ids: Sequence[int]) -> int:
+        """Have a slot at rest hold these ids and no more. What it samples behind them it does not keep.
+
+        Gives how many of them it had to process.
+        """
         body = {"prompt": list(ids), "id_slot": slot, "n_predict": 0, "cache_prompt": True}
-        await self._post("/completion", body)
+        answer = await self._post("/completion", body)
+        with expecting(self._url):
+            return int(answer["timings"]["prompt_n"])
 
     async def _slots(self) -> list[dict[str, Any]]:
         status, body = await self._ask("GET", "/slots", b"")

@@ -64,6 +64,7 @@ def turn_numbers(turn: GenerationFinished) -> dict[str, Any]:
         "held": turn.held,
         "cache_n": timings.cache_n if timings else None,
         "prompt_n": timings.prompt_n if timings else None,
+        "prefilled": turn.prefilled,
         "reuse": round(turn.reuse, 4) if turn.reuse is not None else None,
         "ttft_ms": round(turn.ttft * 1000, 2),
         "guessed": turn.guessed,

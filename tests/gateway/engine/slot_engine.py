@@ -93,10 +93,12 @@ class SlotEngine:
         self._touch("erase", slot)
         self.slots[slot] = []
 
-    async def cut_slot(self, slot: int, ids: Sequence[int]) -> None:
-        self._touch("cut", slot)
-        assert [n for n, _ in self.slots[slot]][: len(ids)] == ids
-        self.slots[slot] = self.slots[slot][: len(ids)]
+    async def fill_slot(self, slot: int, ids: Sequence[int]) -> int:
+        self._touch("fill", slot)
+        held = self.slots[slot]
+        shared = min(shared_prefix([n for n, _ in held], list(ids)), len(ids) - 1)
+        self.slots[slot] = [*held[:shared], *((n, held[0][1]) for n in ids[shared:])]
+        return len(ids) - shared
 
 
 @dataclass

@@ -122,6 +122,7 @@ def test_numbers_of_a_turn_are_ids_and_milliseconds():
         "held": 70,
         "cache_n": 70,
         "prompt_n": 30,
+        "prefilled": 0,
         "reuse": 1.0,
         "ttft_ms": 250.0,
         "guessed": False,

@@ -1,0 +1,97 @@
+"""Ids that are sure to follow are processed ahead of time, while an engine has nothing else to do.
+
+Turns the ids that a slot of our own holds, and those that will stand behind them, into requests for a piece at a time.
+A piece is asked for only while no generation runs or waits, so that one that comes waits for at most that piece, and
+so does whoever wants to go on with the slot. Where the gain is less than two passes of the engine nothing is done: on
+a fast GPU, and for a few ids. It knows no conversation, and no tool.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from math import ceil
+from typing import Final
+
+import anyio
+
+from gateway.engine.rates import Rates
+from gateway.engine.slots import SlotTable
+from gateway.errors import EngineError
+from gateway.observe.logs import get_logger
+
+PIECE: Final = 32
+"""Ids of one request: what others may have to wait for. On a CPU it takes as long as some ten generated ids."""
+_PASSES: Final = 2
+"""Passes that must be gained: a request ahead of time costs one."""
+
+Fill = Callable[[int, Sequence[int]], Awaitable[int]]
+"""Has a slot hold these ids. Gives how many of them were processed for it."""
+
+log = get_logger("engine")
+
+
+class Prefill:
+    """What is processed ahead of time by one running engine, whose slots are ours to choose."""
+
+    def __init__(self, slots: SlotTable, fill: Fill, rates: Rates) -> None:
+        """Ask nothing yet."""
+        self._slots = slots
+        self._fill = fill
+        self._rates = rates
+
+    def pays(self, ids: int) -> bool:
+        """Whether so many ids take longer than two passes; not before the engine has been seen to generate."""
+        return self._rates.step > 0 and self._rates.to_process(ids) > _PASSES * self._rates.step
+
+    async def run(
+        self, held: Sequence[int], ahead: Sequence[int], owner: str, over: anyio.Event, told: Callable[[int], None]
+    ) -> None:
+        """Have the slot that holds `held` hold `ahead` behind it, as far as there is time. Never raises `EngineError`.
+
+        Args:
+            held: all that the slot holds.
+            ahead: what is sure to follow.
+            owner: the principal whose slot it is.
+            over: ends it, behind the piece that is being processed.
+            told: hears of each piece how many ids more the slot holds.
+        """
+        size = ceil(len(ahead) / max(ceil(len(ahead) / PIECE), 1))
+        done = 0
+        while done < len(ahead) and not over.is_set():
+            if not self._slots.is_idle:
+                await _first(self._slots.idle, over.wait)
+                continue
+            new = ahead[done : done + size]
+            try:
+                processed = await self._piece([*held, *ahead[:done]], new, owner)
+            except EngineError as error:
+                # Whoever goes on with the slot is told, if it concerns them.
+                log.info("ids were not processed ahead of time", reason=error.message)
+                return
+            if processed is None:
+                return
+            told(len(new))
+            done += len(new)
+            if processed > len(new):
+                # The slot held something else than we believed.
+                return
+
+    async def _piece(self, held: list[int], new: Sequence[int], owner: str) -> int | None:
+        """How many ids were processed; None where the slot is not to be had any more."""
+        async with self._slots.lent(held, owner) as slot:
+            if slot is None:
+                return None
+            ids = [*held, *new]
+            processed = await self._fill(slot.number, ids)
+            slot.holds(ids, at_rest=True, answered=True)
+        return processed
+
+
+async def _first(*waits: Callable[[], Awaitable[None]]) -> None:
+    """Wait until one of several has come."""
+
+    async def end_all(wait: Callable[[], Awaitable[None]]) -> None:
+        await wait()
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        for wait in waits:
+            tasks.start_soon(end_all, wait)
