@@ -8,6 +8,7 @@ from typing import Final
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
+from gateway.serve.http.anthropic import REQUEST_ID, anthropic_error, new_request_id, speaks_anthropic
 from gateway.serve.mcp.http import Rejected, send_rejection
 
 _STOPPING: Final = "the gateway is stopping; ask again"
@@ -19,5 +20,11 @@ async def stopping(scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"retry-after", b"2"), (b"connection", b"close")]
         await send_rejection(send, Rejected(503, _STOPPING, headers=headers))
         return
-    body = {"error": {"message": _STOPPING, "type": "server_error"}}
-    await JSONResponse(body, 503, {"retry-after": "2", "connection": "close"})(scope, receive, send)
+    headers = {"retry-after": "2", "connection": "close"}
+    if speaks_anthropic(scope):
+        named = new_request_id()
+        status, body = anthropic_error(503, _STOPPING, named)
+        headers[REQUEST_ID] = named
+    else:
+        status, body = 503, {"error": {"message": _STOPPING, "type": "server_error"}}
+    await JSONResponse(body, status, headers)(scope, receive, send)

@@ -1,4 +1,4 @@
-"""Who may call: the bearer credential of every request, its limits, and the answer to those who have none.
+"""Who may call: the credential of every request, its limits, and the answer to those who have none.
 
 Turns an ASGI application into one that hears only callers that are known (`scope["state"]["principal"]` says who) and
 that do not ask too much. Refusals are RFC 6750's and, where an authorization server is configured, RFC 9728's: they say
@@ -11,7 +11,6 @@ from hashlib import sha256
 from math import ceil
 from typing import Final
 
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.observe.access_metrics import AccessMetrics
@@ -21,10 +20,11 @@ from gateway.serve.auth.credentials import Credentials
 from gateway.serve.auth.identity import PRINCIPAL, CannotTell, CredentialRefused, Identity, MustWait, ScopeMissing
 from gateway.serve.auth.rate_limiter import FailedTries, Kind, Limiter, Refused
 from gateway.serve.auth.resource import ProtectedResource
-from gateway.serve.http.errors import error_response
+from gateway.serve.http.errors import Refusal, error_response
 
 _ANONYMOUS: Final = Identity(ANYBODY)
 _ASK: Final = "this gateway asks for a token: send 'Authorization: Bearer TOKEN'; `codec-gateway token` shows it"
+_ONE: Final = "send one credential: 'Authorization' and 'x-api-key' name different ones, or one of them came twice"
 _TOO_MUCH: Final = {
     "rate": "too many requests a minute: ask again later",
     "concurrency": "too many requests at a time: wait until one of yours is over",
@@ -129,12 +129,12 @@ class BearerAuth:
         finally:
             self._limiter.leave(identity, kind)
 
-    def _limited(self, refused: Refused) -> JSONResponse:
+    def _limited(self, refused: Refused) -> Refusal:
         self._metrics.limited(refused.limit)
         headers = {"Retry-After": str(max(1, ceil(refused.wait)))}
         return error_response(429, _TOO_MUCH[refused.limit], code="rate_limit_exceeded", headers=headers)
 
-    def _refuse(self, error: CredentialRefused) -> JSONResponse:
+    def _refuse(self, error: CredentialRefused) -> Refusal:
         if isinstance(error, CannotTell):
             return error_response(503, error.detail, code="issuer_unavailable", headers={"Retry-After": "5"})
         challenge = ['realm="codec-gateway"']
@@ -153,19 +153,37 @@ class BearerAuth:
 
 
 def _credential_of(scope: Scope) -> bytes:
-    """What follows `Bearer`.
+    """What follows `Bearer`, or stands in `x-api-key`, which clients of Anthropic's API send.
+
+    That header means something else to others: it is read under `/v1` alone.
 
     Raises:
         CredentialRefused: there is none, or more than one: whoever stands before us may have looked at the other.
     """
-    values: list[bytes] = [value for name, value in scope["headers"] if name == b"authorization"]
-    if not values:
+    bearers = [value for name, value in scope["headers"] if name == b"authorization"]
+    keys = [value for name, value in scope["headers"] if name == b"x-api-key"] if _is_api(scope) else []
+    if not bearers and not keys:
         raise CredentialRefused("missing", _ASK)
-    scheme, _, given = values[0].partition(b" ")
-    given = given.strip()
-    if len(values) > 1 or scheme.lower() != b"bearer" or not given:
+    if len(bearers) > 1 or len(keys) > 1:
+        raise CredentialRefused("malformed", _ONE if keys else _ASK)
+    given = {_bearer_of(value) for value in bearers} | {value.strip() for value in keys}
+    if len(given) > 1:
+        raise CredentialRefused("malformed", _ONE)
+    credential = given.pop()
+    if not credential:
         raise CredentialRefused("malformed", _ASK)
-    return given
+    return credential
+
+
+def _bearer_of(value: bytes) -> bytes:
+    scheme, _, given = value.partition(b" ")
+    if scheme.lower() != b"bearer":
+        raise CredentialRefused("malformed", _ASK)
+    return given.strip()
+
+
+def _is_api(scope: Scope) -> bool:
+    return scope["path"].startswith("/v1/")
 
 
 def _address_of(scope: Scope) -> str:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config.address import is_loopback
@@ -23,7 +22,7 @@ from gateway.config.model import GatewayConfig, ServeConfig
 from gateway.config.state import state_folder
 from gateway.errors import ConfigError
 from gateway.observe.escape import escape_text
-from gateway.serve.http.errors import error_response
+from gateway.serve.http.errors import Refusal, error_response
 
 TOKEN_BYTES: Final = 32
 SHORTEST_TOKEN: Final = 8
@@ -129,7 +128,7 @@ class HostGuard:
         refusal = None if named in self._known else self._judge(named)
         return (refusal or self._app)(scope, receive, send)
 
-    def _judge(self, named: tuple[tuple[bytes, bytes], ...]) -> JSONResponse | None:
+    def _judge(self, named: tuple[tuple[bytes, bytes], ...]) -> Refusal | None:
         first = {name: value.decode("latin-1") for name, value in named}
         if len(first) < len(named):
             # Whoever stands before us may have judged the other one (RFC 9112, 3.2).

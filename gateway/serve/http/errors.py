@@ -1,4 +1,4 @@
-"""Our errors as HTTP answers in OpenAI's shape: the one place where that is decided.
+"""Our errors as HTTP answers, in OpenAI's shape or in Anthropic's: the one place where that is decided.
 
 A message of ours is written for the person who reads it and goes out as it is; anything unforeseen goes to the log with
 its traceback, and the client learns only that it happened.
@@ -10,6 +10,7 @@ from typing import Any, Final
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from gateway.errors import (
     EngineRefused,
@@ -22,6 +23,7 @@ from gateway.errors import (
     UnknownTool,
 )
 from gateway.observe.logs import get_logger
+from gateway.serve.http.anthropic import REQUEST_ID, anthropic_error, new_request_id, speaks_anthropic
 from gateway.serve.http.body import BodyOverLimit, BodyUnread
 
 log = get_logger("serve")
@@ -51,13 +53,38 @@ def error_answer(error: Exception) -> tuple[int, dict[str, Any]]:
 async def no_such_path(request: Request, error: Exception) -> Response:
     """A path or a method that no endpoint has, in the same shape."""
     status = error.status_code if isinstance(error, HTTPException) else 404
-    words = f"{request.method} {request.url.path} is not served here; see /v1/chat/completions, /v1/completions, /mcp"
-    return JSONResponse(_body(words, "invalid_request_error", "not_found", None), status)
+    words = (
+        f"{request.method} {request.url.path} is not served here; see /v1/chat/completions, /v1/messages, "
+        "/v1/completions, /mcp"
+    )
+    return error_response(status, words, code="not_found")
 
 
-def error_response(status: int, message: str, *, code: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """An answer to a request that is not let in, in the same shape."""
-    return JSONResponse(_body(message, "invalid_request_error", code, None), status, headers)
+class Refusal(Response):
+    """An answer to a request that is not served, in the shape of the API that it was meant for."""
+
+    def __init__(self, status: int, message: str, code: str, headers: Mapping[str, str] | None) -> None:
+        self.status_code = status
+        self.background = None
+        self._message = message
+        self._code = code
+        self._headers = headers or {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        if speaks_anthropic(scope):
+            named = new_request_id()
+            status, body = anthropic_error(self.status_code, self._message, named)
+            answer = JSONResponse(body, status, {**self._headers, REQUEST_ID: named})
+        else:
+            body = _body(self._message, "invalid_request_error", self._code, None)
+            answer = JSONResponse(body, self.status_code, self._headers)
+        await answer(scope, receive, send)
+
+
+def error_response(status: int, message: str, *, code: str, headers: Mapping[str, str] | None = None) -> Refusal:
+    """An answer to a request that is not let in."""
+    return Refusal(status, message, code, headers)
 
 
 def _body(message: str, type_name: str, code: str, param: str | None) -> dict[str, Any]:

@@ -1,0 +1,45 @@
+"""An error in the shape of Anthropic's API, and which requests get it.
+
+Turns a status and a sentence into the body that clients of that API read. They tell errors by `type` and status, and
+quote `request_id` to whoever runs the server. Pure. Source: Anthropic's API reference, "Errors".
+"""
+
+import secrets
+from typing import Any, Final
+
+from starlette.types import Scope
+
+REQUEST_ID: Final = "request-id"
+"""The header in which each answer names itself."""
+OVERLOADED: Final = 529
+"""What that API says where HTTP says 503: ask again."""
+
+_PATH: Final = "/v1/messages"
+_VERSION: Final = b"anthropic-version"
+_TYPES: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    OVERLOADED: "overloaded_error",
+}
+
+
+def speaks_anthropic(scope: Scope) -> bool:
+    """Whether whoever asks reads this shape: by the path, or by the version that only such clients name."""
+    path = scope["path"]
+    return path == _PATH or path.startswith(f"{_PATH}/") or any(name == _VERSION for name, _ in scope["headers"])
+
+
+def new_request_id() -> str:
+    """A name for one request, the same in its header and in its error."""
+    return f"req_{secrets.token_hex(12)}"
+
+
+def anthropic_error(status: int, message: str, request_id: str) -> tuple[int, dict[str, Any]]:
+    """Status and body for an error whose status in HTTP's own terms is `status`."""
+    shown = OVERLOADED if status == 503 else status
+    other = "invalid_request_error" if shown < 500 else "api_error"
+    error = {"type": _TYPES.get(shown, other), "message": message}
+    return shown, {"type": "error", "error": error, "request_id": request_id}
