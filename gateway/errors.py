@@ -20,6 +20,7 @@ GatewayError
 ├── RpcError                    a JSON-RPC error that a client or a server is to be sent
 ├── UnknownTool                 no upstream offers a tool of that name
 ├── RequestInvalid              a client asked for something we can't do
+│   ├── ContextExceeded         its conversation does not fit into the engine's context
 │   ├── BodyOverLimit           its body is too large (gateway.serve.http)
 │   └── BodyUnread              its body is in a form that is not read (gateway.serve.http)
 └── MapUnknown                  a client named a map that is not on the allow-list
@@ -123,6 +124,15 @@ class RequestInvalid(GatewayError):
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
         self.param = param
+
+
+class ContextExceeded(RequestInvalid):
+    """A conversation that the engine's context can't hold: `tokens` of it, where `context` is the most."""
+
+    def __init__(self, message: str, tokens: int, context: int) -> None:
+        super().__init__(message, param="messages")
+        self.tokens = tokens
+        self.context = context
 
 
 class MapUnknown(GatewayError):

@@ -125,6 +125,8 @@ class Finished:
     prompt_ids: int
     cached_ids: int
     completion_ids: int
+    stop: str | None = None
+    """The stop string that ended it, if one did."""
 
 
 AgentEvent = Event | IdsGenerated | IdsSpliced | ToolFinished | PromptCompared | GenerationFinished | Finished

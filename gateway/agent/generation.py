@@ -60,6 +60,8 @@ class GenerationResult:
     started: int
     """Calls that were told of, those that broke off included: each has an index of the response."""
     stats: GenerationFinished
+    stop: str | None = None
+    """The stop string that ended it."""
 
 
 class Generation:
@@ -257,7 +259,7 @@ class Generation:
         conversation.spliced = Spliced()
         conversation.guessed = self._guessed
         stopped = end is None or end.reason == "stop"
-        return GenerationResult(stopped, tuple(self._calls), len(self._shown), stats)
+        return GenerationResult(stopped, tuple(self._calls), len(self._shown), stats, self._stop.found)
 
     def _count(self, end: GenerationEnd | None, seconds: float) -> None:
         if end is None:

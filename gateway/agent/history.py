@@ -20,7 +20,7 @@ _SHOWN = 100
 _DEEPEST = 200
 """Levels of the arguments of a call, as in JSON that comes by itself."""
 
-_MESSAGES = 10_000
+MOST_MESSAGES = 10_000
 """Messages of a conversation, and calls in them: each costs work of its own, however short it is."""
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -31,8 +31,8 @@ def checked_messages(messages: object) -> list[dict[str, Any]]:
     if not isinstance(messages, list) or not messages:
         raise RequestInvalid("'messages' must be a list of at least one message", param="messages")
     given = cast(list[object], messages)
-    if len(given) + sum(map(_count_calls, given)) > _MESSAGES:
-        raise RequestInvalid(f"'messages' holds more than {_MESSAGES} messages and calls in them", param="messages")
+    if len(given) + sum(map(_count_calls, given)) > MOST_MESSAGES:
+        raise RequestInvalid(f"'messages' holds more than {MOST_MESSAGES} messages and calls in them", param="messages")
     return [_checked(message, f"messages[{n}]") for n, message in enumerate(given)]
 
 

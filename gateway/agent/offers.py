@@ -63,6 +63,10 @@ class ToolOffers:
             return self.specs(principal, scope)
         return (*_FINDERS, *(spec_of(tool.definition) for tool in entries if tool.name in named))
 
+    def server_of(self, tool: str) -> str | None:
+        """The server of a tool, by the tool's public name; None: it is nobody's."""
+        return self._proxy.server_of(tool)
+
     def _are_searched(self, entries: Sequence[ToolEntry], context: int) -> bool:
         search = self._proxy.config.tool_search
         if search == "auto":

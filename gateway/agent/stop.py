@@ -15,18 +15,21 @@ class StopFilter:
         self._held: str = ""
         self.hit = False
         """A stop string has come; nothing passes any more."""
+        self.found: str | None = None
+        """The one that came."""
 
     def feed(self, text: str) -> str:
         """Take text; returns what may be shown now."""
         if self.hit:
             return ""
         text = self._held + text
-        found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
+        found = [(at + len(stop), at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
             self.hit = True
             self._held = ""
             # The one that is complete first counts, so that it does not matter how the text was split.
-            return text[: min(found)[1]]
+            _, at, self.found = min(found)
+            return text[:at]
         keep = self._undecided(text)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]

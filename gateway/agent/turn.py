@@ -24,7 +24,7 @@ from gateway.agent.splices import fitted, parts_of
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Message, Sampling
 from gateway.engine.readiness import EngineRoute
-from gateway.errors import EngineUnavailable, RequestInvalid
+from gateway.errors import ContextExceeded, EngineUnavailable
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import CallClosed, ToolSpec
@@ -91,7 +91,7 @@ class Agent:
         The gateway's own tools are those that `principal` may call and `gateway_tools` holds. `bare`: without them, and
         remembered by nobody.
 
-        Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, and `RequestInvalid` when it does not fit.
+        Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, and `ContextExceeded` when it does not fit.
         """
         ready = self._route.ready()
         ours = () if bare else self._calls.offers.to(principal, ready.facts.context, choice.names or (), gateway_tools)
@@ -104,8 +104,12 @@ class Agent:
         conversation = Conversation(ready, fmt, tools, [], names, principal, may_call=choice.may_call)
         await (begin(conversation, messages) if bare else self.recall.begin(conversation, messages))
         if conversation.room <= 0:
-            raise RequestInvalid(_too_long(conversation), param="messages")
+            raise ContextExceeded(_too_long(conversation), len(conversation.ids), ready.facts.context)
         return conversation
+
+    def server_of(self, tool: str) -> str | None:
+        """The server that runs a tool of the gateway's, by the tool's name; None: the gateway itself."""
+        return self._calls.offers.server_of(tool)
 
     async def answer(self, conversation: Conversation, options: AnswerOptions, emit: Emit) -> Finished:
         """Generate, call and splice until the answer is complete; every event goes to `emit`, `Finished` last.
@@ -159,6 +163,7 @@ class _Answer:
 
     async def run(self) -> Finished:
         reason: FinishReason = "length"
+        stop: str | None = None
         for turn in range(self._limits.turns):
             last = turn == self._limits.turns - 1
             held = self._conversation
@@ -181,11 +186,11 @@ class _Answer:
             if not result.stopped or not result.calls:
                 # What a limit cut off may have had whole calls before it; they have run, and are told.
                 await self._tell(calls.finished(self._conversation.ready.token_map, 0))
-                reason = "stop" if result.stopped else "length"
+                reason, stop = "stop" if result.stopped else "length", result.stop
                 break
             if last or not await self._splice(calls) or self._left() <= 0:
                 break
-        finished = self._finished(reason)
+        finished = self._finished(reason, stop)
         await self._emit(finished)
         return finished
 
@@ -273,13 +278,14 @@ class _Answer:
         self._metrics.ids_spliced("shim", spliced.shim)
         self._metrics.ids_spliced("scaffold", spliced.scaffold)
 
-    def _finished(self, reason: FinishReason) -> Finished:
+    def _finished(self, reason: FinishReason, stop: str | None) -> Finished:
         timings = [g.timings for g in self._generations if g.timings is not None]
         return Finished(
             reason=reason,
             prompt_ids=sum(g.prompt for g in self._generations),
             cached_ids=sum(t.cache_n for t in timings),
             completion_ids=sum(g.generated for g in self._generations),
+            stop=stop,
         )
 
 

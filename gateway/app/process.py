@@ -41,6 +41,7 @@ from gateway.serve.http.server import http_server
 from gateway.serve.http.sockets import listening, take_passed_sockets, url_of_socket
 from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.frames import FramedMcp
+from gateway.serve.messages.endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.completions import CompletionsEndpoint
 
@@ -59,9 +60,11 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
     documents = Documents(services.route.maps, offer, config.wire, runs_bolt_ons=bolt_ons)
     openai = ChatEndpoint(services.agent, services.route, config.limits, services.metrics, frames)
     completions = CompletionsEndpoint(services.route, config.limits, services.metrics, frames)
+    messages = MessagesEndpoint(services.agent, services.route, config.limits, services.metrics)
     framed = FramedMcp(mcp, services.route.maps.accepted, config.limits.body_bytes, services.metrics.shim_detokenized)
     app: ASGIApp = Starlette(
         routes=[
+            *messages.routes(),
             *openai.routes(),
             *completions.routes(),
             *documents.routes(),

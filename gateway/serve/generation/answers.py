@@ -2,13 +2,14 @@
 
 Turns a run of the agent and a reply (who knows the shape) into an HTTP response. A client that leaves takes its
 generation with it. Errors before the first event are HTTP errors; after it, an `error` event ends the stream, so that
-nothing is cut silently. It knows no endpoint.
+nothing is cut silently. Where an API has an event for it, a stream says that it lives. It knows no endpoint.
 """
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 import anyio
@@ -28,6 +29,14 @@ _STREAM_HEADERS: Final = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
+_AGAIN: Final = frozenset({503, 529})
+"""Statuses that mean: later (the second is Anthropic's)."""
+_SILENCE: Final = 5.0
+"""Seconds in which something comes, be it a ping. A generation that fails sooner than this is an HTTP error."""
+
+
+def _written(chunk: Chunk) -> bytes:
+    return json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 class Reply(Protocol):
@@ -60,19 +69,34 @@ class ApiForm:
     """Whether each event of a stream also says its chunk's `type` in a line of its own."""
     last: bytes = b""
     """What ends a stream, after all chunks."""
+    ping: Chunk | None = None
+    """What a stream says while nothing comes."""
+    write: Callable[[Chunk], bytes] = _written
+    """Gives the JSON of a whole answer."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of every answer."""
 
     def refused(self, error: Exception) -> JSONResponse:
         """The HTTP error for what went wrong before anything was sent."""
         status, body = self.refuse(error)
-        headers = {"retry-after": "2"} if status == 503 else None
-        return JSONResponse(body, status, headers)
+        again = {"retry-after": "2"} if status in _AGAIN else {}
+        return JSONResponse(body, status, {**self.headers, **again})
+
+    def whole(self, chunk: Chunk) -> Response:
+        """A whole answer."""
+        return Response(self.write(chunk), headers=dict(self.headers), media_type="application/json")
+
+    @property
+    def stream_headers(self) -> list[tuple[bytes, bytes]]:
+        """The head of a stream."""
+        return [*_STREAM_HEADERS, *((name.encode(), value.encode()) for name, value in self.headers.items())]
 
     def events(self, chunks: Iterable[Chunk]) -> bytes:
         """Chunks as server-sent events."""
         return b"".join([self._event(chunk) for chunk in chunks])
 
     def _event(self, chunk: Chunk) -> bytes:
-        data = b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+        data = b"data: " + _written(chunk) + b"\n\n"
         return b"event: " + str(chunk["type"]).encode() + b"\n" + data if self.names_events else data
 
 
@@ -145,17 +169,22 @@ class WholeAnswer(Response):
         if self._answering.client_left:
             return
         refused = None if failure is None else self._form.refused(failure)
-        await (refused or JSONResponse(self._reply.completion()))(scope, receive, send)
+        await (refused or self._form.whole(self._reply.completion()))(scope, receive, send)
 
 
 class StreamedAnswer(Response):
     """The answer as server-sent events, each sent as soon as it is there."""
 
-    def __init__(self, answering: Answering, reply: Reply, form: ApiForm) -> None:
+    def __init__(self, answering: Answering, reply: Reply, form: ApiForm, silence: float = _SILENCE) -> None:
+        """`silence`: seconds after which a form that has one sends its ping."""
         self._answering = answering
         self._reply = reply
         self._form = form
+        self._silence = silence
         self._begun = False
+        self._said = False
+        """Whether something came since the last look."""
+        self._sending = anyio.Lock(fast_acquire=True)
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -163,15 +192,20 @@ class StreamedAnswer(Response):
 
         async def show(event: AgentEvent) -> None:
             chunks = self._reply.feed(event)
-            if not chunks:
-                return
-            if not self._begun:
-                self._begun = True
-                await send({"type": "http.response.start", "status": 200, "headers": _STREAM_HEADERS})
-                chunks = [*self._reply.begin(), *chunks]
-            await send({"type": "http.response.body", "body": self._form.events(chunks), "more_body": True})
+            if chunks:
+                await self._send(send, chunks)
 
-        failure = await self._answering.run(scope, receive, show)
+        async def ping(chunk: Chunk) -> None:
+            while True:
+                await anyio.sleep(self._silence)
+                if not self._said:
+                    # Not cut between the head and what begins the stream: the answer may be made meanwhile.
+                    with anyio.CancelScope(shield=True):
+                        await self._send(send, [chunk])
+                self._said = False
+
+        beside = None if self._form.ping is None else partial(ping, self._form.ping)
+        failure = await self._answering.run(scope, receive, show, beside=beside)
         if self._answering.client_left:
             return
         if failure is not None and not self._begun:
@@ -179,6 +213,16 @@ class StreamedAnswer(Response):
             return
         ending = b"" if failure is None else self._form.events(self._reply.fail(failure))
         await send({"type": "http.response.body", "body": ending + self._form.last, "more_body": False})
+
+    async def _send(self, send: Send, chunks: list[Chunk]) -> None:
+        # A ping that comes while a client does not read must not overtake the head.
+        async with self._sending:
+            self._said = True
+            if not self._begun:
+                self._begun = True
+                await send({"type": "http.response.start", "status": 200, "headers": self._form.stream_headers})
+                chunks = [*self._reply.begin(), *chunks]
+            await send({"type": "http.response.body", "body": self._form.events(chunks), "more_body": True})
 
 
 @asynccontextmanager

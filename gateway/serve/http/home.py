@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 _PLACES: Final = {
     "/v1/chat/completions": "OpenAI-style chat: the gateway runs the calls of its own tools",
+    "/v1/messages": "the same in the shape of Anthropic's API, for Claude Code and others",
     "/v1/completions": "continues a prompt, given as text or as token ids",
     "/v1/models": "the model that answers",
     "/mcp": "MCP over Streamable HTTP: the tools of all servers behind this gateway",

@@ -5,8 +5,7 @@ fields that we know and can't honour are refused by name, so that nobody gets an
 Knows nothing of HTTP. The fields that are not chat's own stand in `serve/generation/fields.py`.
 """
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -14,12 +13,8 @@ from gateway.agent import EVERY_TOOL, NO_TOOL, AnswerOptions, ToolChoice, ToolSc
 from gateway.agent.history import checked_messages
 from gateway.errors import RequestInvalid
 from gateway.serve.generation.fields import ApiModel, GenerationFields
+from gateway.serve.generation.schemas import MOST_TOOLS, check_schemas
 from gateway.toolcalls import ToolSpec
-
-_TOOLS: Final = 1024
-"""Tools of a request (OpenAI takes 128)."""
-_SCHEMA_VALUES: Final = 50_000
-"""Values in the schemas of all tools of a request: each is written for the template by itself."""
 
 
 class _Function(ApiModel):
@@ -44,7 +39,7 @@ class _NamedChoice(ApiModel):
 
 class _AllowedTools(ApiModel):
     mode: Literal["auto", "required"]
-    tools: Annotated[tuple[_NamedChoice, ...], Field(min_length=1, max_length=_TOOLS)]
+    tools: Annotated[tuple[_NamedChoice, ...], Field(min_length=1, max_length=MOST_TOOLS)]
 
 
 class _AllowedChoice(ApiModel):
@@ -56,7 +51,7 @@ class ChatRequest(GenerationFields):
     """One request, checked. `messages` is checked apart (`checked`), with places that a person finds."""
 
     messages: Any
-    tools: Annotated[tuple[_Tool, ...], Field(max_length=_TOOLS)] = ()
+    tools: Annotated[tuple[_Tool, ...], Field(max_length=MOST_TOOLS)] = ()
     tool_choice: Literal["auto", "none", "required"] | _NamedChoice | _AllowedChoice = "auto"
     parallel_tool_calls: bool | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -74,7 +69,7 @@ class ChatRequest(GenerationFields):
                 "response_format: only {'type': 'text'} is served; ask for JSON in a message, or use a tool",
                 param="response_format",
             )
-        _check_schemas(request.tools)
+        check_schemas(tool.function.parameters for tool in request.tools)
         return request, checked_messages(request.messages)
 
     def client_tools(self) -> list[ToolSpec]:
@@ -114,17 +109,3 @@ class ChatRequest(GenerationFields):
     def most(self) -> int | None:
         """Ids that may be generated at most, where the client says."""
         return self.max_completion_tokens or self.max_tokens
-
-
-def _check_schemas(tools: Iterable[_Tool]) -> None:
-    waiting: list[object] = [tool.function.parameters for tool in tools]
-    counted = 0
-    while waiting:
-        item = waiting.pop()
-        counted += 1
-        if isinstance(item, dict):
-            waiting += cast(dict[str, object], item).values()
-        elif isinstance(item, list):
-            waiting += cast(list[object], item)
-        if counted + len(waiting) > _SCHEMA_VALUES:
-            raise RequestInvalid(f"tools: the schemas hold more than {_SCHEMA_VALUES} values in all", param="tools")

@@ -1,0 +1,198 @@
+"""Anthropic's messages to messages in the agent's terms.
+
+Turns `system` and `messages`, whose contents are texts or lists of typed blocks, into messages with one text each, so
+that an echo of an answer means what the answer meant: the texts of an assistant's blocks are one text, its thinking is
+reasoning, its calls keep their ids. Results of calls stand before other words of their message, whatever their order.
+`cache_control` makes no difference, nor do blocks of what the gateway itself ran. Each refusal names its place. Pure.
+Source: Anthropic's API reference, "Create a Message".
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from gateway.agent.history import MOST_MESSAGES
+from gateway.errors import RequestInvalid
+from gateway.observe.escape import cut_text, escape_text
+
+Message = dict[str, Any]
+Block = Mapping[str, Any]
+
+_SHOWN: Final = 100
+_OURS: Final = frozenset({"mcp_tool_use", "mcp_tool_result", "redacted_thinking"})
+"""Blocks of an answer that are not what the model said: what the gateway ran, the conversation's memory has."""
+_UNREAD: Final = 32
+"""Types of blocks that are named as left out."""
+
+
+def read_messages(system: object, messages: object) -> tuple[list[Message], tuple[str, ...]]:
+    """The conversation, and the types of blocks in it that were left out.
+
+    Raises `RequestInvalid` that names the place.
+    """
+    if not isinstance(messages, list) or not messages:
+        raise RequestInvalid("messages: expected a list of at least one message", param="messages")
+    reader = _Reader()
+    if words := _texts(system if system is not None else "", "system"):
+        reader.add({"role": "system", "content": words})
+    for number, message in enumerate(cast(list[object], messages)):
+        reader.read(message, f"messages[{number}]")
+    if reader.messages[-1]["role"] == "assistant":
+        raise RequestInvalid(
+            "messages: the last one is the assistant's; the beginning of an answer is not continued here, "
+            "so the conversation must end with a user message",
+            param="messages",
+        )
+    return reader.messages, tuple(reader.unread)
+
+
+class _Reader:
+    """Collects messages."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.unread: dict[str, None] = {}
+        self._counted = 0
+
+    def add(self, message: Message, calls: int = 0) -> None:
+        self._counted += 1 + calls
+        if self._counted > MOST_MESSAGES:
+            words = f"messages: more than {MOST_MESSAGES} messages, calls and results of calls"
+            raise RequestInvalid(words, param="messages")
+        self.messages.append(message)
+
+    def read(self, message: object, where: str) -> None:
+        fields = _object(message, where)
+        role, content, place = fields.get("role"), fields.get("content"), f"{where}.content"
+        if role == "user":
+            self._read_user(content, place)
+        elif role == "assistant":
+            self._read_assistant(content, place)
+        elif role == "system":
+            self.add({"role": "system", "content": _texts(content, place)})
+        else:
+            words = f"{where}.role: {_shown(role)} is none of 'user', 'assistant', 'system'"
+            raise RequestInvalid(words, param=f"{where}.role")
+
+    def _read_user(self, content: object, where: str) -> None:
+        texts: list[str] = []
+        counted = len(self.messages)
+        for block, place in _blocks(content, where):
+            if block.get("type") == "tool_result":
+                self.add({"role": "tool", "tool_call_id": _name(block, "tool_use_id", place), **_result(block, place)})
+            else:
+                texts.append(_text(block, place))
+        words = "\n".join(texts)
+        if words:
+            self.add({"role": "user", "content": words})
+        elif len(self.messages) == counted:
+            raise RequestInvalid(f"{where} is empty", param=where)
+
+    def _read_assistant(self, content: object, where: str) -> None:
+        texts: list[str] = []
+        thoughts: list[str] = []
+        calls: list[dict[str, Any]] = []
+        for block, place in _blocks(content, where):
+            match block.get("type"):
+                case "text":
+                    texts.append(_string(block, "text", place))
+                case "thinking":
+                    # Its signature is opaque to clients and says nothing to us: a memory compares the text.
+                    thoughts.append(_string(block, "thinking", place))
+                case "tool_use":
+                    calls.append(_call(block, place))
+                case kind if kind not in _OURS:
+                    self._leave_out(kind, place)
+                case _:
+                    pass
+        message: Message = {"role": "assistant", "content": "".join(texts)}
+        if thoughts:
+            message["reasoning_content"] = "".join(thoughts)
+        if calls:
+            message["tool_calls"] = calls
+        self.add(message, len(calls))
+
+    def _leave_out(self, kind: object, where: str) -> None:
+        if not isinstance(kind, str):
+            raise RequestInvalid(f"{where}.type: {_shown(kind)} is no type of a block", param=f"{where}.type")
+        if len(self.unread) < _UNREAD:
+            self.unread[escape_text(kind, _SHOWN)] = None
+
+
+def _blocks(content: object, where: str) -> Sequence[tuple[Block, str]]:
+    """The blocks of a content with their places."""
+    if isinstance(content, str):
+        return [({"type": "text", "text": content}, where)]
+    if not isinstance(content, list):
+        raise RequestInvalid(f"{where}: expected a string or a list of blocks; got {_shown(content)}", param=where)
+    places = enumerate(cast(list[object], content))
+    return [(_object(block, f"{where}[{number}]"), f"{where}[{number}]") for number, block in places]
+
+
+def _texts(content: object, where: str) -> str:
+    return "\n".join([_text(block, place) for block, place in _blocks(content, where)])
+
+
+def _text(block: Block, where: str) -> str:
+    """What a block says, if it is text in one of its forms."""
+    match block.get("type"):
+        case "text":
+            return _string(block, "text", where)
+        case "document":
+            return _document(block, where)
+        case "tool_reference":
+            return _string(block, "tool_name", where)
+        case kind:
+            words = f"{where}: a block of type {_shown(kind)} can't be read here; this model reads text only"
+            raise RequestInvalid(words, param=where)
+
+
+def _document(block: Block, where: str) -> str:
+    source = _object(block.get("source"), f"{where}.source")
+    match source.get("type"):
+        case "text":
+            return _string(source, "data", f"{where}.source")
+        case "content":
+            return _texts(source.get("content"), f"{where}.source.content")
+        case kind:
+            words = f"{where}.source: a document of type {_shown(kind)} can't be read here; this model reads text only"
+            raise RequestInvalid(words, param=f"{where}.source")
+
+
+def _result(block: Block, where: str) -> Message:
+    content = block.get("content")
+    words = "" if content is None else _texts(content, f"{where}.content")
+    # The templates of models have no other place for it.
+    return {"content": f"Error: {words}" if block.get("is_error") is True else words}
+
+
+def _call(block: Block, where: str) -> dict[str, Any]:
+    arguments = block.get("input")
+    if not isinstance(arguments, dict):
+        raise RequestInvalid(f"{where}.input: expected an object; got {_shown(arguments)}", param=f"{where}.input")
+    written = json.dumps(arguments, ensure_ascii=False)
+    function = {"name": _name(block, "name", where), "arguments": written}
+    return {"id": _name(block, "id", where), "type": "function", "function": function}
+
+
+def _object(value: object, where: str) -> Block:
+    if not isinstance(value, Mapping):
+        raise RequestInvalid(f"{where}: expected an object; got {_shown(value)}", param=where)
+    return cast(Block, value)
+
+
+def _string(fields: Block, key: str, where: str) -> str:
+    value: object = fields.get(key)
+    if not isinstance(value, str):
+        raise RequestInvalid(f"{where}.{key}: expected a string; got {_shown(value)}", param=f"{where}.{key}")
+    return value
+
+
+def _name(fields: Block, key: str, where: str) -> str:
+    if not (value := _string(fields, key, where)):
+        raise RequestInvalid(f"{where}.{key} is empty", param=f"{where}.{key}")
+    return value
+
+
+def _shown(value: object) -> str:
+    return cut_text(repr(value), _SHOWN)

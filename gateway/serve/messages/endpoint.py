@@ -1,0 +1,158 @@
+"""The endpoint of Anthropic's API: `POST /v1/messages`, `/v1/messages/count_tokens` and its `GET /v1/models`.
+
+Turns requests into turns of the agent; how an answer is shown is `serve/generation/answers.py`'s. `anthropic-version`
+is not compared with anything: there is one version, and a client that names none, or a later one, is better served by
+it than by an error. Any `model` is the one that there is.
+"""
+
+from datetime import UTC, datetime
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
+from starlette.types import Scope
+
+from gateway.agent import Agent, Conversation
+from gateway.agent.events import Emit, Finished
+from gateway.config import LimitsConfig
+from gateway.engine.readiness import EngineRoute
+from gateway.errors import ContextExceeded, EngineError, GatewayError
+from gateway.observe.metrics import Metrics
+from gateway.serve.auth.identity import principal_of
+from gateway.serve.generation.answers import Answering, ApiForm, Chunk, StreamedAnswer, WholeAnswer
+from gateway.serve.http.anthropic import new_request_id, speaks_anthropic
+from gateway.serve.http.body import must_be_json, read_body
+from gateway.serve.messages.form import form_of
+from gateway.serve.messages.reply import Manner, MessagesReply, Thinking
+from gateway.serve.messages.request import Conversed, MessagesRequest
+
+_MCP = "mcp-client"
+_EAGER = "fine-grained-tool-streaming"
+"""What the header `anthropic-beta` asks for, whatever the date behind it."""
+
+
+class MessagesEndpoint:
+    """Routes of Anthropic's API over one agent."""
+
+    def __init__(self, agent: Agent, route: EngineRoute, limits: LimitsConfig, metrics: Metrics) -> None:
+        self._agent = agent
+        self._route = route
+        self._limits = limits
+        self._metrics = metrics
+        self._started = datetime.now(UTC).replace(microsecond=0)
+
+    def routes(self) -> list[Route]:
+        """What `app.py` mounts, before the routes of other APIs."""
+        return [
+            Route("/v1/messages", self._messages, methods=["POST"]),
+            Route("/v1/messages/count_tokens", self._count, methods=["POST"]),
+            _VersionedRoute("/v1/models", self._models, methods=["GET"]),
+            _VersionedRoute("/v1/models/{model:path}", self._model, methods=["GET"]),
+        ]
+
+    async def _messages(self, request: Request) -> Response:
+        named = new_request_id()
+        form = form_of(named)
+        try:
+            must_be_json(request)
+            asked = MessagesRequest.checked(await read_body(request, self._limits.body_bytes))
+            manner = _manner(request, asked)
+            conversation = await self._open(request, asked)
+        except GatewayError as error:
+            self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
+            return form.refused(error)
+        return self._answered(asked, conversation, form, manner, named)
+
+    async def _open(self, request: Request, asked: Conversed) -> Conversation:
+        return await self._agent.open(
+            asked.conversation[0],
+            choice=asked.choice(),
+            client_tools=asked.sorted_tools.client,
+            gateway_tools=asked.gateway_scope(),
+            principal=principal_of(request.scope),
+        )
+
+    def _answered(
+        self, asked: MessagesRequest, conversation: Conversation, form: ApiForm, manner: Manner, named: str
+    ) -> Response:
+        async def make(emit: Emit) -> Finished:
+            return await self._agent.answer(conversation, asked.options(), emit)
+
+        reply = MessagesReply(
+            conversation.ready.facts.model,
+            len(conversation.ids),
+            manner,
+            request_id=named,
+            server_of=self._agent.server_of,
+            room=lambda: conversation.room,
+        )
+        answering = Answering(make, self._metrics.chat_request)
+        return StreamedAnswer(answering, reply, form) if asked.stream else WholeAnswer(answering, reply, form)
+
+    async def _count(self, request: Request) -> Response:
+        """The ids that the engine would be given."""
+        form = form_of(new_request_id())
+        try:
+            must_be_json(request)
+            asked = Conversed.of_body(await read_body(request, self._limits.body_bytes))
+            counted = len((await self._open(request, asked)).ids)
+        except ContextExceeded as error:
+            counted = error.tokens
+        except GatewayError as error:
+            return form.refused(error)
+        return form.whole({"input_tokens": counted})
+
+    async def _models(self, _request: Request) -> Response:
+        form = form_of(new_request_id())
+        try:
+            model = self._described()
+        except EngineError as error:
+            return form.refused(error)
+        listed = {"data": [model], "has_more": False, "first_id": model["id"], "last_id": model["id"]}
+        return form.whole(listed)
+
+    async def _model(self, _request: Request) -> Response:
+        """Any name is that of the one model."""
+        form = form_of(new_request_id())
+        try:
+            return form.whole(self._described())
+        except EngineError as error:
+            return form.refused(error)
+
+    def _described(self) -> Chunk:
+        facts = self._route.ready().facts
+        return {
+            "type": "model",
+            "id": facts.model,
+            "display_name": facts.model,
+            "created_at": self._started.isoformat().replace("+00:00", "Z"),
+            "lifecycle": "active",
+            "max_input_tokens": facts.context,
+        }
+
+
+class _VersionedRoute(Route):
+    """A path that OpenAI's API has too: it is ours for who names a version of Anthropic's."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        return super().matches(scope) if speaks_anthropic(scope) else (Match.NONE, {})
+
+
+def _manner(request: Request, asked: MessagesRequest) -> Manner:
+    betas = ",".join(request.headers.getlist("anthropic-beta"))
+    eager = asked.sorted_tools.eager
+    every = _EAGER in betas
+    return Manner(
+        thinking=_thinking(asked),
+        ran=_MCP in betas,
+        marked=asked.marks_cache,
+        eager=lambda name: every or name in eager,
+        ignored=asked.without_effect(),
+        edits_context="context_management" in asked.ignored,
+    )
+
+
+def _thinking(asked: MessagesRequest) -> Thinking:
+    if not asked.thinks:
+        return "hidden"
+    return "omitted" if asked.thinking.display == "omitted" else "shown"

@@ -1,0 +1,57 @@
+"""How Anthropic's API writes its streams, its errors, and arguments of calls inside a whole answer."""
+
+import json
+import secrets
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from gateway.errors import ContextExceeded
+from gateway.serve.generation.answers import ApiForm, Chunk
+from gateway.serve.http.anthropic import REQUEST_ID, anthropic_error
+from gateway.serve.http.errors import error_answer
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """JSON as the model wrote it, which an answer shows without reading it: `1000.0` and `1e3` stay what they are."""
+
+    text: str
+
+
+def form_of(request_id: str) -> ApiForm:
+    """How the request of this name is answered."""
+    return ApiForm(
+        refuse=partial(refused, request_id),
+        names_events=True,
+        ping={"type": "ping"},
+        write=written,
+        headers={REQUEST_ID: request_id},
+    )
+
+
+def refused(request_id: str, error: Exception) -> tuple[int, Chunk]:
+    """Status and body of an error."""
+    status, body = error_answer(error)
+    message = body["error"]["message"]
+    if isinstance(error, ContextExceeded):
+        # By these words clients tell that they have to shorten the conversation.
+        message = f"prompt is too long: {error.tokens} tokens > {error.context} maximum; {message}"
+    return anthropic_error(status, message, request_id)
+
+
+def written(chunk: Chunk) -> bytes:
+    """The JSON of an answer, its `Verbatim` parts as they are."""
+    secret, texts = secrets.token_hex(16), list[str]()
+
+    def keep(part: Any) -> str:
+        if not isinstance(part, Verbatim):
+            raise TypeError(f"{type(part).__name__} has no place in an answer")
+        texts.append(part.text)
+        return f"{secret}{len(texts) - 1}."
+
+    text = json.dumps(chunk, ensure_ascii=False, separators=(",", ":"), default=keep)
+    # Nothing that a model or a tool wrote can hold a secret that was drawn after it.
+    for number, part in enumerate(texts):
+        text = text.replace(f'"{secret}{number}."', part, 1)
+    return text.encode()

@@ -1,0 +1,279 @@
+"""Agent events in the shape of Anthropic's API: typed events while they come, or one whole message.
+
+`MessagesReply` sees each event once, keeps the blocks of the message and returns the stream's events for it;
+`completion()` is the same message whole. What the shape has no place for travels under the additive key `codec`. A call
+is shown once it is whole, unless its tool asks for the pieces (`eager_input_streaming`): one that breaks off is then
+never seen. Pure: it knows no HTTP and no engine. Source: Anthropic's API reference, "Streaming Messages".
+"""
+
+import secrets
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final, Literal
+
+from gateway.agent.events import AgentEvent, Finished, GenerationFinished, PromptCompared, ToolFinished
+from gateway.serve.generation.account import Account
+from gateway.serve.generation.answers import Chunk
+from gateway.serve.messages.form import Verbatim, refused
+from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
+
+Thinking = Literal["shown", "omitted", "hidden"]
+
+_GATEWAY: Final = "codec-gateway"
+"""The server of what the gateway itself runs (its search of tools)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How one request wants its answer to be shown."""
+
+    thinking: Thinking = "hidden"
+    ran: bool = False
+    """Whether calls that the gateway ran are shown, in blocks of their own."""
+    marked: bool = False
+    """Whether the client asked for something to be cached: it counts what was processed as such."""
+    eager: Callable[[str], bool] = lambda name: False
+    """Whether a tool's arguments are shown piece by piece, whole or not."""
+    ignored: Sequence[str] = ()
+    """All of the request that has no effect."""
+    edits_context: bool = False
+    """Whether the client asked for the context to be edited, and is told that it was not."""
+
+
+@dataclass(slots=True)
+class _Block:
+    """A block of the message; its text comes in pieces."""
+
+    head: Chunk
+    key: str
+    """Where its text stands."""
+    delta: str
+    """The type of the events that bring it."""
+    pieces: list[str] = field(default_factory=list[str])
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+class MessagesReply:
+    """The reply to one request."""
+
+    def __init__(
+        self,
+        model: str,
+        prompt: int,
+        manner: Manner,
+        *,
+        request_id: str = "",
+        server_of: Callable[[str], str | None] = lambda name: None,
+        room: Callable[[], int] = lambda: 1,
+    ) -> None:
+        """`prompt`: its ids. `server_of`: who runs a tool of the gateway's. `room`: ids that still fit the context."""
+        self._model = model
+        self._id = f"msg_{secrets.token_hex(12)}"
+        self._request_id = request_id
+        self._prompt = prompt
+        self._manner = manner
+        self._server_of = server_of
+        self._room = room
+        self._account = Account(manner.ignored)
+        self._content: list[Chunk] = []
+        self._open: _Block | None = None
+        self._call: CallStarted | None = None
+        """The call that is being written, where it is shown piece by piece."""
+        self._finished: Finished | None = None
+
+    def begin(self) -> list[Chunk]:
+        """The first event. What the cache held is not known yet: the last but one has the true figures."""
+        usage = self._usage(self._prompt, 0, 0)
+        return [{"type": "message_start", "message": self._message([], None, None, usage)}]
+
+    def feed(self, event: AgentEvent) -> list[Chunk]:
+        """Events of the stream for one of the agent's."""
+        match event:
+            case Reasoning(text):
+                return self._think(text)
+            case Content(text):
+                return self._write(_text_block(), text)
+            case CallStarted():
+                return self._begin_call(event)
+            case CallArguments(fragment=fragment):
+                return [] if self._call is None else self._add(fragment)
+            case CallClosed():
+                return self._end_call(event)
+            case ToolFinished():
+                self._account.add_result(event)
+                return self._show_ran(event) if self._manner.ran else []
+            case Diagnostic():
+                self._account.add(event)
+                return self._break_off() if event.index is not None else []
+            case PromptCompared() | GenerationFinished():
+                self._account.add(event)
+                return []
+            case Finished():
+                self._finished = event
+                return self._end(event)
+            case _:
+                return []
+
+    def completion(self) -> Chunk:
+        """The whole message. Call it after `Finished` was fed."""
+        finished = self._finished
+        if finished is None:
+            raise RuntimeError("completion() before the answer was finished")
+        message = self._message(self._content, *self._stop(finished), self._used(finished))
+        return {**message, **self._beside()}
+
+    def fail(self, error: Exception) -> list[Chunk]:
+        """The event that ends a stream which broke."""
+        return [refused(self._request_id, error)[1]]
+
+    def _message(self, content: list[Chunk], reason: str | None, stop: str | None, usage: Chunk) -> Chunk:
+        return {
+            "id": self._id,
+            "type": "message",
+            "role": "assistant",
+            "model": self._model,
+            "content": content,
+            "stop_reason": reason,
+            "stop_sequence": stop,
+            "usage": usage,
+        }
+
+    def _think(self, text: str) -> list[Chunk]:
+        if self._manner.thinking == "hidden":
+            return []
+        head = {"type": "thinking", "thinking": "", "signature": ""}
+        return self._write(_Block(head, "thinking", "thinking_delta"), text)
+
+    def _begin_call(self, call: CallStarted) -> list[Chunk]:
+        if not self._manner.eager(call.name):
+            return []
+        self._call = call
+        return self._start(_tool_block("tool_use", call.id, call.name))
+
+    def _end_call(self, call: CallClosed) -> list[Chunk]:
+        if self._call is not None:
+            self._call = None
+            return self._close()
+        return self._whole(_tool_block("tool_use", call.id, call.name), call.arguments)
+
+    def _break_off(self) -> list[Chunk]:
+        """The call that was being written is none: a stream can't take it back, a whole message leaves it out."""
+        if self._call is None:
+            return []
+        self._call = None
+        closing = self._close()
+        self._content.pop()
+        return closing
+
+    def _show_ran(self, event: ToolFinished) -> list[Chunk]:
+        call = _tool_block("mcp_tool_use", event.call_id, event.name)
+        call.head["server_name"] = self._server_of(event.name) or _GATEWAY
+        chunks = self._whole(call, event.arguments)
+        said = [{"type": "text", "text": event.text}]
+        block = {
+            "type": "mcp_tool_result",
+            "tool_use_id": event.call_id,
+            "is_error": event.is_error,
+            "content": said,
+        }
+        return [*chunks, *self._start(_Block(block, "", "")), *self._close()]
+
+    def _write(self, block: _Block, text: str) -> list[Chunk]:
+        """Go on with the open block if it is of the kind of `block`, else with that."""
+        begun = self._open is not None and self._open.delta == block.delta
+        return [*([] if begun else self._start(block)), *self._add(text)]
+
+    def _whole(self, block: _Block, text: str) -> list[Chunk]:
+        return [*self._start(block), *self._add(text), *self._close()]
+
+    def _start(self, block: _Block) -> list[Chunk]:
+        chunks = self._close()
+        self._open = block
+        return [*chunks, {"type": "content_block_start", "index": len(self._content), "content_block": block.head}]
+
+    def _add(self, text: str) -> list[Chunk]:
+        block = self._open
+        if block is None or not text:
+            return []
+        block.pieces.append(text)
+        if block.key == "thinking" and self._manner.thinking == "omitted":
+            return []
+        key = "partial_json" if block.key == "input" else block.key
+        return [self._delta({"type": block.delta, key: text})]
+
+    def _close(self) -> list[Chunk]:
+        """End the open block, and keep it as the whole message shows it."""
+        block = self._open
+        if block is None:
+            return []
+        self._open = None
+        chunks: list[Chunk] = []
+        kept = dict(block.head)
+        if block.key == "thinking":
+            signature = _signature(block.text)
+            chunks = [self._delta({"type": "signature_delta", "signature": signature})]
+            shown = "" if self._manner.thinking == "omitted" else block.text
+            kept |= {"thinking": shown, "signature": signature}
+        elif block.key:
+            kept[block.key] = Verbatim(block.text) if block.key == "input" else block.text
+        chunks.append({"type": "content_block_stop", "index": len(self._content)})
+        self._content.append(kept)
+        return chunks
+
+    def _delta(self, delta: Chunk) -> Chunk:
+        return {"type": "content_block_delta", "index": len(self._content), "delta": delta}
+
+    def _end(self, finished: Finished) -> list[Chunk]:
+        chunks = self._close()
+        reason, stop = self._stop(finished)
+        delta = {"stop_reason": reason, "stop_sequence": stop}
+        last = {"type": "message_delta", "delta": delta, "usage": self._used(finished), **self._beside()}
+        return [*chunks, last, {"type": "message_stop"}]
+
+    def _beside(self) -> Chunk:
+        """What the shape of a message has no place for, and what was not done to the context."""
+        no_edits: list[Chunk] = []
+        edits = {"context_management": {"applied_edits": no_edits}} if self._manner.edits_context else {}
+        return {**edits, "codec": self._account.codec()}
+
+    def _stop(self, finished: Finished) -> tuple[str, str | None]:
+        """Why it ended, and the stop sequence that ended it."""
+        match finished.reason:
+            case "tool_calls":
+                return "tool_use", None
+            case "length":
+                return "max_tokens" if self._room() > 0 else "model_context_window_exceeded", None
+            case "stop":
+                return ("end_turn", None) if finished.stop is None else ("stop_sequence", finished.stop)
+
+    def _used(self, finished: Finished) -> Chunk:
+        return self._usage(finished.prompt_ids - finished.cached_ids, finished.cached_ids, finished.completion_ids)
+
+    def _usage(self, processed: int, cached: int, written: int) -> Chunk:
+        """All that the engine processes it holds afterwards: it is counted as cached where the client asks for that."""
+        marked = self._manner.marked
+        return {
+            "input_tokens": 0 if marked else processed,
+            "cache_creation_input_tokens": processed if marked else 0,
+            "cache_read_input_tokens": cached,
+            "output_tokens": written,
+        }
+
+
+def _text_block() -> _Block:
+    return _Block({"type": "text", "text": ""}, "text", "text_delta")
+
+
+def _tool_block(kind: str, call_id: str, name: str) -> _Block:
+    no_input: Chunk = {}
+    return _Block({"type": kind, "id": call_id, "name": name, "input": no_input}, "input", "input_json_delta")
+
+
+def _signature(text: str) -> str:
+    """What clients keep beside a thought and send back with it. It says which text it is, and opens nothing."""
+    return b64encode(sha256(text.encode("utf-8", "surrogatepass")).digest()).decode()

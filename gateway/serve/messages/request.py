@@ -1,0 +1,155 @@
+"""What a client may send to `POST /v1/messages`, checked and turned into the agent's terms.
+
+Anthropic's shape. Fields are of the three classes of `RequestModel`; of those that hold others, parts without effect
+are named by their path (`thinking.budget_tokens`). Knows nothing of HTTP.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
+
+from pydantic import Field
+
+from gateway.agent import EVERY_TOOL, NO_TOOL, AnswerOptions, ToolChoice, ToolScope
+from gateway.engine.interface import Message, Sampling
+from gateway.errors import RequestInvalid
+from gateway.serve.generation.fields import ApiModel, RequestModel
+from gateway.serve.generation.schemas import MOST_TOOLS
+from gateway.serve.messages.blocks import read_messages
+from gateway.serve.messages.tools import SortedTools, Tool
+
+_STOPS: Final = 64
+_STOP_LENGTH: Final = 1000
+
+
+class _Choice(ApiModel):
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
+class _Thinking(ApiModel):
+    type: Literal["enabled", "disabled", "adaptive", "between_tools"]
+    budget_tokens: int | None = None
+    display: Literal["summarized", "omitted"] | None = None
+
+
+class _OutputConfig(ApiModel):
+    effort: str | None = None
+    format: dict[str, Any] | None = None
+
+
+class Conversed(RequestModel):
+    """What a request says of the conversation: all that `/v1/messages/count_tokens` looks at."""
+
+    refused: ClassVar[Mapping[str, str]] = {
+        "mcp_servers": "the gateway's servers are those of its configuration; name one by a tool of type mcp_toolset",
+        "container": "nothing runs in containers here",
+        "output_format": "ask for JSON in a message, or use a tool",
+    }
+    hints: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("metadata", "service_tier", "inference_geo", "speed", "context_management", "diagnostics"),
+            *("user_profile_id", "betas", "billing_policy"),
+        }
+    )
+
+    model: str | None = None
+    messages: Any
+    system: Any = None
+    tools: Annotated[tuple[Tool, ...], Field(max_length=MOST_TOOLS)] = ()
+    tool_choice: _Choice = _Choice(type="auto")
+    thinking: _Thinking = _Thinking(type="disabled")
+    output_config: _OutputConfig = _OutputConfig()
+    cache_control: dict[str, Any] | None = None
+    gateway_tools: Literal["all", "none"] = "all"
+
+    @cached_property
+    def conversation(self) -> tuple[Sequence[Message], tuple[str, ...]]:
+        """The messages in the agent's terms, and the types of blocks that were left out."""
+        return read_messages(self.system, self.messages)
+
+    @cached_property
+    def sorted_tools(self) -> SortedTools:
+        """The tools, by who runs them."""
+        return SortedTools(self.tools)
+
+    def gateway_scope(self) -> ToolScope:
+        """The gateway's tools that the request wants to see."""
+        return NO_TOOL if self.gateway_tools == "none" else self.sorted_tools.scope(EVERY_TOOL)
+
+    def choice(self) -> ToolChoice:
+        """`tool_choice` in the agent's terms."""
+        match self.tool_choice.type:
+            case "any":
+                return ToolChoice("required")
+            case "tool":
+                return ToolChoice.named(self.tool_choice.name or "")
+            case kind:
+                return ToolChoice(kind)
+
+
+class MessagesRequest(Conversed):
+    """One request, checked."""
+
+    max_tokens: Annotated[int, Field(ge=1)]
+    stream: bool = False
+    stop_sequences: Annotated[tuple[Annotated[str, Field(max_length=_STOP_LENGTH)], ...], Field(max_length=_STOPS)] = ()
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the client wants to see what the model thinks."""
+        return self.thinking.type != "disabled"
+
+    @property
+    def marks_cache(self) -> bool:
+        """Whether the client asks that something be cached."""
+        contents: list[object] = [self.system, *(message.get("content") for message in self.messages)]
+        return (
+            self.cache_control is not None
+            or any(tool.cache_control is not None for tool in self.tools)
+            or any(map(_is_marked, contents))
+        )
+
+    @classmethod
+    def checked(cls, body: bytes) -> Self:
+        """The request of an HTTP body. Raises `RequestInvalid` naming the first field at fault."""
+        request = cls.of_body(body)
+        if request.output_config.format is not None:
+            raise RequestInvalid(
+                "output_config.format: this is not served; ask for JSON in a message, or use a tool",
+                param="output_config.format",
+            )
+        return request
+
+    def without_effect(self) -> list[str]:
+        """Names of all that has no effect: fields, parts of fields, tools and blocks."""
+        parts = {
+            "thinking.budget_tokens": self.thinking.budget_tokens,
+            "output_config.effort": self.output_config.effort,
+        }
+        named = [name for name, value in parts.items() if value is not None]
+        blocks = [f"messages: {kind}" for kind in self.conversation[1]]
+        return [*self.ignored, *named, *self.sorted_tools.left_out, *blocks]
+
+    def options(self) -> AnswerOptions:
+        """How the answer is to be made."""
+        single = self.tool_choice.disable_parallel_tool_use
+        return AnswerOptions(
+            choice=self.choice(),
+            max_tokens=self.max_tokens,
+            sampling=Sampling(temperature=self.temperature, top_p=self.top_p),
+            stops=self.stop_sequences,
+            parallel=None if single is None else not single,
+            # They have blocks of their own.
+            show_calls=False,
+        )
+
+
+def _is_marked(content: object) -> bool:
+    """Whether a block of a content is where something is to be cached up to."""
+    if not isinstance(content, list):
+        return False
+    return any(cast(Mapping[str, Any], block).get("cache_control") is not None for block in cast(list[object], content))

@@ -1,0 +1,92 @@
+"""The tools of a request to `/v1/messages`, sorted by who runs them.
+
+Turns the list into the client's own tools, the gateway's servers that the request narrows itself to (`mcp_toolset`),
+and the names of what is left out: tools that Anthropic's servers run, and those whose form its models know without a
+schema. The model here is told of none of these. Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from gateway.agent import ToolScope
+from gateway.errors import RequestInvalid
+from gateway.observe.escape import escape_text
+from gateway.serve.generation.fields import ApiModel
+from gateway.serve.generation.schemas import check_schemas
+from gateway.toolcalls import ToolSpec
+
+_SHOWN: Final = 64
+_LEFT_OUT: Final = 32
+
+
+class _Enabled(ApiModel):
+    enabled: bool | None = None
+
+
+class Tool(ApiModel):
+    """One entry of `tools`, of any type."""
+
+    type: str | None = None
+    name: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    description: str | None = None
+    input_schema: dict[str, Any] | None = None
+    eager_input_streaming: bool | None = None
+    cache_control: dict[str, Any] | None = None
+    mcp_server_name: str | None = None
+    default_config: _Enabled = _Enabled()
+    configs: Mapping[str, _Enabled] = Field(default_factory=dict[str, _Enabled])
+
+
+class SortedTools:
+    """The tools of one request."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        """Raises `RequestInvalid` that names the entry."""
+        self.client: list[ToolSpec] = []
+        self.eager: set[str] = set()
+        """Names of those whose arguments the client wants piece by piece."""
+        self.servers: dict[str, frozenset[str] | None] = {}
+        self.left_out: list[str] = []
+        for number, tool in enumerate(tools):
+            self._sort(tool, f"tools[{number}]")
+        check_schemas(tool.parameters for tool in self.client)
+
+    def scope(self, every: ToolScope) -> ToolScope:
+        """The gateway's tools that the request wants to see; `every` where it names no server."""
+        return ToolScope(self.servers) if self.servers else every
+
+    def _sort(self, tool: Tool, where: str) -> None:
+        if tool.type == "mcp_toolset":
+            self._narrow(tool, where)
+        elif tool.type in (None, "custom") or tool.input_schema is not None:
+            self._take(tool, where)
+        elif len(self.left_out) < _LEFT_OUT:
+            self.left_out.append(f"{where}: {escape_text(str(tool.type), _SHOWN)}")
+
+    def _take(self, tool: Tool, where: str) -> None:
+        if tool.name is None:
+            raise RequestInvalid(f"{where}.name: expected the tool's name", param=f"{where}.name")
+        if tool.input_schema is None:
+            words = f"{where}.input_schema: expected the JSON schema of the tool's input"
+            raise RequestInvalid(words, param=f"{where}.input_schema")
+        self.client.append(ToolSpec(tool.name, tool.description or "", tool.input_schema))
+        if tool.eager_input_streaming:
+            self.eager.add(tool.name)
+
+    def _narrow(self, tool: Tool, where: str) -> None:
+        if not tool.mcp_server_name:
+            words = f"{where}.mcp_server_name: expected the name of one of the gateway's servers"
+            raise RequestInvalid(words, param=f"{where}.mcp_server_name")
+        if tool.default_config.enabled is False:
+            enabled = frozenset(name for name, config in tool.configs.items() if config.enabled)
+            self.servers[tool.mcp_server_name] = enabled
+        elif any(config.enabled is False for config in tool.configs.values()):
+            raise RequestInvalid(
+                f"{where}.configs: tools can't be taken out one by one; say "
+                "'default_config': {'enabled': false}, and enable those that are wanted",
+                param=f"{where}.configs",
+            )
+        else:
+            self.servers[tool.mcp_server_name] = None

@@ -1,0 +1,162 @@
+"""Messages of Anthropic's API in the agent's terms: what an echo means, and the place of what can't be read."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.agent.history import MOST_MESSAGES
+from gateway.errors import RequestInvalid
+from gateway.serve.messages.blocks import read_messages
+
+ASK = {"role": "user", "content": "hi"}
+MARK = {"cache_control": {"type": "ephemeral"}}
+
+
+def text(words: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": words, **more}
+
+
+def user(*blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "user", "content": list(blocks)}
+
+
+def result(content: Any, call: str = "c1", **more: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": call, "content": content, **more}
+
+
+def read(*messages: Any, system: Any = None) -> list[dict[str, Any]]:
+    return list(read_messages(system, list(messages))[0])
+
+
+@pytest.mark.parametrize("system", ["Be brief.", [text("Be brief.")], [text("Be brief.", **MARK)]])
+@pytest.mark.parametrize("content", ["hi", [text("hi")], [text("hi", **MARK)]])
+def test_texts_and_lists_of_one_text_are_the_same(system: Any, content: Any) -> None:
+    assert read({"role": "user", "content": content}, system=system) == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "hi"},
+    ]
+
+
+@pytest.mark.parametrize("system", [None, "", []])
+def test_no_system_text_is_no_message(system: Any) -> None:
+    assert read(ASK, system=system) == [ASK]
+
+
+def test_system_messages_stay_where_they_are() -> None:
+    late = {"role": "system", "content": [text("Later.")]}
+
+    assert [m["content"] for m in read(ASK, late, ASK, {"role": "system", "content": "Last."})] == [
+        "hi",
+        "Later.",
+        "hi",
+        "Last.",
+    ]
+
+
+def test_answer_is_one_text_one_thought_and_its_calls() -> None:
+    use = {"type": "tool_use", "id": "c1", "name": "look", "input": {"a": 1000, "b": 1000.0, "c": "é"}}
+    ran = {"type": "mcp_tool_use", "id": "m", "name": "say", "server_name": "up", "input": {}}
+    said = {"type": "mcp_tool_result", "tool_use_id": "m", "is_error": False, "content": [text("x")]}
+    thought = {"type": "thinking", "thinking": " hm", "signature": "anything at all"}
+    blocks = [thought, text("So "), ran, said, thought, {"type": "redacted_thinking", "data": "x"}, text("late."), use]
+
+    _, message, answer = read(ASK, {"role": "assistant", "content": blocks}, user(result("42")))
+
+    assert (message["content"], message["reasoning_content"]) == ("So late.", " hm hm")
+    (call,) = message["tool_calls"]
+    assert (call["id"], call["function"]["name"]) == ("c1", "look")
+    assert call["function"]["arguments"] == '{"a": 1000, "b": 1000.0, "c": "é"}'
+    assert answer == {"role": "tool", "tool_call_id": "c1", "content": "42"}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (result("42"), "42"),
+        (result([text("4"), text("2")]), "4\n2"),
+        (result([]), ""),
+        ({"type": "tool_result", "tool_use_id": "c1"}, ""),
+        (result("no such file", is_error=True), "Error: no such file"),
+        (result("fine", is_error=False), "fine"),
+        (result([{"type": "tool_reference", "tool_name": "look"}]), "look"),
+        (result([{"type": "document", "source": {"type": "text", "data": "page"}}]), "page"),
+        (result([{"type": "document", "source": {"type": "content", "content": [text("page")]}}]), "page"),
+    ],
+)
+def test_result_is_one_text(content: dict[str, Any], said: str) -> None:
+    assert read(ASK, user(content))[1:] == [{"role": "tool", "tool_call_id": "c1", "content": said}]
+
+
+def test_results_stand_before_the_words_beside_them() -> None:
+    messages = read(user(text("and"), result("1"), text("so?", **MARK), result("2", "c2")))
+
+    assert [(m["role"], m["content"]) for m in messages] == [("tool", "1"), ("tool", "2"), ("user", "and\nso?")]
+
+
+def test_empty_text_beside_results_is_no_message() -> None:
+    assert [m["role"] for m in read(user(result("1"), text("")))] == ["tool"]
+
+
+def test_blocks_that_others_ran_are_left_out_and_named() -> None:
+    blocks = [{"type": "server_tool_use", "id": "s"}, text("So."), {"type": "x\x1b" + "y" * 500}]
+
+    messages, unread = read_messages(None, [ASK, {"role": "assistant", "content": blocks}, ASK])
+
+    assert messages[1] == {"role": "assistant", "content": "So."}
+    assert unread[0] == "server_tool_use"
+    assert len(unread[1]) < 200
+    assert unread[1].isprintable()
+
+
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("messages", "place", "words"),
+    [
+        (None, "messages", "a list"),
+        ([], "messages", "a list"),
+        ([1], "messages[0]", "an object"),
+        ([{"role": "tool", "content": "x"}], "messages[0].role", "'tool'"),
+        ([{"role": "user"}], "messages[0].content", "a string or a list of blocks"),
+        ([user()], "messages[0].content", "empty"),
+        ([{"role": "user", "content": ""}], "messages[0].content", "empty"),
+        ([user(IMAGE)], "messages[0].content[0]", "type 'image' can't be read here; this model reads text only"),
+        ([user(result([text("a"), IMAGE]))], "messages[0].content[0].content[1]", "type 'image'"),
+        ([user({"type": "document", "source": {"type": "base64"}})], "messages[0].content[0].source", "'base64'"),
+        ([user({"type": "document"})], "messages[0].content[0].source", "an object"),
+        ([user({"type": "text"})], "messages[0].content[0].text", "a string"),
+        ([user({"type": "tool_result"})], "messages[0].content[0].tool_use_id", "a string"),
+        ([user(result("x", ""))], "messages[0].content[0].tool_use_id", "empty"),
+        ([user({})], "messages[0].content[0]", "type None"),
+        ([{"role": "assistant", "content": [{}]}, ASK], "messages[0].content[0].type", "None"),
+        (
+            [{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "b", "input": "{}"}]}, ASK],
+            "messages[0].content[0].input",
+            "an object",
+        ),
+        (
+            [{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "input": {}}]}, ASK],
+            "messages[0].content[0].name",
+            "a string",
+        ),
+        ([ASK, {"role": "assistant", "content": "The answer is"}], "messages", "must end with a user message"),
+        ([ASK] * (MOST_MESSAGES + 1), "messages", "more than"),
+        ([user(*[result("")] * (MOST_MESSAGES + 1))], "messages", "more than"),
+    ],
+)
+def test_what_can_not_be_read_is_named_by_its_place(messages: Any, place: str, words: str) -> None:
+    with pytest.raises(RequestInvalid) as refused:
+        read_messages(None, messages)
+
+    assert refused.value.param == place
+    assert words in refused.value.message
+    assert len(refused.value.message) < 400
+
+
+def test_calls_count_as_messages() -> None:
+    use = {"type": "tool_use", "id": "a", "name": "b", "input": json.loads("{}")}
+
+    with pytest.raises(RequestInvalid, match="more than"):
+        read(ASK, {"role": "assistant", "content": [use] * MOST_MESSAGES}, ASK)
