@@ -29,6 +29,7 @@ CodecError
 │   ├── FrameInvalid                the bytes are not a frame, or the frame can't be written
 │   ├── FrameTooLarge               a frame, or something in it, is over a limit of ours
 │   └── FormatUnavailable           a format that is unknown, or whose library is not installed
+├── TrajectoryInvalid               a line of a file of trajectories is none, or one that others need is missing
 └── CompressionError                a body can't be compressed or decompressed
     ├── BodyTooLarge                it grows past the limit when decompressed
     ├── BodyInvalid                 it is damaged, ends early, or was made with another dictionary
@@ -218,3 +219,7 @@ class BodyInvalid(CompressionError):
 
 class CodingUnavailable(CompressionError):
     """A content coding that is unknown, or whose library is not installed."""
+
+
+class TrajectoryInvalid(CodecError):
+    """A line is none of a file of trajectories, or contradicts others; or one that others go on from is missing."""

@@ -5,14 +5,17 @@ engine's KV cache alive. Contents are spliced in between the template's own piec
 writes behind a turn such as the model's last one was. It does not generate and does not run tools.
 """
 
+import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gateway.agent.memory import History, LivedAnswer, LivedTurn, Miss, Remembered
+from gateway.agent.trail import Trail
 from gateway.engine.interface import Message
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.scaffold import WRITTEN, Scaffold, TurnEnd, TurnShape
+from gateway.observe.trajectories import Span
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import Format, ToolSpec
 
@@ -62,6 +65,10 @@ class Conversation:
     """The answer that is being made."""
     may_call: bool = True
     """Whether a call may be made; where not, its definitions stand in the prompt all the same."""
+    answer_id: str = field(default_factory=lambda: secrets.token_hex(12))
+    """The answer's name, for its client and in trajectories."""
+    trail: Trail | None = None
+    """Where its ids came from; None: nobody asks."""
 
     @property
     def room(self) -> int:
@@ -71,7 +78,7 @@ class Conversation:
     async def ask(self, question: str) -> None:
         """Append the next user turn to a conversation whose last turn is the model's."""
         # What its client knows ends here.
-        self.history = None
+        self.history = self.trail = None
         scaffold = await self.around_question()
         self.splice(scaffold, [scaffold.fitted(0, self.ready.token_map.encode(question), self.ready.token_map)])
 
@@ -88,13 +95,22 @@ class Conversation:
         self.spliced.seconds += time.perf_counter() - started
         return scaffold
 
-    def splice(self, scaffold: Scaffold, contents: Sequence[Sequence[int]]) -> None:
-        """Append contents with what stands around them, and so open the model's next turn."""
+    def splice(
+        self, scaffold: Scaffold, contents: Sequence[Sequence[int]], sources: Sequence[Sequence[Span]] = ()
+    ) -> None:
+        """Append contents with what stands around them, and so open the model's next turn.
+
+        `sources`: of each content; they are read where a trail is kept.
+        """
         started = time.perf_counter()
         self.ids += scaffold.pieces[0]
         for content, after in zip(contents, scaffold.pieces[1:], strict=True):
             self.ids += content
             self.ids += after
+        if self.trail is not None:
+            self.trail.add([Span("template", len(scaffold.pieces[0]))])
+            for source, after in zip(sources, scaffold.pieces[1:], strict=True):
+                self.trail.add([*source, Span("template", len(after))])
         if self.turn.calls:
             self.earlier += (len(self.turn.calls),)
         self.spliced.scaffold += scaffold.size

@@ -18,10 +18,12 @@ from gateway.agent.memory.cut import cut_turn
 from gateway.agent.refused_grammar import loosened_hold, looseness
 from gateway.agent.stop import StopFilter
 from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling
+from gateway.engine.left_behind import shared_prefix
 from gateway.engine.slots import Place
 from gateway.errors import EngineUnavailable, GrammarRefused
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
+from gateway.observe.trajectories import Sampled
 from gateway.toolcalls import CallClosed, CallStarted, Content, Diagnostic, Event, Policy, Reasoning, parser_for
 
 log = get_logger("agent")
@@ -93,6 +95,8 @@ class Generation:
         self._shown: dict[int, int] = {}
         """Indexes of calls that are told of, in this generation and in the response."""
         self._guessed = False
+        self._logprobs: list[float | None] = []
+        """Of all ids that came, those that end a turn as well."""
         self._content: list[str] = []
         self._reasoning: list[str] = []
         self._told: list[str] = []
@@ -137,6 +141,7 @@ class Generation:
             sampling=self._options.sampling,
             grammar=hold.grammar if hold else None,
             triggers=hold.triggers if hold else (),
+            logprobs=self._conversation.trail is not None and self._conversation.trail.logprobs,
         )
 
     async def _follow(self, events: AsyncIterator[GenerationEvent], started: float) -> GenerationEnd | None:
@@ -149,6 +154,7 @@ class Generation:
                 return event
             self._ttft = self._ttft or time.perf_counter() - started
             self._guessed |= event.guessed
+            self._logprobs += event.logprobs
             ids = self._hold.feed(event.ids)
             if ids and self._called_enough:
                 return None
@@ -214,7 +220,15 @@ class Generation:
         place.slot.holds(list(conversation.ids), at_rest=told, answered=end is not None or self._ttft > 0)
         ended_by = end.ended_by if end is not None else None
         conversation.turn = LivedTurn(tuple(self._calls), bool(self._content), bool(self._reasoning), ended_by)
+        if conversation.trail is not None:
+            conversation.trail.wrote(self._sampled(end))
         self._note_turn(cut=end is None and not self._called_enough)
+
+    def _sampled(self, end: GenerationEnd | None) -> Sampled:
+        ended_by = end.ended_by if end is not None else None
+        guessed = self._guessed or (end is not None and end.missed > 0)
+        logprobs = tuple(self._logprobs[: len(self._ids) + (ended_by is not None)])
+        return Sampled(self._prompt, len(self._ids), ended_by, guessed, logprobs)
 
     def _note_turn(self, *, cut: bool) -> None:
         """Note what was lived, and shown. `cut`: the client was shown less than the model wrote."""
@@ -231,7 +245,8 @@ class Generation:
         if ids is None or self._started != len(self._calls) or (cut and self._calls):
             lived.whole = False
         else:
-            lived.add_turn(self._prompt, ids, content, reasoning, conversation.turn)
+            own = shared_prefix(ids, self._ids) if cut else len(ids)
+            lived.add_turn(self._prompt, ids, content, reasoning, conversation.turn, own)
 
     def _finish(self, end: GenerationEnd | None, place: Place, seconds: float) -> GenerationResult:
         conversation = self._conversation

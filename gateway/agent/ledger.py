@@ -35,7 +35,7 @@ class Ledger:
                 face="v1",
                 method="tools/call",
                 outcome=outcome,
-                server=self._server_of(finished.name),
+                server=self.server_of(finished.name),
                 tool=finished.name,
                 map=map_id,
                 source=source,
@@ -58,7 +58,7 @@ class Ledger:
                 face="v1",
                 method="tools/call",
                 outcome="cancelled",
-                server=self._server_of(call.name),
+                server=self.server_of(call.name),
                 tool=call.name,
                 bytes_in=len(call.arguments.encode("utf-8", "replace")),
                 duration_ms=(seconds or 0.0) * 1000,
@@ -67,7 +67,8 @@ class Ledger:
             )
         )
 
-    def _server_of(self, name: str) -> str | None:
+    def server_of(self, name: str) -> str | None:
+        """The server of a tool; None where there is none such."""
         return next((entry.server for entry in self._proxy.tools() if entry.name == name), None)
 
 

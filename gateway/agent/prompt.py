@@ -17,6 +17,7 @@ from gateway.agent.conversation import Conversation, Spliced, calls_of_turns
 from gateway.agent.events import PromptCompared
 from gateway.agent.history import tool_definitions, with_preamble
 from gateway.agent.memory import ConversationMemory, Lived, Miss, Recalled, Remembered, Turn
+from gateway.agent.sources import spans_of_new, spans_of_rendering
 from gateway.engine.foreign import is_json_result
 from gateway.engine.interface import Message
 from gateway.engine.left_behind import shared_prefix
@@ -51,11 +52,13 @@ async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
         messages.append(_message(turn.lived, text, fmt, taught=taught))
         known[number] = _known(turn.lived, text, token_map, taught=taught)
     calls_in = partial(_calls_in, fmt, token_map, conversation)
-    if not taught:
-        return await ready.template.prompt(messages, tool_definitions(tools), known, calls_in)
-    plain = with_preamble(messages, fmt, tools)
+    plain = with_preamble(messages, fmt, tools) if taught else messages
     moved = len(plain) - len(messages)
-    return await ready.template.prompt(plain, (), {n + moved: each for n, each in known.items()}, calls_in)
+    placed = {n + moved: each for n, each in known.items()} if moved else known
+    prompt = await ready.template.prompt(plain, () if taught else tool_definitions(tools), placed, calls_in)
+    if conversation.trail is not None:
+        conversation.trail.rendered(spans_of_rendering(prompt, turns, moved))
+    return prompt
 
 
 async def begin(conversation: Conversation, messages: Sequence[Message], recalled: Recalled | None = None) -> None:
@@ -73,6 +76,9 @@ async def begin(conversation: Conversation, messages: Sequence[Message], recalle
         else:
             conversation.before, conversation.held = recalled.last, recalled.last.held
             conversation.kept = shared_prefix(held, conversation.ids)
+            if conversation.trail is not None:
+                last = recalled.last
+                conversation.trail.goes_on(last.answer_id, min(conversation.kept, last.written))
             return
         lost = any(turn.lived is not None and turn.lived.turn is None for turn in recalled.lived)
         conversation.miss = Miss("template_rewrote", recalled.last.held, results_lost=lost)
@@ -117,6 +123,8 @@ def remember(memory: ConversationMemory, conversation: Conversation) -> Remember
         held=min(conversation.held, conversation.kept + len(added)),
         engine=conversation.ready.number,
         number=before.number if before is not None else next(_NUMBERS),
+        answer_id=conversation.answer_id,
+        written=lived.start + last.own,
         strangers=history.strangers(before.place + 1 if before is not None else 0, len(history.messages)),
     )
     memory.remember(node, history.with_answer(shown))
@@ -135,6 +143,7 @@ async def _go_on(conversation: Conversation, recalled: Recalled, held: Sequence[
         conversation.ids, conversation.earlier = prompt.ids, calls_of_turns([turn.message for turn in turns])
     else:
         conversation.ids, conversation.earlier = appended.ids, appended.earlier
+        conversation.trail = appended.trail
 
 
 async def _appended(conversation: Conversation, recalled: Recalled, held: Sequence[int]) -> Conversation | None:
@@ -152,6 +161,7 @@ async def _appended(conversation: Conversation, recalled: Recalled, held: Sequen
         turn=turn,
         earlier=calls_of_turns([each.message for each in recalled.lived[:-1]]),
         spliced=Spliced(),
+        trail=None if conversation.trail is None else replace(conversation.trail, kept=len(held), spans=[]),
     )
     try:
         if results:
@@ -163,7 +173,8 @@ async def _appended(conversation: Conversation, recalled: Recalled, held: Sequen
     except TemplateRefused:
         return None
     token_map = conversation.ready.token_map
-    grown.splice(scaffold, [scaffold.fitted(n, _content(each, token_map), token_map) for n, each in enumerate(new)])
+    contents = [scaffold.fitted(n, _content(each, token_map), token_map) for n, each in enumerate(new)]
+    grown.splice(scaffold, contents, () if grown.trail is None else spans_of_new(recalled, contents))
     return grown
 
 

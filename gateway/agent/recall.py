@@ -17,9 +17,12 @@ from gateway.agent.events import PromptCompared
 from gateway.agent.history import tool_definitions
 from gateway.agent.memory import ConversationMemory, History, Miss, Misses, root_digest, schemas_of
 from gateway.agent.prompt import begin, compared, remember
+from gateway.agent.sources import answer_of
+from gateway.agent.trail import Trail
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Message, Timings
 from gateway.observe.logs import get_logger
+from gateway.observe.trajectories import Trajectories
 
 _LINES: Final = 64
 
@@ -48,10 +51,11 @@ class Comparison:
 class Recall:
     """What is remembered by one gateway."""
 
-    def __init__(self, limits: LimitsConfig, metrics: LossMetrics) -> None:
+    def __init__(self, limits: LimitsConfig, metrics: LossMetrics, trajectories: Trajectories | None = None) -> None:
         self._memory = ConversationMemory(limits.memory_bytes * 7 // 8, limits.principal_share)
         self._misses = Misses(limits.memory_bytes // 8)
         self._metrics = metrics
+        self._trajectories = trajectories
         self._key = secrets.token_bytes(32)
         self._last: deque[Comparison] = deque(maxlen=_LINES)
 
@@ -64,10 +68,14 @@ class Recall:
         recalled = self._memory.recall(conversation.principal.name, history, schemas_of(conversation.tools))
         if recalled is None and history.answers:
             conversation.miss = self._miss(conversation, history)
+        if self._trajectories is not None:
+            conversation.trail = Trail(self._trajectories.logprobs)
         await begin(conversation, history.messages, recalled)
 
-    def keep(self, conversation: Conversation) -> None:
-        """Remember an answer that is over, however it ended."""
+    def keep(self, conversation: Conversation, ended: str) -> None:
+        """Remember an answer that is over, and write its trajectory. `ended`: how."""
+        if self._trajectories is not None and (answer := answer_of(conversation, ended)) is not None:
+            self._trajectories.record(answer)
         node, history = remember(self._memory, conversation), conversation.history
         if node is not None and history is not None:
             messages = [*history.messages, node.shown.message]

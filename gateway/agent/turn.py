@@ -20,12 +20,14 @@ from gateway.agent.offers import EVERY_TOOL, ToolScope, is_heavy
 from gateway.agent.prefill import prefill
 from gateway.agent.prompt import begin
 from gateway.agent.recall import Recall
+from gateway.agent.sources import spans_of_result
 from gateway.agent.splices import fitted, parts_of
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Message, Sampling
 from gateway.engine.readiness import EngineRoute
 from gateway.errors import ContextExceeded, EngineUnavailable
 from gateway.observe.metrics import Metrics
+from gateway.observe.trajectories import Span, Trajectories
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import CallClosed, ToolSpec
 
@@ -65,6 +67,7 @@ class Agent:
         hold_calls: bool = False,
         show_calls: bool = False,
         volatile: Sequence[str] = (),
+        trajectories: Trajectories | None = None,
     ) -> None:
         """`hold_calls`, `volatile`: see `EngineConfig`; `show_calls`: see `AgentConfig`."""
         self._route = route
@@ -74,7 +77,7 @@ class Agent:
         self._metrics = metrics
         self._show_calls = show_calls
         self._volatile = re.compile("|".join(f"(?:{pattern})" for pattern in volatile)) if volatile else None
-        self.recall = Recall(limits, metrics)
+        self.recall = Recall(limits, metrics, trajectories)
 
     async def open(
         self,
@@ -122,13 +125,16 @@ class Agent:
             hold_calls=self._hold_calls,
             show_calls=shows,
         )
+        ended = "broken"
         try:
-            return await answer.run()
+            finished = await answer.run()
+            ended = finished.reason
         except EngineUnavailable:
             self._route.report_loss()
             raise
         finally:
-            self.recall.keep(conversation)
+            self.recall.keep(conversation, ended)
+        return finished
 
 
 class _Answer:
@@ -256,7 +262,7 @@ class _Answer:
         await self._tell(outcomes)
         if room <= 0:
             return False
-        conversation.splice(scaffold, [outcome.ids for outcome in outcomes])
+        conversation.splice(scaffold, [outcome.ids for outcome in outcomes], [*map(self._sources, outcomes)])
         if self._options.ids:
             await self._emit(IdsSpliced(parts_of(scaffold, outcomes)))
         for outcome in outcomes:
@@ -269,8 +275,14 @@ class _Answer:
     async def _tell(self, outcomes: Sequence[FinishedCall]) -> None:
         for outcome in outcomes:
             finished = outcome.finished
-            self._conversation.lived.add_result(finished.call_id, finished.name, outcome.ids)
+            sources = self._sources(outcome)
+            self._conversation.lived.add_result(finished.call_id, finished.name, outcome.ids, sources)
             await self._emit(finished)
+
+    def _sources(self, outcome: FinishedCall) -> tuple[Span, ...]:
+        if self._conversation.trail is None:
+            return ()
+        return spans_of_result(outcome, self._runner.ledger.server_of(outcome.finished.name))
 
     def _count(self) -> None:
         spliced = self._conversation.spliced

@@ -1,18 +1,21 @@
-"""What is written down about calls, opened for the life of one gateway: the audit log and the traces.
+"""What is written down, opened for the life of one gateway: the audit log, the traces, and trajectories of answers.
 
-Turns the settings into both; either may be None, and then nothing is written.
+Turns the settings into them; each may be None, and then nothing is written.
 """
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.config.model import GatewayConfig
 from gateway.config.show import secrets_of
+from gateway.engine.embedded import embedded_model
+from gateway.engine.swapper import model_digest
 from gateway.observe.access_metrics import AccessMetrics
 from gateway.observe.audit import Audit
 from gateway.observe.telemetry import open_tracing
+from gateway.observe.trajectories import Trajectories
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
@@ -38,3 +41,25 @@ async def open_records(config: GatewayConfig, metrics: AccessMetrics) -> AsyncGe
     async with open_tracing(config.telemetry) as tracing:
         with audit or nullcontext():
             yield Records(audit, tracing)
+
+
+@contextmanager
+def open_trajectories(config: GatewayConfig, metrics: AccessMetrics) -> Generator[Trajectories | None]:
+    """Open the file of trajectories; what was recorded is written before the context ends.
+
+    Raises:
+        ConfigError: it can't be written.
+    """
+
+    def digest() -> str | None:
+        # What file another's engine has loaded is not known here.
+        return f"sha256:{model_digest(embedded_model(config.engine))}" if config.engine.kind == "embedded" else None
+
+    if config.trajectories.path is None:
+        yield None
+        return
+    secrets, logprobs = secrets_of(config), config.trajectories.logprobs
+    with Trajectories(
+        config.trajectories.path, metrics, logprobs=logprobs, secrets=secrets, model_digest=digest
+    ) as trajectories:
+        yield trajectories

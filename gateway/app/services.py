@@ -11,6 +11,7 @@ from typing import Any
 
 from gateway.agent import Agent, CallRunner, EngineSampler
 from gateway.app.mcp_services import McpServices, open_mcp_services
+from gateway.app.records import open_trajectories
 from gateway.config import GatewayConfig
 from gateway.engine.readiness import EngineRoute
 from gateway.proxy import UpstreamStatus
@@ -50,16 +51,18 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
         readiness.inform("upstreams", lambda: {status.name: _show_upstream(status) for status in proxy.statuses()})
         costs = DefinitionCosts(lambda: route.maps.session)
         runner = CallRunner(proxy, inner.tokens, config.limits, inner.records.audit, costs)
-        agent = Agent(
-            *(route, runner, config.limits, metrics),
-            hold_calls=config.engine.hold_calls,
-            show_calls=config.agent.show_calls,
-            volatile=config.engine.volatile,
-        )
-        status = StatusReport(route, proxy, readiness, metrics.get_shim_metrics, costs, inner.notices, agent.recall)
-        given = (proxy, route.maps, inner.tokens, inner.notices, metrics, inner.records)
-        async with proxy, route.running():
-            yield Services(*given, route, agent, readiness, costs, status)
+        with open_trajectories(config, metrics.access) as trajectories:
+            agent = Agent(
+                *(route, runner, config.limits, metrics),
+                hold_calls=config.engine.hold_calls,
+                show_calls=config.agent.show_calls,
+                volatile=config.engine.volatile,
+                trajectories=trajectories,
+            )
+            status = StatusReport(route, proxy, readiness, metrics.get_shim_metrics, costs, inner.notices, agent.recall)
+            given = (proxy, route.maps, inner.tokens, inner.notices, metrics, inner.records)
+            async with proxy, route.running():
+                yield Services(*given, route, agent, readiness, costs, status)
 
 
 def _show_upstream(status: UpstreamStatus) -> dict[str, Any]:

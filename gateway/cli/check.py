@@ -19,7 +19,7 @@ from gateway.config.model import GatewayConfig
 from gateway.config.show import show_config
 from gateway.observe.escape import escape_text
 
-_SECTIONS = ("engine", "tokens", "limits", "serve", "audit", "telemetry")
+_SECTIONS = ("engine", "tokens", "limits", "serve", "audit", "trajectories", "telemetry")
 
 
 def check(

@@ -1,7 +1,8 @@
 """Who may call, and what is written down about it: these settings in their one internal form.
 
-The part of `model.py` that is about identities: OAuth tokens, the audit log, traces. Times are seconds. The `build_*`
-functions turn checked values into it, and say what is missing. It opens nothing and fetches nothing.
+The part of `model.py` that is about identities: OAuth tokens, the audit log, trajectories, traces. Times are
+seconds. The `build_*` functions turn checked values into it, and say what is missing. It opens nothing and fetches
+nothing.
 """
 
 from collections.abc import Mapping
@@ -55,6 +56,16 @@ class AuditConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class TrajectoriesConfig:
+    """Trajectories: one JSON line an answer."""
+
+    path: Path | None = None
+    """Where the lines go; None: nothing is written."""
+    logprobs: bool = False
+    """Ask the engine for the log-probability of each id that it samples."""
+
+
+@dataclass(frozen=True, slots=True)
 class TelemetryConfig:
     """OpenTelemetry traces."""
 
@@ -89,6 +100,12 @@ def build_audit(values: Mapping[str, Any]) -> AuditConfig:
     """The `[audit]` table."""
     path: str | None = values.get("path")
     return AuditConfig(Path(path) if path else None, values.get("arguments", False))
+
+
+def build_trajectories(values: Mapping[str, Any]) -> TrajectoriesConfig:
+    """The `[trajectories]` table."""
+    path: str | None = values.get("path")
+    return TrajectoriesConfig(Path(path) if path else None, values.get("logprobs", False))
 
 
 def build_telemetry(values: Mapping[str, Any]) -> TelemetryConfig:

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gateway.config.access import SCOPE_PREFIX, Algorithm, AuditConfig, OAuthConfig, TelemetryConfig
+from gateway.config.access import SCOPE_PREFIX, Algorithm, AuditConfig, OAuthConfig, TelemetryConfig, TrajectoriesConfig
 from gateway.config.section import CountOrZero, Section
 
 _OAUTH = OAuthConfig("", "", "")
-_AUDIT, _TELEMETRY = AuditConfig(), TelemetryConfig()
+_AUDIT, _TRAJECTORIES, _TELEMETRY = AuditConfig(), TrajectoriesConfig(), TelemetryConfig()
 
 
 Scope = Annotated[str, Field(pattern=r"^[!#-\[\]-~]+$")]
@@ -63,6 +63,20 @@ class AuditSection(Section):
     path: str | None = Field(default=None, description="File that gets one JSON line a call; unset: none is written.")
     arguments: bool = Field(
         default=_AUDIT.arguments, description="Write the arguments of calls too, with secrets masked."
+    )
+
+
+class TrajectoriesSection(Section):
+    """`[trajectories]`: ids of answers, for training."""
+
+    path: str | None = Field(
+        default=None,
+        description="File that gets one JSON line an answer of `/v1`: its ids, and where each came from; unset: none "
+        "is written. It holds all that was said.",
+    )
+    logprobs: bool = Field(
+        default=_TRAJECTORIES.logprobs,
+        description="Ask the engine for the log-probability of each id that it samples.",
     )
 
 

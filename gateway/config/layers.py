@@ -26,6 +26,7 @@ _LISTS = {
 _PATHS = (
     ("serve", "keys"),
     ("audit", "path"),
+    ("trajectories", "path"),
     ("wire", "dictionary_msgpack"),
     ("wire", "dictionary_protobuf"),
 )

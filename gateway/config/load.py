@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from gateway.config.access import build_audit, build_oauth, build_telemetry
+from gateway.config.access import build_audit, build_oauth, build_telemetry, build_trajectories
 from gateway.config.address import is_http_url, is_loopback
 from gateway.config.connections import ConnectionsConfig, read_networks
 from gateway.config.env_file import parse_env_file
@@ -90,6 +90,7 @@ def load_config(
         serve=_build_serve(layer.get("serve", {}), (toml_file or json_file or cwd / OWN_FILE).parent),
         wire=build_wire(layer.get("wire", {})),
         audit=build_audit(layer.get("audit", {})),
+        trajectories=build_trajectories(layer.get("trajectories", {})),
         telemetry=build_telemetry(layer.get("telemetry", {})),
         separator=separator,
         prefix=layer.get("prefix", GatewayConfig().prefix),

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig
+from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig, TrajectoriesConfig
 from gateway.config.connections import ConnectionsConfig
 from gateway.config.wire import WireConfig
 
@@ -254,6 +254,7 @@ class GatewayConfig:
     serve: ServeConfig = ServeConfig()
     wire: WireConfig = field(default_factory=WireConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)
+    trajectories: TrajectoriesConfig = field(default_factory=TrajectoriesConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     separator: str = "__"
     """Between server and tool in a public tool name."""

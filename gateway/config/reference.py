@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection
+from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection, TrajectoriesSection
 from gateway.config.serve_section import ConnectionsSection, ServeSection
 from gateway.config.settings import (
     AgentSection,
@@ -128,6 +128,7 @@ def render_page() -> str:
         ("wire", WireSection),
         ("registry", RegistrySection),
         ("audit", AuditSection),
+        ("trajectories", TrajectoriesSection),
         ("telemetry", TelemetrySection),
         ("upstreams.NAME", UpstreamSection),
         ("upstreams.NAME.oauth", CredentialsSection),

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from gateway.config.access_sections import AuditSection, TelemetrySection
+from gateway.config.access_sections import AuditSection, TelemetrySection, TrajectoriesSection
 from gateway.config.model import (
     AgentConfig,
     EngineConfig,
@@ -204,5 +204,6 @@ class Settings(Section):
     wire: WireSection = WireSection()
     registry: RegistrySection = RegistrySection()
     audit: AuditSection = AuditSection()
+    trajectories: TrajectoriesSection = TrajectoriesSection()
     telemetry: TelemetrySection = TelemetrySection()
     upstreams: dict[str, UpstreamSection] = Field(default={})

@@ -31,6 +31,7 @@ def show_config(config: GatewayConfig) -> dict[str, Any]:
             ("limits", config.limits),
             ("serve", config.serve),
             ("audit", config.audit),
+            ("trajectories", config.trajectories),
             ("telemetry", config.telemetry),
         )
     }

@@ -65,6 +65,8 @@ class GenerateRequest:
     """Whether what the slot already holds may be reused."""
     gather: bool = False
     """Whether ids that came together may be reported together: for callers that only pass them on."""
+    logprobs: bool = False
+    """Whether the engine is to say how probable each id was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class Generated:
 
     ids: tuple[int, ...]
     guessed: bool = False
+    logprobs: tuple[float | None, ...] = ()
+    """Of each id the logarithm of its probability before sampling, where that was asked for; None: it was not told."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ by reading its calls; only a turn that is shown whole is replaced. No IO.
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -72,7 +72,7 @@ def regions(
             window = _window(text, slots, starts, own, low, foreign)
             region = None if window is None else window.find(turn, calls_in)
             if region is not None:
-                found.append(region)
+                found.append(replace(region, message=number, held=True))
                 low = region.end
         low = slots[own[-1]].end if own and slots[own[-1]].end > low else low
     return found

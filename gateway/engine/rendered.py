@@ -9,7 +9,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.engine.foreign import PAD, QUOTE, Foreign
 from leaf_sdk.vocab import TokenMap
@@ -112,25 +112,45 @@ class Region:
     start: int
     end: int
     ids: Sequence[int]
+    message: int | None = None
+    """Whose words they are."""
+    held: bool = False
+    """Whether these are the ids that they are known to have."""
 
 
-def rendered_ids(text: str, regions: Iterable[Region], pieces: PieceCache) -> list[int]:
-    """Give the ids of a rendering: those of its regions, and the template's own between them."""
+class Part(NamedTuple):
+    """Ids of a rendering that follow each other: the template's own, or a message's."""
+
+    ids: int
+    """How many."""
+    message: int | None = None
+    held: bool = False
+
+
+def rendered_ids(text: str, regions: Iterable[Region], pieces: PieceCache) -> tuple[list[int], list[Part]]:
+    """Give the ids of a rendering: those of its regions, and the template's own between them; and whose they are."""
     ids: list[int] = []
+    parts: list[Part] = []
     at = 0
     for region in regions:
-        ids += pieces.ids(text[at : region.start])
+        own = pieces.ids(text[at : region.start])
+        ids += own
         ids += region.ids
+        parts += Part(len(own)), Part(len(region.ids), region.message, region.held)
         at = region.end
-    ids += pieces.ids(text[at:])
-    return ids
+    own = pieces.ids(text[at:])
+    ids += own
+    parts.append(Part(len(own)))
+    return ids, parts
 
 
 def content_region(slot: Slot, foreign: Foreign, token_map: TokenMap, known: Sequence[int] | None) -> Region:
     """Give a content in the place of its mark, with the ids that it is known to have unless the template changes it."""
     content = foreign.contents[slot.number]
     shown = slot.fit.apply(content)
-    return Region(slot.start, slot.end, known if known is not None and shown == content else token_map.encode(shown))
+    held = known is not None and shown == content
+    ids = known if known is not None and held else token_map.encode(shown)
+    return Region(slot.start, slot.end, ids, foreign.owners[slot.number], held)
 
 
 def pieces_between(text: str, slots: Sequence[Slot]) -> list[str]:

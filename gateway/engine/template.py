@@ -13,11 +13,12 @@ from functools import lru_cache
 from typing import Any
 
 from gateway.engine.foreign import Foreign, Signs, is_json_result
-from gateway.engine.histories import histories
+from gateway.engine.histories import Numbered, histories
 from gateway.engine.interface import Engine, EngineFacts, Message
 from gateway.engine.markers import MarkerGuard
 from gateway.engine.placed import CallsIn, Known, regions
 from gateway.engine.rendered import (
+    Part,
     PieceCache,
     Region,
     Slot,
@@ -52,6 +53,10 @@ class Prompt:
     ids: list[int]
     by_shape: bool
     """Whether the template's own text depends on nothing but roles, names, arguments, and what is empty."""
+    parts: Sequence[Part]
+    """Whose they are; the messages are those of `form`."""
+    form: Sequence[Numbered] = ()
+    """The conversation in the form that the template took."""
 
 
 class ChatTemplate:
@@ -98,7 +103,9 @@ class ChatTemplate:
                 refusal = refusal or error
                 continue
             bos = list(self._facts.bos)
-            return prompt if prompt.ids[: len(bos)] == bos else replace(prompt, ids=bos + prompt.ids)
+            if prompt.ids[: len(bos)] == bos:
+                return replace(prompt, form=history)
+            return replace(prompt, ids=bos + prompt.ids, parts=[Part(len(bos)), *prompt.parts], form=history)
         raise refusal or self._no_place("messages")
 
     async def _prompt(
@@ -115,14 +122,15 @@ class ChatTemplate:
         slots = shown_once(text, foreign)
         if slots is not None:
             turns = regions(text, slots, foreign, messages, known, calls_in)
-            ids = rendered_ids(text, self._with_contents(slots, turns, foreign, known), self._pieces)
-            return Prompt(ids, by_shape=not read)
+            ids, parts = rendered_ids(text, self._with_contents(slots, turns, foreign, known), self._pieces)
+            return Prompt(ids, not read, parts)
         if foreign.results and foreign.results.isdisjoint(s.number for s in find_slots(text, foreign.mark)):
             raise self._no_place("results of tools")
         # The template reads or rewrites a content: it gets the contents themselves, guarded like all else.
         foreign = Foreign(self._signs)
         text = await self._render(foreign.messages(messages, marked=False), foreign.tools(tools))
-        return Prompt(rendered_ids(restored(text, foreign), (), self._pieces), by_shape=False)
+        ids, parts = rendered_ids(restored(text, foreign), (), self._pieces)
+        return Prompt(ids, by_shape=False, parts=parts)
 
     def _with_contents(
         self, slots: Sequence[Slot], turns: Sequence[Region], foreign: Foreign, known: Mapping[int, Known]

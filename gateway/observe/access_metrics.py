@@ -1,6 +1,6 @@
 """The metrics about who may call, and about what is written down of it.
 
-Turns refusals and lost audit lines into series. Labels are words of fixed lists; no name of a caller is ever one.
+Turns refusals and lost lines into series. Labels are words of fixed lists; no name of a caller is ever one.
 """
 
 from collections.abc import Callable
@@ -38,6 +38,9 @@ class AccessMetrics:
             "codec_requests_limited", "Requests refused because one caller asked too much.", "limit"
         )
         self._lost = counter("codec_audit_lines_dropped", "Lines of the audit log that could not be written.")
+        self._untold = counter(
+            "codec_trajectory_lines_dropped", "Lines of the file of trajectories that could not be written."
+        )
         self._bounds = counter(
             "codec_bound_refusals",
             "What was refused because all, or one caller's share, was taken.",
@@ -67,3 +70,7 @@ class AccessMetrics:
     def audit_dropped(self, lines: int) -> None:
         """So many lines of the audit log are lost."""
         self._lost.inc(lines)
+
+    def trajectories_dropped(self, lines: int) -> None:
+        """So many lines of the file of trajectories are lost."""
+        self._untold.inc(lines)

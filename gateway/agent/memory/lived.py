@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from gateway.agent.memory.history import Call, Shown
 from gateway.engine.interface import Message
+from gateway.observe.trajectories import Span
 from gateway.toolcalls import CallClosed
 from leaf_sdk.vocab import TokenMap
 
@@ -50,6 +51,8 @@ class Lived:
     ids: "array[int]"
     turn: LivedTurn | None = None
     """Of a turn of the model, how it was."""
+    spans: tuple[Span, ...] = ()
+    """Where the ids came from; () for a turn of the model that was not cut, and where nobody asks."""
 
     def formed(self, token_map: TokenMap) -> "Lived":
         """The same, with the form of a turn of the model."""
@@ -57,6 +60,11 @@ class Lived:
             return self
         reasoning, content = str(self.message.get("reasoning_content") or ""), str(self.message["content"])
         return replace(self, turn=replace(self.turn, form=form_of(token_map.decode(self.ids), reasoning, content)))
+
+    @property
+    def own(self) -> int:
+        """Ids of a turn of the model that it wrote: all, unless it was cut inside a token."""
+        return self.spans[0].count if self.spans else len(self.ids)
 
     @property
     def size(self) -> int:
@@ -94,8 +102,11 @@ class LivedAnswer:
         """The last turn of the model."""
         return next((each for each in reversed(self.messages) if each.turn is not None), None)
 
-    def add_turn(self, start: int, ids: Sequence[int], content: str, reasoning: str, turn: LivedTurn) -> None:
-        """A generation is over. `start`: ids before it; `content`, `reasoning`: all that it said."""
+    def add_turn(self, start: int, ids: Sequence[int], content: str, reasoning: str, turn: LivedTurn, own: int) -> None:
+        """A generation is over.
+
+        `start`: ids before it; `content`, `reasoning`: all that it said; `own`: how many of the ids the model wrote.
+        """
         self.start = start
         message: dict[str, Any] = {"role": "assistant", "content": content}
         if reasoning:
@@ -104,11 +115,13 @@ class LivedAnswer:
             message["tool_calls"] = [_shown_call(call) for call in turn.calls]
         # The ids of its calls are part of its own.
         calls = tuple(replace(call, ids=()) for call in turn.calls)
-        self.messages.append(Lived(message, array("I", ids), replace(turn, calls=calls)))
+        spans = () if own == len(ids) else (Span("model", own), Span("assistant", len(ids) - own))
+        self.messages.append(Lived(message, array("I", ids), replace(turn, calls=calls), spans))
 
-    def add_result(self, call_id: str, name: str, ids: Sequence[int]) -> None:
-        """A call of the gateway's tools is over."""
-        self.messages.append(Lived({"role": "tool", "tool_call_id": call_id, "name": name}, array("I", ids)))
+    def add_result(self, call_id: str, name: str, ids: Sequence[int], spans: tuple[Span, ...] = ()) -> None:
+        """A call of the gateway's tools is over. `spans`: where its ids came from."""
+        message = {"role": "tool", "tool_call_id": call_id, "name": name}
+        self.messages.append(Lived(message, array("I", ids), spans=spans))
 
 
 def form_of(text: str, reasoning: str, content: str) -> str:

@@ -45,6 +45,9 @@ class Remembered:
     """Which start of the engine that was."""
     number: int
     """Which conversation it belongs to; branches are one."""
+    answer_id: str = ""
+    written: int = 0
+    """Ids of it that the engine held: all, unless its last turn was cut inside a token."""
     strangers: bytes = b""
     """Of answers before it that are nobody's here (`History.strangers`)."""
     digest: bytes = b""

@@ -119,7 +119,12 @@ class LlamaCpp(Questions):
             async with self._connections.streamed("POST", "/completion", body) as answer:
                 if answer.status != 200:
                     raise error_of_answer(answer.status, await answer.body())
-                stream = CompletionStream(self.url, self._token_map, most=request.max_tokens, gather=request.gather)
+                stream = CompletionStream(
+                    *(self.url, self._token_map),
+                    most=request.max_tokens,
+                    gather=request.gather,
+                    logprobs=request.logprobs,
+                )
                 events = self._events(answer, stream)
                 try:
                     yield events

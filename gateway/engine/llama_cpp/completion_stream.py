@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from pydantic_core import from_json
 
 from gateway.engine.interface import Generated, GenerationEnd, GenerationEvent, Timings
-from gateway.engine.llama_cpp.json import MISREAD, misread, read_end, repaired, said
+from gateway.engine.llama_cpp.json import MISREAD, logprobs_of, misread, read_end, repaired, said
 from gateway.engine.llama_cpp.repair import IdRepair
 from gateway.errors import EngineRefused
 from leaf_sdk.vocab import TokenMap
@@ -24,7 +24,9 @@ _IDS: Final = 2**32
 class CompletionStream:
     """Reads one stream."""
 
-    def __init__(self, url: str, token_map: TokenMap | None, *, most: int, gather: bool) -> None:
+    def __init__(
+        self, url: str, token_map: TokenMap | None, *, most: int, gather: bool, logprobs: bool = False
+    ) -> None:
         """Read nothing yet.
 
         Args:
@@ -32,6 +34,7 @@ class CompletionStream:
             token_map: by which lost ids are found again; without one they are only counted.
             most: ids that were asked for; an engine that goes on is left there.
             gather: ids of one read may be told as one event.
+            logprobs: how probable they were is told too.
         """
         self._url = url
         self._most = most
@@ -39,6 +42,7 @@ class CompletionStream:
         self._messages = 0
         self._repair = IdRepair(token_map) if token_map is not None else None
         self._gather = gather
+        self._logprobs = logprobs
         self._counts = [0, 0, 0]
         self._last: int | None = None
 
@@ -59,6 +63,7 @@ class CompletionStream:
             EngineRefused: the engine tells of an error, or speaks something else.
         """
         ids: list[int] = []
+        logprobs: list[float | None] = []
         guessed = False
         fault: EngineRefused | None = None
         try:
@@ -66,6 +71,8 @@ class CompletionStream:
                 new, doubtful = self._take(message)
                 end = self._end(message) if message.get("stop") else None
                 ids += new
+                if self._logprobs:
+                    logprobs += logprobs_of(message, new)
                 guessed |= doubtful
                 self._given += len(new)
                 self._messages += 1
@@ -74,8 +81,8 @@ class CompletionStream:
                     self._given = min(self._given, self._most)
                     end = self.cut()
                 if ids and (end is not None or not self._gather):
-                    yield Generated(tuple(ids), guessed)
-                    ids, guessed = [], False
+                    yield Generated(tuple(ids), guessed, tuple(logprobs[: len(ids)]))
+                    ids, guessed, logprobs = [], False, []
                 if end is not None:
                     yield end
                     return
@@ -84,7 +91,7 @@ class CompletionStream:
         except MISREAD as error:
             fault = misread(self._url, error)
         if ids:
-            yield Generated(tuple(ids), guessed)
+            yield Generated(tuple(ids), guessed, tuple(logprobs[: len(ids)]))
         if fault is not None:
             raise fault
 

@@ -5,7 +5,7 @@ fault and named so (`expecting`). It sends nothing.
 """
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -90,6 +90,9 @@ def completion_body(request: GenerateRequest) -> dict[str, Any]:
     }
     if request.slot is not None:
         body["id_slot"] = request.slot
+    if request.logprobs:
+        # With the most probable id comes the sampled one.
+        body["n_probs"] = 1
     if request.grammar is not None:
         body["grammar"] = request.grammar
     if request.triggers:
@@ -121,6 +124,18 @@ def repaired(message: dict[str, Any], repair: IdRepair | None) -> Repaired:
     if repair is None:
         return Repaired(tuple(ids))
     return repair.feed(ids, str(message.get("content") or ""), int(message["tokens_predicted"]))
+
+
+def logprobs_of(message: dict[str, Any], ids: Sequence[int]) -> list[float | None]:
+    """The log-probabilities of the ids of one stream message: it tells that of the last, not of those it has lost."""
+    found: list[float | None] = [None] * len(ids)
+    told: list[dict[str, Any]] = message.get("completion_probabilities") or []
+    for place, each in zip(range(len(ids) - 1, -1, -1), reversed(told), strict=False):
+        if each["id"] != ids[place]:
+            break
+        # One of no probability at all is null in JSON.
+        found[place] = None if each["logprob"] is None else float(each["logprob"])
+    return found
 
 
 def read_end(message: dict[str, Any], last: int | None, counts: list[int]) -> GenerationEnd:

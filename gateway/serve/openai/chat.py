@@ -86,7 +86,9 @@ class ChatEndpoint:
             token_map = conversation.ready.token_map
             # Results of tools come on top: how long the stream may be is known only where there are none.
             most = None if conversation.tools else chat.most
-            plain = ChatReply(conversation.ready.facts.model, created, usage_chunk=False)
+            plain = ChatReply(
+                conversation.ready.facts.model, created, usage_chunk=False, answer_id=conversation.answer_id
+            )
             return self._frames.respond(
                 *(request, chat, answering, token_map, prompt),
                 expected_ids=most,
@@ -100,5 +102,6 @@ class ChatEndpoint:
             usage_chunk=chat.usage_chunk,
             prompt_ids=ids,
             ignored=chat.ignored,
+            answer_id=conversation.answer_id,
         )
         return StreamedAnswer(answering, reply, OPENAI) if chat.stream else WholeAnswer(answering, reply, OPENAI)

@@ -5,7 +5,6 @@ shape has no place for (where a result's ids came from, what the KV cache saved)
 ids, where they are wanted, as vLLM spells them (`token_ids`, `prompt_token_ids`). Pure: it knows no HTTP and no engine.
 """
 
-import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,9 +36,10 @@ class ChatReply:
         usage_chunk: bool,
         prompt_ids: Sequence[int] | None = None,
         ignored: Sequence[str] = (),
+        answer_id: str = "",
     ) -> None:
         """`prompt_ids`: given where the client wants ids, None where it does not. `ignored`: fields without effect."""
-        self._head: Chunk = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": created, "model": model}
+        self._head: Chunk = {"id": f"chatcmpl-{answer_id}", "created": created, "model": model}
         self._usage_chunk = usage_chunk
         self._prompt_ids = prompt_ids
         self._pending: list[int] = []

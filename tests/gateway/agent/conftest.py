@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from gateway.observe.audit import Audit
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
+from gateway.observe.trajectories import Trajectories
 from gateway.proxy import Proxy, ResultTokens
 from gateway.toolcalls import choose_format
 from leaf_sdk.testing import tiny_map
@@ -129,15 +130,20 @@ async def stage(
     tools_template: str = "",
     tool_search: Any = False,
     refuses: str | None = None,
+    trajectories: Path | None = None,
     **limits: Any,
 ) -> AsyncGenerator[Stage]:
-    """An agent whose model writes `generations`, one after the other; `tools_template` renders tools, it says."""
+    """An agent whose model writes `generations`, one after the other; `tools_template` renders tools, it says.
+
+    `trajectories`: the file of them.
+    """
     bounds = LimitsConfig(**limits)
     engine = ScriptedEngine(*generations, breaks=breaks, refuses=refuses)
     route = ScriptedRoute(engine, context, tools_template)
     async with call_runner(bounds, says, tool_search=tool_search) as (runner, metrics):
-        agent = Agent(route, runner, bounds, metrics, hold_calls=hold_calls)  # pyright: ignore[reportArgumentType]
-        yield Stage(agent, engine, route, metrics)
+        with nullcontext() if trajectories is None else Trajectories(trajectories, metrics.access) as lines:
+            agent = Agent(route, runner, bounds, metrics, hold_calls=hold_calls, trajectories=lines)  # pyright: ignore[reportArgumentType]
+            yield Stage(agent, engine, route, metrics)
 
 
 @pytest.fixture

@@ -1,0 +1,86 @@
+"""Whose the ids of a prompt are, and the trajectory's line of an answer.
+
+Turns the parts of a rendering into spans: the template's own text, the messages by their roles, and turns and results
+that keep their ids as they were lived. Where it is not exact, it goes by rule: names, definitions and arguments that a
+template writes are its own, and so is all of a rendering in which it reads or rewrites contents. Pure.
+"""
+
+from array import array
+from collections.abc import Mapping, Sequence
+
+from gateway.agent.calls import FinishedCall
+from gateway.agent.conversation import Conversation
+from gateway.agent.memory import Recalled, Turn
+from gateway.agent.trail import spans_of_text
+from gateway.engine.interface import Message
+from gateway.engine.template import Prompt
+from gateway.observe.trajectories import Answer, Span
+
+
+def spans_of_rendering(prompt: Prompt, turns: Sequence[Turn], moved: int) -> list[Span]:
+    """Give the sources of a rendering's ids. `moved`: messages that were put before the turns."""
+    names = _tool_names([turn.message for turn in turns])
+    spans: list[Span] = []
+    for part in prompt.parts:
+        if part.message is None:
+            spans.append(Span("template", part.ids))
+            continue
+        number, shown = prompt.form[part.message]
+        place = None if number is None else number - moved
+        if place is None or place < 0:
+            # A message that was put before the client's, or is no single one of them.
+            spans.append(spans_of_text(shown["role"], part.ids, names.get(str(shown.get("tool_call_id")))))
+        else:
+            spans += _spans_of_turn(turns[place], part.ids, names, held=part.held)
+    return spans
+
+
+def spans_of_new(recalled: Recalled, contents: Sequence[Sequence[int]]) -> list[Sequence[Span]]:
+    """Give the sources of the new messages of a conversation that goes on, with these ids."""
+    names = _tool_names([turn.message for turn in recalled.lived[-1:]])
+    return [
+        _spans_of_turn(turn, len(ids), names, held=turn.lived is not None and ids is turn.lived.ids)
+        for turn, ids in zip(recalled.new, contents, strict=True)
+    ]
+
+
+def spans_of_result(outcome: FinishedCall, server: str | None) -> tuple[Span, ...]:
+    """Give the sources of the ids of a call's result."""
+    finished = outcome.finished
+    if finished.is_error:
+        return (Span("error", len(outcome.ids), finished.name, server),)
+    return tuple(Span(piece.source, len(piece.ids), finished.name, server) for piece in outcome.pieces)
+
+
+def answer_of(conversation: Conversation, ended: str) -> Answer | None:
+    """Give the trajectory's line of an answer that is over; None where there is none to be written."""
+    trail, ready = conversation.trail, conversation.ready
+    if trail is None or not trail.sampled:
+        return None
+    return Answer(
+        answer_id=conversation.answer_id,
+        before=trail.before,
+        principal=conversation.principal.name,
+        map_id=ready.token_map.map_id,
+        model=ready.facts.model,
+        ended=ended,
+        kept=trail.kept,
+        ids=array("I", conversation.ids[trail.kept :]),
+        spans=trail.spans,
+        sampled=trail.sampled,
+    )
+
+
+def _tool_names(messages: Sequence[Message]) -> dict[str, str]:
+    """The names of tools by the ids of their calls."""
+    calls = (call for message in messages for call in message.get("tool_calls") or ())
+    return {str(call.get("id")): str(call["function"]["name"]) for call in calls}
+
+
+def _spans_of_turn(turn: Turn, count: int, names: Mapping[str, str], *, held: bool) -> Sequence[Span]:
+    """The sources of one turn's ids. `held`: they are those that it was lived with."""
+    lived, role = turn.lived, str(turn.message["role"])
+    if lived is not None and held:
+        return lived.spans or (Span("model", count),)
+    name = turn.message.get("name") or names.get(str(turn.message.get("tool_call_id")))
+    return (spans_of_text(role, count, name if isinstance(name, str) else None),)

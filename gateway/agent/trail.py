@@ -1,0 +1,67 @@
+"""Where the ids of a conversation came from, noted while it grows; only where trajectories are written.
+
+`spans` stand for the ids behind the first `kept`, which are those of the answer before it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from gateway.observe.trajectories import Sampled, Span
+
+
+@dataclass(slots=True)
+class Trail:
+    """The sources of one conversation's ids."""
+
+    logprobs: bool = False
+    """Whether the engine is asked how probable its ids were."""
+    before: str | None = None
+    """The answer that it goes on from."""
+    kept: int = 0
+    spans: list[Span] = field(default_factory=list[Span])
+    sampled: list[Sampled] = field(default_factory=list[Sampled])
+
+    def rendered(self, spans: Iterable[Span]) -> None:
+        """Note the sources of a whole prompt."""
+        self.kept, self.spans = 0, []
+        self.add(spans)
+
+    def add(self, spans: Iterable[Span]) -> None:
+        """Note the sources of ids that are appended."""
+        for span in spans:
+            last = self.spans[-1] if self.spans else None
+            if last is not None and replace(last, count=span.count) == span:
+                self.spans[-1] = replace(last, count=last.count + span.count)
+            elif span.count:
+                self.spans.append(span)
+
+    def wrote(self, turn: Sampled) -> None:
+        """Note a turn of the model, which is appended."""
+        self.sampled.append(turn)
+        self.add([Span("model", turn.count)])
+
+    def goes_on(self, before: str, same: int) -> None:
+        """Note what it goes on from. `same`: ids with which it begins as that answer ended.
+
+        Ids between these and `kept` are words of a turn that was cut, tokenized here.
+        """
+        cut, left = self.kept - same, same - self.kept
+        spans, self.spans = self.spans, []
+        self.before, self.kept = before, same
+        if cut > 0:
+            self.add([Span("assistant", cut)])
+        for span in spans:
+            skipped = min(max(left, 0), span.count)
+            left -= skipped
+            self.add([replace(span, count=span.count - skipped)])
+
+
+def spans_of_text(role: str, count: int, name: str | None = None) -> Span:
+    """The source of ids that were made of a message's text. `name`: of the tool whose result it is."""
+    match role:
+        case "user" | "assistant":
+            return Span(role, count)
+        case "tool":
+            return Span("shim", count, name)
+        case _:
+            return Span("system", count)

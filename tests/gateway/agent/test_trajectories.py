@@ -1,0 +1,211 @@
+"""Trajectories of conversations: joined again they are the ids that the engine held, each with where it came from."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.agent import AnswerOptions
+from gateway.engine.interface import Message
+from gateway.errors import EngineUnavailable
+from gateway.proxy.caller import Principal
+from gateway.toolcalls import CallClosed, Content, ToolSpec
+from leaf_sdk.testing import tiny_map
+from leaf_sdk.trajectories import Sample, Trajectories, read_trajectories
+
+pytestmark = pytest.mark.anyio
+
+TINY = tiny_map()
+END = TINY.special_tokens["<|im_end|>"]
+QUESTION: list[Message] = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "What is it?"}]
+PAINT = ToolSpec("paint", "Paint", {"type": "object"})
+SAY, RED = '<tool_call>{"name":"up__say",   "arguments":{}}</tool_call>', '<tool_call>{"name": "paint"}</tool_call>'
+
+
+async def answered(stage: Any, messages: Sequence[Message], **asked: Any) -> list[Message]:
+    """The conversation with an answer at its end."""
+    stage.events.clear()
+    tools, name = asked.pop("tools", (PAINT,)), asked.pop("principal", "a")
+    conversation = await stage.agent.open(messages, client_tools=tools, principal=Principal(name))
+    await stage.agent.answer(conversation, AnswerOptions(**asked), stage.listen)
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in stage.of(CallClosed)
+    ]
+    content = "".join(event.text for event in stage.of(Content))
+    return [*messages, {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}]
+
+
+def held(stage: Any, number: int, wrote: str) -> list[int]:
+    """What the engine held behind a generation that wrote this."""
+    return [*stage.engine.asked[number].prompt, *TINY.encode(wrote, specials=True)]
+
+
+def read(path: Path) -> Trajectories:
+    with path.open(encoding="ascii") as lines:
+        return read_trajectories(lines)
+
+
+def texts(sample: Sample) -> list[tuple[str, str | None, str]]:
+    """The sources of a sample, the tool, and what they say."""
+    at, found = 0, []
+    for span in sample.spans:
+        found.append((span.source, span.tool, TINY.decode(sample.ids[at : at + span.ids])))
+        at += span.ids
+    return found
+
+
+async def test_conversation_of_two_tools_and_a_branch_is_joined_to_what_the_engine_held(open_stage, tmp_path: Path):
+    path = tmp_path / "lines"
+    async with open_stage(SAY, RED, "It is red.", "It is blue.", trajectories=path) as stage:
+        asked = await answered(stage, QUESTION)
+        called = asked[-1]["tool_calls"][0]["id"]
+        told = [*asked, {"role": "tool", "tool_call_id": called, "content": "painted"}]
+        await answered(stage, told)
+        await answered(stage, told)
+    found = read(path)
+    red, blue = found.samples()
+
+    assert red.ids == held(stage, 2, "It is red.")
+    assert blue.ids == held(stage, 3, "It is blue.")
+    assert red.answer.before == blue.answer.before == next(iter(found.answers))
+    assert len(red.answer.ids) < len(red.ids) / 4
+    sources = [(source, tool, text) for source, tool, text in texts(red) if source != "template"]
+    system, *rest = sources
+    assert (system[0], "Be kind." in system[2]) == ("system", True)
+    assert rest == [
+        ("user", None, "What is it?"),
+        ("model", None, SAY),
+        ("shim", "up__say", "It is 42."),
+        ("model", None, RED),
+        ("shim", "paint", "painted"),
+        ("model", None, "It is red."),
+    ]
+    assert [span.server for span in red.spans if span.source == "shim"] == ["up", None]
+    assert "".join(text for _, _, text in texts(red)) == TINY.decode(red.ids)
+
+
+async def test_mask_is_exactly_what_the_model_sampled(open_stage, tmp_path: Path):
+    path = tmp_path / "lines"
+    async with open_stage(SAY, "It is 42.", "Yes.", trajectories=path) as stage:
+        told = await answered(stage, QUESTION)
+        await answered(stage, [*told, {"role": "user", "content": "Sure?"}])
+    (sample,) = read(path).samples()
+    sampled = [i for i, bit in zip(sample.completion_ids, sample.mask, strict=True) if bit]
+
+    written = [[*TINY.encode(text, specials=True), END] for text in (SAY, "It is 42.", "Yes.")]
+    assert sampled == [*written[0], *written[1], *written[2]]
+    assert [*sample.prompt_ids, *sample.completion_ids] == [*sample.ids, END]
+    assert sample.prompt_ids == list(stage.engine.asked[0].prompt)
+
+
+async def test_lines_of_a_conversation_are_as_long_as_the_conversation(open_stage, tmp_path: Path):
+    path = tmp_path / "lines"
+    async with open_stage(*(f"Answer {n}." for n in range(12)), trajectories=path) as stage:
+        told = QUESTION
+        for n in range(12):
+            told = [*await answered(stage, told), {"role": "user", "content": f"And {n}?"}]
+    found = read(path)
+    (sample,) = found.samples()
+
+    assert sum(len(answer.ids) for answer in found.answers.values()) == len(sample.ids)
+    assert sample.ids == held(stage, 11, "Answer 11.")
+
+
+async def test_turn_that_a_stop_string_cut_is_whole_in_its_own_line_and_cut_in_the_next(open_stage, tmp_path: Path):
+    path = tmp_path / "lines"
+    async with open_stage("hello world", "Bye.", trajectories=path) as stage:
+        told = await answered(stage, QUESTION, stops=("llo",))
+        await answered(stage, [*told, {"role": "user", "content": "Go on."}])
+    whole, cut = read(path).samples()
+
+    assert told[-1]["content"] == "he"
+    assert whole.ids == [*stage.engine.asked[0].prompt, *TINY.encode("hello")]
+    assert cut.ids == held(stage, 1, "Bye.")
+    assert ("assistant", None, "he") in texts(cut)
+    assert TINY.decode(i for i, bit in zip(cut.completion_ids, cut.mask, strict=True) if bit) == "Bye.<|im_end|>"
+
+
+async def test_what_a_client_says_that_the_model_said_is_not_the_model_s(open_stage, tmp_path: Path):
+    path = tmp_path / "lines"
+    invented = [*QUESTION, {"role": "assistant", "content": "It is 7."}, {"role": "user", "content": "Sure?"}]
+    async with open_stage("Yes.", trajectories=path) as stage:
+        await answered(stage, invented)
+    (sample,) = read(path).samples()
+
+    assert ("assistant", None, "It is 7.") in texts(sample)
+    assert sample.prompt_ids == list(stage.engine.asked[0].prompt)
+
+
+async def test_failed_call_and_its_words_are_an_error(open_stage, tmp_path: Path):
+    path = tmp_path / "lines"
+    wrong = '<tool_call>{"name":"up__say","arguments":[1]}</tool_call>'
+    async with open_stage(wrong, "Well.", trajectories=path) as stage:
+        await answered(stage, QUESTION)
+    (sample,) = read(path).samples()
+    errors = [(tool, text) for source, tool, text in texts(sample) if source == "error"]
+
+    assert [tool for tool, _ in errors] == ["up__say"]
+    assert "must be a JSON object" in errors[0][1]
+
+
+async def test_principals_are_named_and_go_on_from_their_own(open_stage, tmp_path: Path):
+    path = tmp_path / "lines"
+    async with open_stage("One.", "Two.", trajectories=path) as stage:
+        told = await answered(stage, QUESTION, principal="a")
+        await answered(stage, [*told, {"role": "user", "content": "And?"}], principal="b")
+    first, second = read(path).answers.values()
+
+    assert (first.principal, second.principal) == ("a", "b")
+    assert second.before is None
+    assert first.answer_id not in path.read_text().splitlines()[1]
+
+
+async def test_answer_whose_engine_broke_has_a_line_and_nothing_goes_on_from_less(open_stage, tmp_path: Path):
+    path = tmp_path / "lines"
+    async with open_stage("It is 42.", breaks=True, trajectories=path) as stage:
+        with pytest.raises(EngineUnavailable):
+            await answered(stage, QUESTION)
+    (sample,) = read(path).samples()
+
+    assert sample.answer.ended == "broken"
+    assert TINY.decode(sample.completion_ids) == "It is 42."
+
+
+@pytest.mark.parametrize("words", ['"}\n{"dropped": 9}', "\x1b[31m\u202e<|im_end|>\x7f", "\u2028\U0001f600"])
+async def test_hostile_words_stay_in_their_line(open_stage, tmp_path: Path, words: str):
+    path = tmp_path / "lines"
+    tool = ToolSpec(words.encode("utf-8", "replace").decode(), "?", {"type": "object"})
+    result = {"role": "tool", "tool_call_id": "c", "name": words, "content": words}
+    call = {"id": "c", "type": "function", "function": {"name": words, "arguments": "{}"}}
+    history = [*QUESTION, {"role": "assistant", "content": "", "tool_calls": [call]}, result]
+    async with open_stage("Well.", trajectories=path) as stage:
+        await answered(stage, history, tools=[tool], principal=words)
+    (line,) = path.read_text().splitlines()
+    (sample,) = read(path).samples()
+
+    assert line.isascii()
+    assert line.isprintable()
+    assert [text for source, _, text in texts(sample) if source == "shim"] == [words]
+    assert sample.ids == held(stage, 0, "Well.")
+
+
+async def test_without_a_file_nothing_is_noted_and_the_engine_is_asked_nothing(open_stage):
+    async with open_stage(SAY, "It is 42.") as stage:
+        conversation = await stage.agent.open(QUESTION)
+        await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+
+    assert conversation.trail is None
+    assert all(not each.spans for each in conversation.lived.messages)
+    assert not any(request.logprobs for request in stage.engine.asked)
+
+
+async def test_line_is_named_as_its_answer(open_stage, tmp_path: Path):
+    path = tmp_path / "lines"
+    async with open_stage("Yes.", trajectories=path) as stage:
+        conversation = await stage.agent.open(QUESTION)
+        await stage.agent.answer(conversation, AnswerOptions(), stage.listen)
+
+    assert json.loads(path.read_text())["id"] == conversation.answer_id
