@@ -6,11 +6,11 @@ Their programs (`programs/`) are as the frameworks' documents would have them. C
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any, Final
 
 from bench.toolchain import CACHE, node
+from tests.agents.page import Page
 from tests.agents.task import Agent, Call, Started, Turn
 
 HERE: Final = Path(__file__).parent
@@ -53,26 +53,45 @@ def _framework(words: str, package: str, program: str, api: str) -> Agent:
             "ANTHROPIC_BASE_URL": url,
             "ANTHROPIC_API_KEY": "none",
         }
-        return Started(_command(program), env)
+        return Started(_command(program, (HERE / "programs" / program).read_text(encoding="utf-8")), env)
 
-    return Agent(words, _version(package, program), api, start, lambda _: _TURNS, _faults)
-
-
-def _command(program: str) -> list[str]:
-    source = HERE / "programs" / program
-    if source.suffix == ".mjs":
-        # Node looks for packages from where a program lies.
-        return [str(node()), str(shutil.copy(source, _FOLDER / "node"))]
-    return [str(_FOLDER / "venv" / "bin" / "python"), str(source)]
+    return Agent(words, _version(package), api, start, lambda _: _TURNS, _faults)
 
 
-def _version(package: str, program: str) -> str:
-    if program.endswith(".mjs"):
-        packages = json.loads((HERE / "package-lock.json").read_text(encoding="utf-8"))["packages"]
-        return packages[f"node_modules/{package}"]["version"]
+_PAGE_TURNS: Final = (
+    Turn("I look.", (Call("forecast", {"city": "Zürich"}),)),
+    Turn("", (_gateway_s("Zürich"),)),
+    Turn("Fine, and nine o'clock."),
+)
+
+
+def _page(words: str, package: str, name: str) -> Agent:
+    """The program that a page shows, as it stands there."""
+
+    def start(url: str) -> Started:
+        (kind, program), *_ = Page(name, url).programs()
+        file = f"page_{package}.{kind}"
+        return Started(_command(file, program), {})
+
+    def faults(_: Path, printed: str) -> list[str]:
+        return [] if printed.strip().endswith(_PAGE_TURNS[-1].words) else [f"it printed {printed[-2000:]!r}"]
+
+    return Agent(f"{words}, its page", _version(package), "Responses", start, lambda _: _PAGE_TURNS, faults)
+
+
+def _command(name: str, program: str) -> list[str]:
+    """Give what runs a program with the packages that were installed for it: Node looks for them from where it lies."""
+    folder = _FOLDER / ("node" if name.endswith(".mjs") else "venv")
+    (folder / name).write_text(program, encoding="utf-8")
+    return [str(node() if name.endswith(".mjs") else folder / "bin" / "python"), str(folder / name)]
+
+
+def _version(package: str) -> str:
     found = re.search(rf"^{package}==(\S+)", (HERE / "requirements.lock").read_text(encoding="utf-8"), re.MULTILINE)
-    assert found is not None, f"{package} is not in requirements.lock"
-    return found[1]
+    if found is not None:
+        return found[1]
+    packages = json.loads((HERE / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    return packages[f"node_modules/{package}"]["version"]
 
 
 def _faults(folder: Path, printed: str) -> list[str]:
@@ -99,4 +118,8 @@ FRAMEWORKS: Final = _named(
     _framework("LangGraph", "langgraph", "langgraph_agent.py", "Messages"),
     _framework("Vercel AI SDK", "ai", "ai_sdk.mjs", "Responses"),
     _framework("Vercel AI SDK", "ai", "ai_sdk.mjs", "Messages"),
+    _page("openai-agents", "openai-agents", "openai-agents"),
+    _page("pydantic-ai", "pydantic-ai-slim", "pydantic-ai"),
+    _page("LangChain", "langchain", "langchain"),
+    _page("Vercel AI SDK", "ai", "ai-sdk"),
 )

@@ -23,6 +23,11 @@ class Page:
         """Give its blocks in one language."""
         return [text for each, text in self._blocks if each == kind]
 
+    def programs(self) -> list[tuple[str, str]]:
+        """Give its programs: how the name of such a file ends, and the text."""
+        endings = {"js": "mjs", "python": "py"}
+        return [(endings[kind], text) for kind, text in self._blocks if kind in endings]
+
     def environment(self) -> dict[str, str]:
         """Give the variables that it exports."""
         lines = (line for block in self.blocks("sh") for line in block.splitlines())
