@@ -25,7 +25,7 @@ def _version(package: str) -> str:
 def _coding(
     words: str, package: str, api: str, start: Callable[[str], Started], turns: Callable[[Path], Sequence[Turn]]
 ) -> Agent:
-    return Agent(words, _version(package), api, start, lambda folder: turns(greeting(folder)), is_mended)
+    return Agent(words, _version(package), api, start, lambda folder: turns(greeting(folder)), is_mended, 5)
 
 
 def _claude(url: str) -> Started:

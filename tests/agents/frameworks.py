@@ -55,7 +55,7 @@ def _framework(words: str, package: str, program: str, api: str) -> Agent:
         }
         return Started(_command(program, (HERE / "programs" / program).read_text(encoding="utf-8")), env)
 
-    return Agent(words, _version(package), api, start, lambda _: _TURNS, _faults)
+    return Agent(words, _version(package), api, start, lambda _: _TURNS, _faults, 5)
 
 
 _PAGE_TURNS: Final = (
@@ -76,7 +76,7 @@ def _page(words: str, package: str, name: str) -> Agent:
     def faults(_: Path, printed: str) -> list[str]:
         return [] if printed.strip().endswith(_PAGE_TURNS[-1].words) else [f"it printed {printed[-2000:]!r}"]
 
-    return Agent(f"{words}, its page", _version(package), "Responses", start, lambda _: _PAGE_TURNS, faults)
+    return Agent(f"{words}, its page", _version(package), "Responses", start, lambda _: _PAGE_TURNS, faults, 2)
 
 
 def _command(name: str, program: str) -> list[str]:

@@ -22,8 +22,6 @@ from tests.agents.task import Agent, Script, Started
 
 TEMPLATE: Final = Path(__file__).parents[1] / "third_party" / "chat_templates" / "Qwen-Qwen2.5-7B-Instruct.jinja"
 _CLOCK: Final = Path(__file__).parents[1] / "e2e" / "servers" / "clock.py"
-REQUESTS: Final = 5
-"""Those that the task takes, at least."""
 _TIME: Final = 240.0
 _COMPLAINT: Final = re.compile(r"\b(error|failed|panic|unhandled|invalid)\b", re.IGNORECASE)
 
@@ -65,7 +63,9 @@ def do_task(agent: Agent, model: Path, log: Path | None = None) -> Done:
                 report = _report(gateway.admin)
         if log is not None:
             _keep(log, engine, printed, report)
-        return _judged(sum(map(script.is_task, engine.prompts)), report, [*faults, *agent.faults(folder, printed)])
+        return _judged(
+            agent, sum(map(script.is_task, engine.prompts)), report, [*faults, *agent.faults(folder, printed)]
+        )
 
 
 def _run(started: Started, folder: Path, home: Path) -> tuple[str, list[str]]:
@@ -94,12 +94,12 @@ def _report(admin: str) -> dict[str, Any]:
         return json.load(answer)
 
 
-def _judged(generations: int, report: dict[str, Any], faults: list[str]) -> Done:
+def _judged(agent: Agent, generations: int, report: dict[str, Any], faults: list[str]) -> Done:
     prompts: list[dict[str, Any]] = report["prompts"]
     found = list(faults)
-    if generations < REQUESTS:
-        found.append(f"there were {generations} generations, not {REQUESTS}")
-    if len(prompts) < REQUESTS - 1:
+    if generations < agent.requests:
+        found.append(f"there were {generations} generations, not {agent.requests}")
+    if len(prompts) < agent.requests - 1:
         found.append(f"only {len(prompts)} requests carried the conversation on")
     lost = sum(each["lost"] for each in prompts)
     found += [f"{each['lost']} ids lost: {each['reason']}" for each in prompts if each["lost"]]

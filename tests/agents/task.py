@@ -85,6 +85,8 @@ class Agent:
     """Puts what it needs into a folder; gives what the model says."""
     faults: Callable[[Path, str], list[str]]
     """What is wrong with what it left in the folder and printed."""
+    requests: int
+    """Those that its task takes, at least."""
 
 
 def greeting(folder: Path) -> Path:
