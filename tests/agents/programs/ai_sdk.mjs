@@ -1,4 +1,4 @@
-// Vercel's AI SDK, which streams, over the API that API names; `response.messages` go back.
+// Vercel's AI SDK, which streams, over the API that API names; `responseMessages` go back.
 
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
@@ -26,7 +26,7 @@ for (const question of JSON.parse(process.env.QUESTIONS)) {
   messages.push({ role: "user", content: question });
   const result = streamText({
     model: models[process.env.API](),
-    system: "You tell the weather.",
+    instructions: "You tell the weather.",
     messages,
     tools: { forecast },
     stopWhen: stepCountIs(4),
@@ -34,7 +34,7 @@ for (const question of JSON.parse(process.env.QUESTIONS)) {
       throw error;
     },
   });
-  messages.push(...(await result.response).messages);
+  messages.push(...(await result.responseMessages));
   answers.push(await result.text);
 }
 
