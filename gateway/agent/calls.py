@@ -227,6 +227,12 @@ class RunningCalls:
         self._note_end()
         return self._over
 
+    def refuse(self, call: CallClosed, why: str) -> None:
+        """Answer a call without making it."""
+        self._started.append(call)
+        self._answered.append(Answered(call, f"error: {why}", 0.0))
+        self.ended = time.perf_counter()
+
     def note_lost(self) -> None:
         """Leave a trace of calls whose outcomes nobody will ask for."""
         for call, answered in zip(self._started, self._answered, strict=True):

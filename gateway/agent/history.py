@@ -33,7 +33,7 @@ def checked_messages(messages: object) -> list[dict[str, Any]]:
     given = cast(list[object], messages)
     if len(given) + sum(map(_count_calls, given)) > MOST_MESSAGES:
         raise RequestInvalid(f"'messages' holds more than {MOST_MESSAGES} messages and calls in them", param="messages")
-    return [_checked(message, f"messages[{n}]") for n, message in enumerate(given)]
+    return [checked_message(message, f"messages[{n}]") for n, message in enumerate(given)]
 
 
 def tool_definitions(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
@@ -58,7 +58,8 @@ def with_preamble(messages: Sequence[Message], fmt: Format, tools: Sequence[Tool
     return [{"role": "system", "content": preamble}, *plain]
 
 
-def _checked(message: object, where: str) -> dict[str, Any]:
+def checked_message(message: object, where: str) -> dict[str, Any]:
+    """One message with its content a string. Raises `RequestInvalid` naming the place, which begins with `where`."""
     if not isinstance(message, Mapping):
         raise RequestInvalid(f"{where} must be an object with 'role' and 'content'", param=where)
     fields = dict(cast(Mapping[str, Any], message))

@@ -43,6 +43,14 @@ class ToolOffers:
         self._proxy = proxy
         self._costs = costs
 
+    def entries(self, principal: Principal) -> Sequence[ToolEntry]:
+        """The tools that can be called now on somebody's behalf, with their servers."""
+        return self._proxy.tools(principal)
+
+    def servers(self, principal: Principal) -> frozenset[str]:
+        """Names of the servers that exist for somebody."""
+        return frozenset(each.name for each in self._proxy.statuses() if principal.sees(each.name))
+
     def specs(self, principal: Principal = ANYBODY, scope: ToolScope = EVERY_TOOL) -> tuple[ToolSpec, ...]:
         """The tools that can be called now on somebody's behalf, as the parser and the grammar take them."""
         return tuple(spec_of(entry.definition) for entry in self._proxy.tools(principal) if scope.holds(entry))

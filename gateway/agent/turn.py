@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from gateway.agent.calls import CallRunner, FinishedCall, RunningCalls
 from gateway.agent.choice import FREE, Hold, ToolChoice, check_choice, hold_for
 from gateway.agent.conversation import Conversation
-from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
+from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced, ToolFinished
 from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
 from gateway.agent.history import check_size, tool_definitions, without_volatile
-from gateway.agent.offers import EVERY_TOOL, ToolScope, is_heavy
+from gateway.agent.offers import EVERY_TOOL, ToolOffers, ToolScope, is_heavy
 from gateway.agent.prefill import prefill
 from gateway.agent.prompt import begin
 from gateway.agent.recall import Recall
@@ -52,6 +52,8 @@ class AnswerOptions:
     tell_calls: bool = False
     """Whether their events come although they are no part of it, for APIs that have another place for them. A call
     that `choice` does not allow is told by its `ToolFinished` alone."""
+    max_calls: int | None = None
+    """How many calls the gateway may make; it answers those beyond without making them."""
 
 
 class Agent:
@@ -114,6 +116,24 @@ class Agent:
         """The server that runs a tool of the gateway's, by the tool's name; None: the gateway itself."""
         return self._calls.offers.server_of(tool)
 
+    @property
+    def offers(self) -> ToolOffers:
+        """The gateway's tools."""
+        return self._calls.offers
+
+    async def call(self, calls: Sequence[CallClosed], principal: Principal) -> list[tuple[str, ToolFinished]]:
+        """Make calls of the gateway's tools that a client has approved; gives what the model is told of each.
+
+        Raises `EngineUnavailable`, `MapDiffers`.
+        """
+        ready = self._route.ready()
+        offered = self.offers.specs(principal)
+        async with self._calls.running(offered, principal, ready.token_map.map_id) as running:
+            for call in calls:
+                running.start(call)
+        outcomes = running.finished(ready.token_map, ready.facts.context)
+        return [(ready.token_map.decode(outcome.ids), outcome.finished) for outcome in outcomes]
+
     async def answer(self, conversation: Conversation, options: AnswerOptions, emit: Emit) -> Finished:
         """Generate, call and splice until the answer is complete; every event goes to `emit`, `Finished` last.
 
@@ -165,6 +185,7 @@ class _Answer:
         self._budget = options.max_tokens or limits.completion_tokens
         self._choice = options.choice
         self._called = 0
+        self._made = 0
         self._generations: list[GenerationFinished] = []
 
     async def run(self) -> Finished:
@@ -235,8 +256,14 @@ class _Answer:
         return self._choice.allows(call.name) and call.name in self._conversation.client_tools
 
     def _start_ours(self, call: CallClosed, calls: RunningCalls) -> None:
-        if not self._is_client_s(call):
-            calls.start(call)
+        most = self._options.max_calls
+        if self._is_client_s(call):
+            return
+        if most is not None and self._made >= most:
+            calls.refuse(call, f"this answer may make {most} calls, which have been made; answer without another")
+            return
+        self._made += 1
+        calls.start(call)
 
     @property
     def _context(self) -> int:

@@ -44,6 +44,7 @@ from gateway.serve.mcp.frames import FramedMcp
 from gateway.serve.messages.endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.completions import CompletionsEndpoint
+from gateway.serve.responses.endpoint import ResponsesEndpoint
 
 _ADMIN_CONNECTIONS: Final = 64
 
@@ -61,12 +62,14 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
     openai = ChatEndpoint(services.agent, services.route, config.limits, services.metrics, frames)
     completions = CompletionsEndpoint(services.route, config.limits, services.metrics, frames)
     messages = MessagesEndpoint(services.agent, services.route, config.limits, services.metrics)
+    responses = ResponsesEndpoint(services.agent, config.limits, services.metrics)
     framed = FramedMcp(mcp, services.route.maps.accepted, config.limits.body_bytes, services.metrics.shim_detokenized)
     app: ASGIApp = Starlette(
         routes=[
             *messages.routes(),
             *openai.routes(),
             *completions.routes(),
+            *responses.routes(),
             *documents.routes(),
             Route("/mcp", endpoint=framed),
             Mount("/mcp", app=framed),

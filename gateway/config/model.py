@@ -210,6 +210,10 @@ class LimitsConfig:
     body_bytes: int = 4 * 1024 * 1024
     memory_bytes: int = 64 * 1024 * 1024
     """What conversations may take that are remembered for their next requests."""
+    responses_bytes: int = 64 * 1024 * 1024
+    """What stored answers of `/v1/responses` may take."""
+    responses_ttl: float = 24 * 3600.0
+    """Time for which one is kept that nobody uses."""
     principal_share: float = 0.25
     """Part of each bound on sessions, calls and generations that wait, subscriptions, processes and sampling that one
     key or subject may take."""

@@ -167,6 +167,13 @@ class LimitsSection(Section):
         description="Bytes in which conversations of /v1 are remembered, so that their next requests go on with the "
         "ids that the engine holds.",
     )
+    responses_bytes: Count = Field(
+        default=_LIMITS.responses_bytes,
+        description="Bytes in which answers of /v1/responses are stored, with the items of their requests.",
+    )
+    responses_ttl: Seconds = Field(
+        default=_LIMITS.responses_ttl, description="Seconds for which a stored answer is kept that nobody uses."
+    )
     principal_share: Annotated[float, Field(gt=0, le=1)] = Field(
         default=_LIMITS.principal_share,
         description="Part of each bound that one API key or OAuth subject may take: of sessions, calls that wait for "

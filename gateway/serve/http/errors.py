@@ -54,8 +54,8 @@ async def no_such_path(request: Request, error: Exception) -> Response:
     """A path or a method that no endpoint has, in the same shape."""
     status = error.status_code if isinstance(error, HTTPException) else 404
     words = (
-        f"{request.method} {request.url.path} is not served here; see /v1/chat/completions, /v1/messages, "
-        "/v1/completions, /mcp"
+        f"{request.method} {request.url.path} is not served here; see /v1/chat/completions, /v1/responses, "
+        "/v1/messages, /v1/completions, /mcp"
     )
     return error_response(status, words, code="not_found")
 

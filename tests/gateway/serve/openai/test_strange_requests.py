@@ -28,6 +28,7 @@ from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.frames import FramedMcp
 from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.completions import CompletionsEndpoint
+from gateway.serve.responses.endpoint import ResponsesEndpoint
 from gateway.toolcalls import choose_format
 from leaf_sdk.testing import tiny_map
 
@@ -102,6 +103,52 @@ COMPLETION: Final[dict[str, Any]] = {
     "suffix": "",
     "logprobs": 0,
 }
+RESPONSE: Final[dict[str, Any]] = {
+    "model": "m",
+    "instructions": "Be brief.",
+    "input": [
+        {"role": "developer", "content": "hi"},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+        {
+            "type": "reasoning",
+            "id": "rs_1",
+            "summary": [{"type": "summary_text", "text": "x"}],
+            "encrypted_content": "x",
+        },
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hi"}]},
+        {"type": "function_call", "call_id": "call00001", "name": "look", "namespace": "n", "arguments": '{"a": 1}'},
+        {"type": "custom_tool_call", "call_id": "call00002", "name": "patch", "input": "x"},
+        {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "up", "name": "x", "arguments": "{}"},
+        {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False, "reason": "x"},
+        {"type": "mcp_call", "id": "mcp_1", "server_label": "up", "name": "x", "arguments": "{}", "output": "x"},
+        {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "up", "tools": []},
+        {"type": "function_call_output", "call_id": "call00001", "output": "one"},
+        {"type": "custom_tool_call_output", "call_id": "call00002", "output": [{"type": "input_text", "text": "two"}]},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        {"role": "user", "content": "and?"},
+    ],
+    "tools": [
+        {"type": "function", "name": "look", "description": "Look", "parameters": TOOL["function"]["parameters"]},
+        {"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "lark", "definition": "x"}},
+        {"type": "namespace", "name": "n", "description": "x", "tools": [{"type": "function", "name": "look"}]},
+        {"type": "web_search"},
+    ],
+    "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "look"}]},
+    "parallel_tool_calls": False,
+    "max_output_tokens": 1,
+    "max_tool_calls": 1,
+    "metadata": {"a": "b"},
+    "include": ["reasoning.encrypted_content"],
+    "reasoning": {"effort": "low", "summary": "auto"},
+    "text": {"format": {"type": "text"}, "verbosity": "low"},
+    "temperature": 0,
+    "top_p": 1,
+    "seed": 1,
+    "store": True,
+    "stream": False,
+    "gateway_tools": "none",
+    "prompt_cache_key": "x",
+}
 META: Final = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"elicitation": {}}, "progressToken": 1}
 
 
@@ -116,6 +163,7 @@ GREETING: Final = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "t", 
 REQUESTS: Final[list[tuple[str, str, dict[str, str], dict[str, Any]]]] = [
     ("chat", "/v1/chat/completions", ACCEPT, CHAT),
     ("completion", "/v1/completions", ACCEPT, COMPLETION),
+    ("response", "/v1/responses", ACCEPT, RESPONSE),
     ("greeting", "/mcp/", ACCEPT, rpc("initialize", **GREETING, capabilities={"roots": {"listChanged": True}})),
     ("call", "/mcp/", CALL_HEADERS, rpc("tools/call", name="look", arguments={"a": 1}, _meta=META)),
     ("list", "/mcp/", {**MODERN, "mcp-method": "tools/list"}, rpc("tools/list", cursor="x", _meta=META)),
@@ -197,9 +245,12 @@ async def client(request: pytest.FixtureRequest) -> AsyncGenerator[httpx2.AsyncC
         frames = FrameResponder(WireOffer.of(config.wire), metrics.wire, None)
         openai = ChatEndpoint(agent, route, config.limits, metrics, frames)
         completions = CompletionsEndpoint(route, config.limits, metrics, frames)
+        responses = ResponsesEndpoint(agent, config.limits, metrics)
         mcp = McpEndpoint(proxy, config, tokens=tokens, maps={}, metrics=metrics)
         framed = FramedMcp(mcp, {}, config.limits.body_bytes, metrics.shim_detokenized)
-        app = Starlette(routes=[*openai.routes(), *completions.routes(), Mount("/mcp/", app=framed)])
+        app = Starlette(
+            routes=[*openai.routes(), *completions.routes(), *responses.routes(), Mount("/mcp/", app=framed)]
+        )
         transport = httpx2.ASGITransport(app=app)
         async with mcp.running(), httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield client

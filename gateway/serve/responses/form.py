@@ -1,0 +1,29 @@
+"""How the Responses API writes its streams and its errors."""
+
+from typing import Any, Final
+
+from gateway.errors import RequestInvalid
+from gateway.serve.generation.answers import ApiForm
+from gateway.serve.http.errors import error_answer
+
+
+class NotStored(RequestInvalid):
+    """An id that names nothing kept for this caller: it is unknown, gone, or somebody else's; which, nobody learns."""
+
+    def __init__(self, message: str, code: str, param: str | None = None) -> None:
+        super().__init__(message, param=param)
+        self.code = code
+
+
+def refused(error: Exception) -> tuple[int, dict[str, Any]]:
+    """Status and body for an error."""
+    status, body = error_answer(error)
+    if isinstance(error, NotStored):
+        return 404, {"error": {**body["error"], "code": error.code}}
+    if body["error"]["param"] == "messages":
+        # The agent's word for what the model reads.
+        return status, {"error": {**body["error"], "param": "input"}}
+    return status, body
+
+
+RESPONSES: Final = ApiForm(refused, names_events=True)

@@ -1,0 +1,138 @@
+"""What a request goes on from: stored responses that it follows, and its own items, references among them resolved.
+
+Knows nothing of messages: items come out in their one form, each with where it stands.
+"""
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from gateway.agent.history import MOST_MESSAGES
+from gateway.errors import RequestInvalid
+from gateway.observe.escape import escape_text
+from gateway.serve.responses.form import NotStored
+from gateway.serve.responses.items import REFERENCE, Item, clean_item, name_of_hosted
+from gateway.serve.responses.request import ResponsesRequest
+from gateway.serve.responses.store import ResponseStore, StoredResponse
+
+_SHOWN: Final = 100
+_PREFIXES: Final = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "mcp_approval_response": "mcpa",
+}
+
+
+@dataclass(slots=True)
+class Gathered:
+    """The items of one request."""
+
+    earlier: list[Item] = field(default_factory=list[Item])
+    """Those of the responses that it follows."""
+    own: list[tuple[str, Item]] = field(default_factory=list[tuple[str, Item]])
+    """Its own, each with where it stands in the request."""
+    ignored: list[str] = field(default_factory=list[str])
+
+    @property
+    def placed(self) -> list[tuple[str, Item]]:
+        """All of them, in order."""
+        return [*(("previous_response_id", item) for item in self.earlier), *self.own]
+
+
+def gather(request: ResponsesRequest, store: ResponseStore, owner: str) -> Gathered:
+    """The items of a request.
+
+    Raises:
+        RequestInvalid: names the item at fault.
+        NotStored: what it refers to is not kept for this owner.
+    """
+    found = Gathered(_earlier(request.previous_response_id, store, owner))
+    given = _listed(request.input)
+    if len(found.earlier) + len(given) > MOST_MESSAGES:
+        raise RequestInvalid(f"input: the conversation holds more than {MOST_MESSAGES} items", param="input")
+    for number, each in enumerate(given):
+        where = f"input[{number}]"
+        item = clean_item(each, where)
+        if item is None:
+            found.ignored.append(name_of_hosted(each))
+            continue
+        if item["type"] == REFERENCE:
+            item = _resolved(item["id"], where, store, owner)
+        found.own.append((where, item))
+    if not found.own and not found.earlier:
+        raise RequestInvalid("input must be a text, or a list of at least one item", param="input")
+    return found
+
+
+def kept(response: dict[str, Any], before: str | None, gathered: Gathered, owner: str) -> StoredResponse:
+    """A response as it is stored."""
+    own: list[Item] = []
+    input_ids: list[str] = []
+    for _, item in gathered.own:
+        given = "id" in item
+        own.append(item if given else {**item, "id": new_id(item["type"])})
+        # What a client names itself, or refers to, is not found by that here.
+        input_ids.append("" if given else own[-1]["id"])
+    output: list[Item] = response["output"]
+    return StoredResponse(
+        owner=owner,
+        id=response["id"],
+        before=before,
+        head=_json({key: value for key, value in response.items() if key != "output"}),
+        input=tuple(map(_json, own)),
+        output=tuple(map(_json, output)),
+        item_ids=(*input_ids, *(item["id"] for item in output)),
+    )
+
+
+def shown(stored: StoredResponse) -> dict[str, Any]:
+    """A stored response as it was."""
+    return {**json.loads(stored.head), "output": [json.loads(item) for item in stored.output]}
+
+
+def new_id(kind: str) -> str:
+    """An id for an item of this type."""
+    return f"{_PREFIXES.get(kind, 'item')}_{secrets.token_hex(16)}"
+
+
+def _listed(given: object) -> Sequence[object]:
+    if isinstance(given, str):
+        return [{"type": "message", "role": "user", "content": given}] if given else []
+    if isinstance(given, list | tuple):
+        return cast(Sequence[object], given)
+    raise RequestInvalid("input must be a text, or a list of items", param="input")
+
+
+def _earlier(response_id: str | None, store: ResponseStore, owner: str) -> list[Item]:
+    if response_id is None:
+        return []
+    chain = store.chain(owner, response_id)
+    if chain is None:
+        raise NotStored(
+            f"the response {escape_text(response_id, _SHOWN)!r}, or one that it follows, is not stored (any more); "
+            "send the conversation's items",
+            "previous_response_not_found",
+            "previous_response_id",
+        )
+    return [json.loads(item) for each in chain for item in (*each.input, *each.output)]
+
+
+def _resolved(item_id: str, where: str, store: ResponseStore, owner: str) -> Item:
+    found = store.item(owner, item_id)
+    if found is None:
+        raise NotStored(
+            f"{where}: the item {escape_text(item_id, _SHOWN)!r} is not stored (any more); send the item itself",
+            "item_not_found",
+            where,
+        )
+    return json.loads(found)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

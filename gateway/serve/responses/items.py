@@ -1,0 +1,195 @@
+"""Items of a request's input, checked and brought into the one form in which they are read, kept and listed.
+
+What a client wrote short is written out, and what no reader here knows is left out. Items of OpenAI's own tools that a
+conversation brings along are named, anything else is refused by name. Source: OpenAI's API reference, "Create a
+response", `input`, and "List input items".
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from gateway.errors import RequestInvalid
+from gateway.observe.escape import cut_text, escape_text
+
+Item = dict[str, Any]
+
+REFERENCE: Final = "item_reference"
+_SHOWN: Final = 64
+_TEXTS: Final = {"input_text": "text", "output_text": "text", "text": "text", "summary_text": "text"} | {
+    "reasoning_text": "text",
+    "refusal": "refusal",
+}
+_HOSTED: Final = frozenset({"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"})
+"""Calls that OpenAI's servers run: the model reads none of them."""
+
+
+class Place:
+    """Where an item stands, for who has to mend it."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def error(self, words: str, field: str = "") -> RequestInvalid:
+        """What is wrong there."""
+        place = f"{self.where}.{field}" if field else self.where
+        return RequestInvalid(f"{place} {words}", param=place)
+
+    def text(self, item: Mapping[str, Any], field: str) -> str:
+        """A field that is a text."""
+        value = item.get(field)
+        if not isinstance(value, str):
+            raise self.error(f"is {_repr(value)}; expected a string", field)
+        return value
+
+    def texts(self, value: object, field: str) -> list[str]:
+        """The texts of a content: a string, or a list of parts of text."""
+        if isinstance(value, str):
+            return [value]
+        if not isinstance(value, list):
+            raise self.error("must be a string or a list of text parts", field)
+        return [self._part(part, field) for part in cast(list[object], value)]
+
+    def _part(self, part: object, field: str) -> str:
+        fields: Mapping[str, Any] = cast(Mapping[str, Any], part) if isinstance(part, Mapping) else {}
+        kind = fields.get("type")
+        key = _TEXTS.get(kind) if isinstance(kind, str) else None
+        if key is None:
+            raise self.error(f"holds a part of type {_repr(kind)}; this model reads text only", field)
+        text = fields.get(key)
+        if not isinstance(text, str):
+            raise self.error(f"holds a part of type {kind} whose {key} is no string", field)
+        return text
+
+
+def clean_item(item: object, where: str) -> Item | None:
+    """An item in its one form; None where no model reads it. Raises `RequestInvalid` that names the place."""
+    place = Place(where)
+    if not isinstance(item, Mapping):
+        raise place.error("must be an object")
+    fields = cast(Mapping[str, Any], item)
+    kind = fields.get("type") or ("message" if "role" in fields else REFERENCE if "id" in fields else None)
+    if not isinstance(kind, str):
+        raise place.error(f"is {_repr(kind)}; expected a string", "type")
+    read = _READERS.get(kind)
+    if read is None:
+        if kind in _HOSTED:
+            return None
+        raise place.error(f"is {_repr(kind)}, which is not read here; leave it out", "type")
+    cleaned = {"type": kind, **read(fields, place)}
+    given = fields.get("id")
+    return {**cleaned, "id": given} if isinstance(given, str) and given else cleaned
+
+
+def name_of_hosted(item: object) -> str:
+    """How an item is named that no model reads."""
+    return f"input.{escape_text(str(cast(Mapping[str, Any], item).get('type')), _SHOWN)}"
+
+
+def _read_message(item: Mapping[str, Any], place: Place) -> Item:
+    role = item.get("role")
+    if role not in ("user", "system", "developer", "assistant"):
+        raise place.error(f"is {_repr(role)}; expected user, system, developer or assistant", "role")
+    texts = place.texts(item.get("content"), "content")
+    return {"role": role, "status": "completed", "content": [text_part(role, text) for text in texts]}
+
+
+def text_part(role: str, text: str) -> Item:
+    """A part of a message."""
+    if role != "assistant":
+        return {"type": "input_text", "text": text}
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _read_reasoning(item: Mapping[str, Any], place: Place) -> Item:
+    summary = place.texts(item.get("summary") or [], "summary")
+    content = place.texts(item.get("content") or [], "content")
+    sealed = item.get("encrypted_content")
+    if sealed is not None and not isinstance(sealed, str):
+        raise place.error("must be a string", "encrypted_content")
+    cleaned: Item = {"summary": [{"type": "summary_text", "text": text} for text in summary]}
+    if content:
+        cleaned["content"] = [{"type": "reasoning_text", "text": text} for text in content]
+    return {**cleaned, "encrypted_content": sealed} if sealed else cleaned
+
+
+def _read_call(item: Mapping[str, Any], place: Place) -> Item:
+    names = {name: place.text(item, name) for name in ("call_id", "name", "arguments")}
+    return {**names, **_namespace(item, place), "status": "completed"}
+
+
+def _read_custom(item: Mapping[str, Any], place: Place) -> Item:
+    names = {name: place.text(item, name) for name in ("call_id", "name", "input")}
+    return {**names, **_namespace(item, place), "status": "completed"}
+
+
+def _namespace(item: Mapping[str, Any], place: Place) -> Item:
+    return {} if item.get("namespace") is None else {"namespace": place.text(item, "namespace")}
+
+
+def _read_output(item: Mapping[str, Any], place: Place) -> Item:
+    output = item.get("output")
+    texts = place.texts(output, "output")
+    parts = output if isinstance(output, str) else [{"type": "input_text", "text": text} for text in texts]
+    return {"call_id": place.text(item, "call_id"), "output": parts, "status": "completed"}
+
+
+def _read_reference(item: Mapping[str, Any], place: Place) -> Item:
+    return {"id": place.text(item, "id")}
+
+
+def _read_mcp(item: Mapping[str, Any], place: Place) -> Item:
+    cleaned: Item = {name: place.text(item, name) for name in ("id", "server_label", "name", "arguments")}
+    for name in ("output", "approval_request_id"):
+        if item.get(name) is not None:
+            cleaned[name] = place.text(item, name)
+    error: object = item.get("error")
+    if error is not None:
+        cleaned["error"] = tool_error(_error_text(error))
+    return {**cleaned, "status": "completed" if error is None else "failed"}
+
+
+def tool_error(text: str) -> Item:
+    """What went wrong with a call of the gateway's."""
+    return {"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": text}], "message": text}
+
+
+def _error_text(error: object) -> str:
+    message = cast(Mapping[str, Any], error).get("message") if isinstance(error, Mapping) else error
+    return message if isinstance(message, str) else "error: the call failed"
+
+
+def _read_request(item: Mapping[str, Any], place: Place) -> Item:
+    return {name: place.text(item, name) for name in ("id", "server_label", "name", "arguments")}
+
+
+def _read_response(item: Mapping[str, Any], place: Place) -> Item:
+    if not isinstance(item.get("approve"), bool):
+        raise place.error("must be true or false", "approve")
+    reason = {} if item.get("reason") is None else {"reason": place.text(item, "reason")}
+    asked = place.text(item, "approval_request_id")
+    return {"approval_request_id": asked, "approve": item["approve"], **reason}
+
+
+def _read_list(item: Mapping[str, Any], place: Place) -> Item:
+    # Only that it was told is of interest; the tools are not the client's to say.
+    no_tools: list[Item] = []
+    return {"server_label": place.text(item, "server_label"), "tools": no_tools}
+
+
+def _repr(value: object) -> str:
+    return cut_text(repr(value), _SHOWN)
+
+
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any], Place], Item]]] = {
+    "message": _read_message,
+    "reasoning": _read_reasoning,
+    "function_call": _read_call,
+    "function_call_output": _read_output,
+    "custom_tool_call": _read_custom,
+    "custom_tool_call_output": _read_output,
+    REFERENCE: _read_reference,
+    "mcp_call": _read_mcp,
+    "mcp_list_tools": _read_list,
+    "mcp_approval_request": _read_request,
+    "mcp_approval_response": _read_response,
+}

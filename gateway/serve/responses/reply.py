@@ -1,0 +1,240 @@
+"""Agent events in the shape of the Responses API: typed events while they come, and one whole response.
+
+Each event of the agent is seen once and gives the events for it; the response that ends the stream, or is the whole
+answer, is made of the same items. What OpenAI's shape has no place for stands under the additive key `codec`. Pure: it
+knows no HTTP and no engine.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final, Literal, TypeVar
+
+from gateway.agent.events import (
+    AgentEvent,
+    Finished,
+    GenerationFinished,
+    IdsGenerated,
+    IdsSpliced,
+    PromptCompared,
+    ToolFinished,
+)
+from gateway.observe.escape import cut_text
+from gateway.serve.generation.account import Account
+from gateway.serve.http.errors import error_answer
+from gateway.serve.responses.items import Item
+from gateway.serve.responses.output import (
+    CallWriter,
+    CustomWriter,
+    Event,
+    ListWriter,
+    QuestionWriter,
+    RunWriter,
+    TextWriter,
+)
+from gateway.serve.responses.tools import RequestTools
+from gateway.serve.responses.transcript import APPROVAL
+from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
+
+_RESULT_TEXT: Final = 100_000
+"""Characters of a tool's result that its item shows; the model has its own limit, in ids."""
+
+Kind = Literal["message", "summary", "thought"]
+_Writer = TextWriter | CallWriter | CustomWriter | QuestionWriter | RunWriter | ListWriter
+W = TypeVar("W", bound=_Writer)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A call that was approved, and has been run before the model goes on."""
+
+    question: Item
+    text: str
+    is_error: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyOptions:
+    """How one answer is told."""
+
+    now: Callable[[], int]
+    """Seconds since the epoch."""
+    summarized: bool = False
+    """Whether what the model thinks is told as a summary."""
+    seal: Callable[[str], str] | None = None
+    """Seals it, where the client keeps the conversation itself."""
+    keep: Callable[[dict[str, Any]], None] = lambda response: None
+    """Hears of the whole response before its client does."""
+
+
+class ResponseReply:
+    """The reply to one request."""
+
+    def __init__(
+        self,
+        head: dict[str, Any],
+        tools: RequestTools,
+        options: ReplyOptions,
+        *,
+        ignored: Sequence[str] = (),
+        lists: Sequence[str] = (),
+        made: Sequence[Made] = (),
+    ) -> None:
+        """`head`: the response without what is only known at its end; `lists`: servers whose tools are told first."""
+        self._head = head
+        self._tools = tools
+        self._options = options
+        self._account = Account(ignored)
+        self._numbers: Iterator[int] = count()
+        self._written: list[_Writer] = []
+        self._text: TextWriter | None = None
+        self._held = {"message": "", "thought": ""}
+        self._calls: dict[int, CallWriter | CustomWriter | QuestionWriter | RunWriter] = {}
+        self._runs: dict[str, RunWriter] = {}
+        self._response: dict[str, Any] | None = None
+        # Numbered now: what is fed is numbered before anybody asks for the beginning.
+        self._beginning = self._begin(lists, made)
+
+    def begin(self) -> list[Event]:
+        """What comes before the first event of the agent's."""
+        return self._beginning
+
+    def feed(self, event: AgentEvent) -> list[Event]:
+        """Events to send for one of the agent's."""
+        return self._numbered(self._told(event))
+
+    def completion(self) -> Event:
+        """The whole response. Call it after `Finished` was fed."""
+        if self._response is None:
+            raise RuntimeError("completion() before the answer was finished")
+        return self._response
+
+    def fail(self, error: Exception) -> list[Event]:
+        """The event that ends a stream which broke."""
+        said = error_answer(error)[1]["error"]
+        failure = {"code": "server_error", "message": said["message"]}
+        response = {**self._now("failed"), "error": failure, "codec": self._account.codec()}
+        return self._numbered([{"type": "response.failed", "response": response}])
+
+    def _begin(self, lists: Sequence[str], made: Sequence[Made]) -> list[Event]:
+        response = self._now("in_progress")
+        events: list[Event] = [
+            {"type": f"response.{kind}", "response": response} for kind in ("created", "in_progress")
+        ]
+        for server in lists:
+            told = [_listed(entry.tool, entry.definition) for entry in self._tools.of_server(server)]
+            events += self._new(ListWriter(len(self._written), server, told)).whole()
+        for call in made:
+            asked = call.question
+            run = self._new(RunWriter(len(self._written), asked["server_label"], asked["name"], asked["id"]))
+            events += [*run.begin(), *run.add(asked["arguments"]), *run.end(asked["arguments"])]
+            events += run.finish(call.text, is_error=call.is_error)
+        return self._numbered(events)
+
+    def _told(self, event: AgentEvent) -> list[Event]:
+        match event:
+            case Content(text):
+                return self._say("message", text)
+            case Reasoning(text):
+                return self._say("thought", text)
+            case CallStarted(index, call_id, name):
+                return [*self._end_text(), *self._start(index, call_id, name)]
+            case CallArguments(index, fragment):
+                return self._calls[index].add(fragment)
+            case CallClosed(index=index, arguments=arguments):
+                return self._calls[index].end(arguments)
+            case ToolFinished():
+                return self._ran(event)
+            case Finished():
+                return self._finish(event)
+            case GenerationFinished() | PromptCompared() | Diagnostic():
+                self._account.add(event)
+            case IdsGenerated() | IdsSpliced():
+                pass
+        return []
+
+    def _say(self, kind: Literal["message", "thought"], text: str) -> list[Event]:
+        """A text goes on, or begins with its first character that is no blank; blanks are kept for the next one."""
+        told: Kind = "summary" if kind == "thought" and self._options.summarized else kind
+        if self._text is not None and self._text.kind == told:
+            return self._text.add(text)
+        self._held[kind] += text
+        if not self._held[kind].strip():
+            return []
+        ended, text = self._end_text(), self._held[kind]
+        self._held[kind] = ""
+        self._text = self._new(TextWriter(len(self._written), told))
+        return [*ended, *self._text.begin(), *self._text.add(text)]
+
+    def _end_text(self, *, whole: bool = True) -> list[Event]:
+        if (text := self._text) is None:
+            return []
+        self._text = None
+        return text.end(whole=whole, seal=self._options.seal)
+
+    def _start(self, index: int, call_id: str, name: str) -> list[Event]:
+        tool, place = self._tools.known.get(name), len(self._written)
+        if tool is None:
+            writer = self._runs[call_id] = RunWriter(place, *self._tools.origin(name))
+        elif tool.kind == "custom":
+            writer = CustomWriter(place, call_id, tool)
+        elif tool.kind == "approval":
+            writer = QuestionWriter(place, APPROVAL + call_id, tool)
+        else:
+            writer = CallWriter(place, call_id, tool)
+        self._calls[index] = self._new(writer)
+        return writer.begin()
+
+    def _ran(self, event: ToolFinished) -> list[Event]:
+        self._account.add_result(event)
+        run, begun = self._runs.get(event.call_id), list[Event]()
+        if run is None:
+            # A call that might not be made was not told while it was written.
+            run = self._new(RunWriter(len(self._written), *self._tools.origin(event.name)))
+            begun = [*self._end_text(), *run.begin(), *run.add(event.arguments), *run.end(event.arguments)]
+        return [*begun, *run.finish(cut_text(event.text, _RESULT_TEXT), is_error=event.is_error)]
+
+    def _finish(self, finished: Finished) -> list[Event]:
+        whole = finished.reason != "length"
+        events = self._end_text(whole=whole)
+        for run in self._runs.values():
+            if run.item["arguments"] and not run.done:
+                events += run.finish(None, is_error=False)
+        status = "completed" if whole else "incomplete"
+        response = {**self._now(status), "usage": _usage(finished), "codec": self._account.codec()}
+        if whole:
+            response["completed_at"] = self._options.now()
+        else:
+            response["incomplete_details"] = {"reason": "max_output_tokens"}
+        self._response = response
+        self._options.keep(response)
+        return [*events, {"type": f"response.{status}", "response": response}]
+
+    def _now(self, status: str) -> dict[str, Any]:
+        return {**self._head, "status": status, "output": [each.item for each in self._written if each.done]}
+
+    def _new(self, writer: W) -> W:
+        self._written.append(writer)
+        return writer
+
+    def _numbered(self, events: Sequence[Event]) -> list[Event]:
+        return [{**event, "sequence_number": next(self._numbers)} for event in events]
+
+
+def _listed(name: str, definition: dict[str, Any]) -> Item:
+    """A tool, as a list of a server's shows it."""
+    told = {key: definition[key] for key in ("description", "annotations") if definition.get(key) is not None}
+    return {"name": name, "input_schema": definition.get("inputSchema") or {"type": "object"}, **told}
+
+
+def _usage(finished: Finished) -> dict[str, Any]:
+    return {
+        "input_tokens": finished.prompt_ids,
+        "input_tokens_details": {
+            "cached_tokens": finished.cached_ids,
+            "cache_write_tokens": max(finished.prompt_ids - finished.cached_ids, 0),
+        },
+        "output_tokens": finished.completion_ids,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": finished.prompt_ids + finished.completion_ids,
+    }

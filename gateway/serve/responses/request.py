@@ -1,0 +1,126 @@
+"""What a client may send to `POST /v1/responses`, checked; all but its input, its tools and their choice.
+
+OpenAI's shape (API reference, "Create a response"). `input.py` and `tools.py` read what is left of it. Knows nothing of
+HTTP.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from gateway.engine.interface import Sampling
+from gateway.errors import RequestInvalid
+from gateway.observe.escape import escape_text
+from gateway.serve.generation.fields import ApiModel, RequestModel
+from gateway.serve.generation.schemas import MOST_TOOLS
+
+_INCLUDED: Final = 64
+_SHOWN: Final = 64
+_PAIRS: Final = 16
+_KEY: Final = 64
+_VALUE: Final = 512
+
+SEALED: Final = "reasoning.encrypted_content"
+_LOGPROBS: Final = "message.output_text.logprobs"
+
+
+def _checked_metadata(metadata: dict[str, str] | None) -> dict[str, str] | None:
+    pairs = (metadata or {}).items()
+    if len(pairs) > _PAIRS or any(len(key) > _KEY or len(value) > _VALUE for key, value in pairs):
+        words = "expected at most {pairs} pairs, of {key} and {value} characters at most"
+        raise PydanticCustomError("metadata", words, {"pairs": _PAIRS, "key": _KEY, "value": _VALUE})
+    return metadata
+
+
+class _Reasoning(ApiModel):
+    effort: str | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+    generate_summary: Literal["auto", "concise", "detailed"] | None = None
+
+
+class _Text(ApiModel):
+    format: dict[str, Any] | None = None
+    verbosity: str | None = None
+
+
+class ResponsesRequest(RequestModel):
+    """One request, checked. What `input`, `tools` and `tool_choice` hold is read by others."""
+
+    refused: ClassVar[Mapping[str, str]] = {
+        "background": "an answer is made while its client waits; leave it out, and stream",
+        "conversation": "send previous_response_id, or the items themselves",
+        "prompt": "prompts are not kept here; write the text into input or instructions",
+        "top_logprobs": "leave it out",
+    }
+    hints: ClassVar[frozenset[str]] = frozenset(
+        {
+            *("client_metadata", "context_management", "prompt_cache_key", "prompt_cache_options"),
+            *("prompt_cache_retention", "safety_identifier", "service_tier", "stream_options", "truncation", "user"),
+        }
+    )
+
+    input: Any = ()
+    instructions: str | None = None
+    model: str | None = None
+    previous_response_id: str | None = None
+    store: bool = True
+    stream: bool = False
+    tools: Annotated[tuple[dict[str, Any], ...], Field(max_length=MOST_TOOLS)] = ()
+    tool_choice: Any = "auto"
+    parallel_tool_calls: bool | None = None
+    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_tool_calls: Annotated[int, Field(ge=1)] | None = None
+    metadata: Annotated[dict[str, str] | None, AfterValidator(_checked_metadata)] = None
+    include: Annotated[tuple[str, ...], Field(max_length=_INCLUDED)] = ()
+    reasoning: _Reasoning = _Reasoning()
+    text: _Text = _Text()
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    gateway_tools: Literal["all", "none"] = "all"
+
+    @classmethod
+    def checked(cls, body: bytes) -> "ResponsesRequest":
+        """The request of an HTTP body. Raises `RequestInvalid` naming the first field at fault."""
+        request = cls.of_body(body)
+        if (request.text.format or {"type": "text"}) != {"type": "text"}:
+            raise RequestInvalid(
+                "text.format: only {'type': 'text'} is served; ask for JSON in a message, or use a tool",
+                param="text.format",
+            )
+        if _LOGPROBS in request.include:
+            raise RequestInvalid(f"include: {_LOGPROBS} is not served; leave it out", param="include")
+        return request
+
+    @property
+    def sampling(self) -> Sampling:
+        """How ids are drawn."""
+        return Sampling(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            seed=self.seed,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+        )
+
+    @property
+    def summarized(self) -> bool:
+        """Whether what the model thinks is told as a summary, which is what clients show."""
+        return (self.reasoning.summary or self.reasoning.generate_summary) is not None
+
+    @property
+    def sealed(self) -> bool:
+        """Whether what the model thinks is given to the client to keep."""
+        return SEALED in self.include
+
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """Fields without effect, and those within fields."""
+        effort = ("reasoning.effort",) if self.reasoning.effort is not None else ()
+        verbosity = ("text.verbosity",) if self.text.verbosity is not None else ()
+        included = (f"include.{escape_text(each, _SHOWN)}" for each in self.include if each != SEALED)
+        return (*self.ignored, *effort, *verbosity, *included)

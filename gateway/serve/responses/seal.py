@@ -1,0 +1,44 @@
+"""Text of ours that a client keeps for us: what its model thought, where the client keeps the conversation itself.
+
+A seal binds a text to the principal that it was given to, under a secret of the process. What is not sealed so, or for
+somebody else, is no text at all. It hides nothing: its holder has seen the text.
+"""
+
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Final
+
+_MARK: Final = "codec1."
+_DIGEST: Final = 16
+
+
+class Seal:
+    """The seals of one process."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+
+    def close(self, owner: str, text: str) -> str:
+        """Seal a text for somebody."""
+        content = text.encode("utf-8", "surrogatepass")
+        return _MARK + urlsafe_b64encode(self._digest(owner, content) + content).decode()
+
+    def open(self, owner: str, sealed: str) -> str | None:
+        """The text of a seal that was made for this owner by this process; None for anything else."""
+        if not sealed.startswith(_MARK):
+            return None
+        try:
+            data = urlsafe_b64decode(sealed.removeprefix(_MARK))
+        except ValueError:
+            return None
+        content = data[_DIGEST:]
+        if not compare_digest(data[:_DIGEST], self._digest(owner, content)):
+            return None
+        return content.decode("utf-8", "surrogatepass")
+
+    def _digest(self, owner: str, content: bytes) -> bytes:
+        name = owner.encode("utf-8", "surrogatepass")
+        # The length first: no name can move into the text.
+        return blake2b(b"%d:%b%b" % (len(name), name, content), key=self._key, digest_size=_DIGEST).digest()

@@ -1,0 +1,153 @@
+"""Answers that clients may come back to by id: whole responses, and their items.
+
+A response is kept with the items of its own request, and names the one that it follows. Bounded in bytes and in
+time: one that nobody has used for `ttl` is gone, what was used longest ago gives way first, of the principal that has
+the most. To anybody but its owner it does not exist. No IO; the clock is given.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+_RESPONSE_BYTES: Final = 1200
+_ITEM_BYTES: Final = 250
+"""What a response and an item take beside their JSON, measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """One answer, as JSON texts."""
+
+    owner: str
+    id: str
+    before: str | None
+    """The response that it follows."""
+    head: bytes
+    """The response without its output."""
+    input: tuple[bytes, ...]
+    """Items of its own request, each with an id."""
+    output: tuple[bytes, ...]
+    item_ids: tuple[str, ...]
+    """Ids by which its items are found, those of its input first; "" where an item is not."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, roughly."""
+        items = (*self.input, *self.output)
+        return _RESPONSE_BYTES + len(self.head) + sum(map(len, items)) + _ITEM_BYTES * len(items)
+
+    def item(self, place: int) -> bytes:
+        """One of its items, counted as `item_ids` are."""
+        return self.input[place] if place < len(self.input) else self.output[place - len(self.input)]
+
+
+@dataclass(slots=True)
+class _Kept:
+    response: StoredResponse
+    until: float
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = self.response.size
+
+
+class ResponseStore:
+    """The responses of one gateway."""
+
+    def __init__(self, most: int, ttl: float, share: float, clock: Callable[[], float]) -> None:
+        """`most`: bytes in all. `share`: part of them that one principal may fill, once there are several."""
+        self._most = most
+        self._ttl = ttl
+        self._share = int(most * share)
+        self._clock = clock
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        """By id; the one used longest ago first, which is also the one that ends first."""
+        self._owned: dict[str, OrderedDict[str, None]] = {}
+        """Ids of each owner's, in the same order."""
+        self._items: dict[str, tuple[str, int]] = {}
+        """Id of an item to its response's and its place there."""
+        self._sizes: Counter[str] = Counter()
+
+    @property
+    def size(self) -> int:
+        """Bytes that are taken."""
+        return self._sizes.total()
+
+    def put(self, response: StoredResponse) -> None:
+        """Keep a response. One that is larger than all that its owner may have is not kept."""
+        self._expire()
+        kept = _Kept(response, self._clock() + self._ttl)
+        self._kept[response.id] = kept
+        self._owned.setdefault(response.owner, OrderedDict())[response.id] = None
+        self._sizes[response.owner] += kept.size
+        for place, item_id in enumerate(response.item_ids):
+            if item_id:
+                self._items[item_id] = (response.id, place)
+        self._make_room(response.owner)
+
+    def get(self, owner: str, response_id: str) -> StoredResponse | None:
+        """A response of this owner's; it counts as used."""
+        self._expire()
+        kept = self._kept.get(response_id)
+        if kept is None or kept.response.owner != owner:
+            return None
+        self._use(kept)
+        return kept.response
+
+    def item(self, owner: str, item_id: str) -> bytes | None:
+        """An item of one of this owner's responses, which counts as used."""
+        found = self._items.get(item_id)
+        response = None if found is None else self.get(owner, found[0])
+        return None if found is None or response is None else response.item(found[1])
+
+    def chain(self, owner: str, response_id: str) -> list[StoredResponse] | None:
+        """The response and all that it follows, the first one first; None where one of them is not there."""
+        found: list[StoredResponse] = []
+        each: str | None = response_id
+        while each is not None:
+            response = self.get(owner, each)
+            if response is None:
+                return None
+            found.append(response)
+            each = response.before
+        return found[::-1]
+
+    def delete(self, owner: str, response_id: str) -> bool:
+        """Forget a response of this owner's; False where there is none."""
+        if self.get(owner, response_id) is None:
+            return False
+        self._drop(response_id)
+        return True
+
+    def _use(self, kept: _Kept) -> None:
+        kept.until = self._clock() + self._ttl
+        self._kept.move_to_end(kept.response.id)
+        self._owned[kept.response.owner].move_to_end(kept.response.id)
+
+    def _expire(self) -> None:
+        now = self._clock()
+        while self._kept:
+            response_id, kept = next(iter(self._kept.items()))
+            if kept.until > now:
+                break
+            self._drop(response_id)
+
+    def _make_room(self, owner: str) -> None:
+        while len(self._sizes) > 1 and self._sizes[owner] > self._share:
+            self._drop_oldest(owner)
+        while self._sizes.total() > self._most:
+            self._drop_oldest(max(self._sizes, key=lambda name: self._sizes[name]))
+
+    def _drop_oldest(self, owner: str) -> None:
+        self._drop(next(iter(self._owned[owner])))
+
+    def _drop(self, response_id: str) -> None:
+        kept = self._kept.pop(response_id)
+        owner = kept.response.owner
+        for item_id in kept.response.item_ids:
+            self._items.pop(item_id, None)
+        del self._owned[owner][response_id]
+        self._sizes[owner] -= kept.size
+        if not self._sizes[owner]:
+            del self._sizes[owner], self._owned[owner]

@@ -1,0 +1,102 @@
+"""The shapes of tools in a request to `/v1/responses`.
+
+Source: OpenAI's API reference, "Create a response", `tools`. What is not said here of a tool has no effect.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field
+
+from gateway.proxy import ToolEntry
+from gateway.serve.generation.fields import ApiModel
+
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class FunctionShape(ApiModel):
+    """A function that the client runs."""
+
+    type: Literal["function"]
+    name: Name
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Syntax(ApiModel):
+    """What the input of a free-form tool looks like."""
+
+    type: str
+    syntax: str | None = None
+    definition: str | None = None
+
+
+class CustomShape(ApiModel):
+    """A free-form tool of the client's: its input is one text."""
+
+    type: Literal["custom"]
+    name: Name
+    description: str | None = None
+    format: Syntax | None = None
+
+
+class NamespaceShape(ApiModel):
+    """Tools of the client's under a name of their own."""
+
+    type: Literal["namespace"]
+    name: Name
+    description: str = ""
+    tools: Annotated[tuple[dict[str, Any], ...], Field(max_length=1024)] = ()
+
+
+class Filter(ApiModel):
+    """Some tools of a server."""
+
+    tool_names: tuple[str, ...] | None = None
+    read_only: bool | None = None
+
+    def holds(self, entry: ToolEntry) -> bool:
+        """Whether a tool is among them."""
+        if self.tool_names is not None and not {entry.name, entry.tool} & set(self.tool_names):
+            return False
+        return self.read_only is None or self.read_only == _reads_only(entry)
+
+
+class Approvals(ApiModel):
+    """Which calls are to be approved first."""
+
+    always: Filter | None = None
+    never: Filter | None = None
+
+
+class McpShape(ApiModel):
+    """A server of the configuration."""
+
+    type: Literal["mcp"]
+    server_label: Name
+    server_description: str | None = None
+    allowed_tools: tuple[str, ...] | Filter | None = None
+    require_approval: Literal["always", "never"] | Approvals = "never"
+
+    def allows(self, entry: ToolEntry) -> bool:
+        """Whether the model sees a tool of the server's."""
+        allowed = self.allowed_tools
+        if allowed is None:
+            return True
+        return (Filter(tool_names=allowed) if isinstance(allowed, tuple) else allowed).holds(entry)
+
+    def asks(self, entry: ToolEntry) -> bool:
+        """Whether a call of it is to be approved first."""
+        rule = self.require_approval
+        if isinstance(rule, str):
+            return rule == "always"
+        if rule.always is not None and rule.always.holds(entry):
+            return True
+        return rule.never is not None and not rule.never.holds(entry)
+
+
+def _reads_only(entry: ToolEntry) -> bool:
+    """Whether the server says that a tool changes nothing."""
+    annotations: object = entry.definition.get("annotations")
+    return isinstance(annotations, Mapping) and cast(Mapping[str, Any], annotations).get("readOnlyHint") is True

@@ -1,0 +1,192 @@
+"""The tools of a request to `/v1/responses`, in the agent's terms.
+
+A function, a free-form tool and the tools of a namespace become tools of the client's, each under a name of its own; an
+`mcp` tool narrows what is seen of the gateway's servers, and may ask to be asked before a call. Tools that OpenAI hosts
+are left out, and named.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from gateway.agent import EVERY_TOOL, NO_TOOL, ToolScope
+from gateway.agent.offers import spec_of
+from gateway.errors import RequestInvalid
+from gateway.observe.escape import escape_text
+from gateway.proxy import ToolEntry
+from gateway.serve.generation.fields import ApiModel, invalid
+from gateway.serve.generation.schemas import MOST_TOOLS, check_schemas
+from gateway.serve.responses.tool_shapes import CustomShape, FunctionShape, McpShape, NamespaceShape
+from gateway.toolcalls import ToolSpec
+
+_T = TypeVar("_T", bound=ApiModel)
+_SHOWN: Final = 64
+_ADDRESSES: Final = ("server_url", "connector_id", "tunnel_id", "authorization", "headers")
+_INPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"input": {"type": "string", "description": "The whole input, as free-form text."}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+OURS: Final = "codec"
+"""Label of the gateway's own tools, which find and call the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTool:
+    """A tool whose calls end the answer, as its client knows it."""
+
+    kind: Literal["function", "custom", "approval"]
+    name: str
+    namespace: str | None = None
+    """Of a function, the namespace in which it stands; of a tool to be approved, its server."""
+
+
+@dataclass(slots=True)
+class RequestTools:
+    """The tools of one request."""
+
+    entries: Sequence[ToolEntry]
+    """The gateway's tools that its principal may call."""
+    specs: list[ToolSpec] = field(default_factory=list[ToolSpec])
+    known: dict[str, ClientTool] = field(default_factory=dict[str, ClientTool])
+    """Those whose calls end the answer, by the names that the model knows."""
+    servers: dict[str, frozenset[str]] | None = None
+    """Servers that the request names, and what it wants of each."""
+    shown: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Those that are served, as the answer repeats them."""
+    ignored: list[str] = field(default_factory=list[str])
+
+    def scope(self, gateway_tools: str) -> ToolScope:
+        """The gateway's tools that the model sees."""
+        if self.servers is not None:
+            return ToolScope(self.servers)
+        return NO_TOOL if gateway_tools == "none" else EVERY_TOOL
+
+    def origin(self, name: str) -> tuple[str, str]:
+        """Server and own name of a tool of the gateway's."""
+        entry = next((each for each in self.entries if each.name == name), None)
+        return ("codec", name) if entry is None else (entry.server, entry.tool)
+
+    def public(self, server: str, tool: str) -> str:
+        """The name under which the model knows a server's tool; its own, where there is none."""
+        found = (each.name for each in self.entries if each.server == server and tool in (each.tool, each.name))
+        return next(found, tool)
+
+    def model_name(self, name: str, namespace: str | None) -> str:
+        """The name under which the model knows a tool of the client's, also where its namespace was lost on the way."""
+        joined = joined_name(name, namespace)
+        if joined in self.known or namespace is not None:
+            return joined
+        bare = [known for known, tool in self.known.items() if tool.name == name and tool.kind != "approval"]
+        return bare[0] if len(bare) == 1 else joined
+
+    def of_server(self, server: str) -> list[ToolEntry]:
+        """A server's tools that the model sees."""
+        wanted = (self.servers or {}).get(server, frozenset())
+        return [each for each in self.entries if each.server == server and each.name in wanted]
+
+    def add(self, spec: ToolSpec, tool: ClientTool, where: str) -> None:
+        """One more whose calls end the answer."""
+        if spec.name in self.known:
+            raise RequestInvalid(f"{where}.name: two tools are called {spec.name[:_SHOWN]!r}", param=f"{where}.name")
+        self.specs.append(spec)
+        self.known[spec.name] = tool
+
+
+def joined_name(name: str, namespace: str | None) -> str:
+    """The one name of a function in a namespace."""
+    if not namespace:
+        return name
+    return f"{namespace}{name}" if namespace.endswith("__") else f"{namespace}__{name}"
+
+
+def read_tools(
+    given: Sequence[Mapping[str, Any]], entries: Sequence[ToolEntry], servers: Callable[[], frozenset[str]]
+) -> RequestTools:
+    """The tools of a request.
+
+    Args:
+        entries: the gateway's tools that its principal may call.
+        servers: gives the names of the servers that exist for that principal.
+
+    Raises:
+        RequestInvalid: names the first tool at fault.
+    """
+    check_schemas(given)
+    tools = RequestTools(entries)
+    for number, tool in enumerate(given):
+        where, kind = f"tools[{number}]", tool.get("type")
+        if kind == "namespace":
+            namespace = _checked(NamespaceShape, tool, where)
+            _add_namespace(tools, namespace, where)
+            tools.shown.append({**tool, "description": namespace.description})
+        elif kind == "mcp":
+            _add_server(tools, tool, where, servers)
+        elif not _add_own(tools, tool, where, None):
+            tools.ignored.append(f"tools.{escape_text(str(kind), _SHOWN)}")
+        else:
+            tools.shown.append({**tool})
+    if len(tools.specs) > MOST_TOOLS:
+        raise RequestInvalid(f"tools: more than {MOST_TOOLS} in all", param="tools")
+    return tools
+
+
+def _add_own(tools: RequestTools, tool: Mapping[str, Any], where: str, namespace: str | None) -> bool:
+    """A function or a free-form tool of the client's; False where it is neither."""
+    if tool.get("type") == "function":
+        function = _checked(FunctionShape, tool, where)
+        schema = function.parameters or {"type": "object"}
+        spec = ToolSpec(joined_name(function.name, namespace), function.description or "", schema)
+        tools.add(spec, ClientTool("function", function.name, namespace), where)
+        return True
+    if tool.get("type") != "custom":
+        return False
+    custom = _checked(CustomShape, tool, where)
+    words = [custom.description or ""]
+    if custom.format is not None and custom.format.definition:
+        # No engine holds such a grammar: the model is told of it.
+        words.append(f"The input follows this {custom.format.syntax or ''} grammar:\n{custom.format.definition}")
+        tools.ignored.append("tools.custom.format")
+    spec = ToolSpec(joined_name(custom.name, namespace), "\n\n".join(filter(None, words)), _INPUT)
+    tools.add(spec, ClientTool("custom", custom.name, namespace), where)
+    return True
+
+
+def _add_namespace(tools: RequestTools, namespace: NamespaceShape, where: str) -> None:
+    for number, tool in enumerate(namespace.tools):
+        if not _add_own(tools, tool, f"{where}.tools[{number}]", namespace.name):
+            tools.ignored.append(f"tools.{escape_text(str(tool.get('type')), _SHOWN)}")
+
+
+def _add_server(
+    tools: RequestTools, tool: Mapping[str, Any], where: str, servers: Callable[[], frozenset[str]]
+) -> None:
+    for name in _ADDRESSES:
+        if tool.get(name):
+            raise RequestInvalid(
+                f"{where}.{name}: servers are those of the gateway's configuration; name one in server_label",
+                param=f"{where}.{name}",
+            )
+    server = _checked(McpShape, tool, where)
+    label, before = server.server_label, tools.servers or {}
+    if label in before or label not in servers():
+        words = "is named twice" if label in before else "is no server of the gateway that may be used here"
+        place = f"{where}.server_label"
+        raise RequestInvalid(f"{place}: {escape_text(label, _SHOWN)!r} {words}", param=place)
+    wanted = [entry for entry in tools.entries if entry.server == label and server.allows(entry)]
+    tools.servers = {**before, label: frozenset(entry.name for entry in wanted)}
+    for entry in wanted:
+        if server.asks(entry) and entry.name not in tools.known:
+            tools.add(spec_of(entry.definition), ClientTool("approval", entry.tool, label), where)
+    tools.shown.append({**tool})
+
+
+def _checked(shape: type[_T], tool: Mapping[str, Any], where: str) -> _T:
+    try:
+        return shape.model_validate({name: value for name, value in tool.items() if value is not None})
+    except ValidationError as error:
+        found = invalid(error)
+        raise RequestInvalid(f"{where}.{found.message}", param=f"{where}.{found.param}") from error

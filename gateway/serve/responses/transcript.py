@@ -1,0 +1,174 @@
+"""From items to messages: what one answer of the model is in several items becomes one message again.
+
+Reasoning, texts and calls that stand together are one answer. Calls that the gateway ran are left out, since the memory
+brings them back as they were lived; one that its client had approved is a call with a result. It reads items in their
+one form (`items.py`).
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gateway.agent.history import checked_message
+from gateway.serve.responses.items import Item, Place
+from gateway.serve.responses.tools import RequestTools
+
+APPROVAL: Final = "mcpr_"
+"""What stands before the id of a call in the id of the question whether it may be made."""
+_THOUGHT: Final = re.compile(r"<think>\n(.*)\n</think>", re.DOTALL)
+"""How pydantic-ai sends back what another API's model thought."""
+_LOST: Final = "error: the result of this call is not known any more"
+
+
+@dataclass(slots=True)
+class Asked:
+    """A call that was to be approved, and what became of it."""
+
+    call_id: str
+    name: str
+    """As the model knows it."""
+    item: Item
+    place: int | None = None
+    """Which message holds the result, once its client has decided."""
+    known: bool = False
+    """Whether the result is there."""
+
+
+@dataclass(slots=True)
+class Transcript:
+    """What a request's items come to."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    approved: list[Asked] = field(default_factory=list[Asked])
+    """Calls that may be made now; their messages wait for what they say."""
+    listed: set[str] = field(default_factory=set[str])
+    """Servers whose tools the client has been told of."""
+    ignored: list[str] = field(default_factory=list[str])
+
+
+class Reader:
+    """Reads one request's items, in order."""
+
+    def __init__(self, tools: RequestTools, unseal: Callable[[str], str | None]) -> None:
+        self._tools = tools
+        self._unseal = unseal
+        self._answer: dict[str, Any] | None = None
+        self._asked: dict[str, Asked] = {}
+        self._places: list[str] = []
+        self._read = Transcript()
+
+    def read(self, items: Iterable[tuple[str, Item]]) -> Transcript:
+        """All items, each with where it stands. Raises `RequestInvalid` that names the place."""
+        for where, item in items:
+            self._add(item, where)
+        messages = self._read.messages
+        for asked in self._asked.values():
+            if asked.place is not None and not asked.known:
+                self._decide(asked, messages[asked.place :])
+        self._read.messages = [
+            checked_message(message, where) for message, where in zip(messages, self._places, strict=True)
+        ]
+        return self._read
+
+    def _decide(self, asked: Asked, behind: Sequence[dict[str, Any]]) -> None:
+        """What was approved is run, if nothing was answered since."""
+        if any(message["role"] == "assistant" for message in behind):
+            behind[0]["content"] = _LOST
+        else:
+            self._read.approved.append(asked)
+
+    def _add(self, item: Item, where: str) -> None:
+        match item["type"]:
+            case "message":
+                self._message(item, where)
+            case "reasoning":
+                self._said(where)["reasoning_content"] += self._reasoning(item)
+            case "function_call" | "custom_tool_call":
+                self._called(item, where)
+            case "function_call_output" | "custom_tool_call_output":
+                output = item["output"]
+                text = output if isinstance(output, str) else "\n".join(part["text"] for part in output)
+                self._result(item["call_id"], text, where)
+            case "mcp_list_tools":
+                self._read.listed.add(item["server_label"])
+            case _:
+                self._mcp(item, where)
+
+    def _message(self, item: Item, where: str) -> None:
+        texts = [part["text"] for part in item["content"]]
+        if item["role"] != "assistant":
+            self._put({"role": item["role"], "content": "\n".join(texts)}, where)
+            return
+        text, said = "".join(texts), self._said(where)
+        thought = _THOUGHT.fullmatch(text)
+        if thought is None:
+            said["content"] += text
+        else:
+            said["reasoning_content"] += thought[1]
+
+    def _reasoning(self, item: Item) -> str:
+        if content := item.get("content"):
+            return "".join(part["text"] for part in content)
+        if summary := item["summary"]:
+            return "\n\n".join(part["text"] for part in summary)
+        sealed = item.get("encrypted_content")
+        text = None if sealed is None else self._unseal(sealed)
+        if sealed is not None and text is None:
+            self._read.ignored.append("input.reasoning.encrypted_content")
+        return text or ""
+
+    def _called(self, item: Item, where: str) -> None:
+        name = self._tools.model_name(item["name"], item.get("namespace"))
+        arguments = item["arguments"] if "arguments" in item else json.dumps({"input": item["input"]})
+        self._call(item["call_id"], name, arguments, where)
+
+    def _mcp(self, item: Item, where: str) -> None:
+        match item["type"]:
+            case "mcp_approval_request":
+                call_id = item["id"].removeprefix(APPROVAL)
+                name = self._tools.public(item["server_label"], item["name"])
+                self._asked[item["id"]] = Asked(call_id, name, item)
+                self._call(call_id, name, item["arguments"], where)
+            case "mcp_approval_response":
+                self._approval(item, where)
+            case _:
+                self._ran(item)
+
+    def _approval(self, item: Item, where: str) -> None:
+        asked = self._asked.get(item["approval_request_id"])
+        if asked is None or asked.place is not None:
+            raise Place(where).error("answers no question of this conversation", "approval_request_id")
+        reason = f": {item['reason']}" if item.get("reason") else ""
+        refused = f"error: the user did not approve this call{reason}"
+        asked.place, asked.known = len(self._read.messages), not item["approve"]
+        self._result(asked.call_id, refused, where)
+
+    def _ran(self, item: Item) -> None:
+        """A call that the gateway ran: of interest only where it had been asked for before."""
+        asked = self._asked.get(item.get("approval_request_id", ""))
+        if asked is not None and asked.place is not None:
+            asked.known = True
+            error: Item = item.get("error") or {"message": ""}
+            self._read.messages[asked.place]["content"] = item.get("output") or error["message"]
+
+    def _said(self, where: str) -> dict[str, Any]:
+        """The answer that is being read."""
+        if self._answer is None:
+            answer: dict[str, Any] = {"role": "assistant", "content": "", "reasoning_content": "", "tool_calls": []}
+            self._put(answer, where)
+            self._answer = answer
+        return self._answer
+
+    def _call(self, call_id: str, name: str, arguments: str, where: str) -> None:
+        call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        self._said(where)["tool_calls"].append(call)
+
+    def _result(self, call_id: str, text: str, where: str) -> None:
+        self._put({"role": "tool", "tool_call_id": call_id, "content": text}, where)
+
+    def _put(self, message: dict[str, Any], where: str) -> None:
+        self._answer = None
+        self._read.messages.append(message)
+        self._places.append(where)
