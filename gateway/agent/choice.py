@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from gateway.agent.conversation import Conversation
 from gateway.errors import RequestInvalid
-from gateway.toolcalls import CallTrigger, ToolSpec, call_grammar, call_triggers, loosened
+from gateway.toolcalls import AnswerForm, CallTrigger, ToolSpec, answer_grammar, call_grammar, call_triggers, loosened
 
 _SHOWN: Final = 20
 """Names of tools that a message lists."""
@@ -66,6 +66,8 @@ class Hold:
     triggers: tuple[CallTrigger, ...] = ()
     loose: frozenset[str] = frozenset()
     """Names of those whose arguments may be any object, since the engine takes no grammar of their schemas."""
+    formed: bool = False
+    """Whether the answer has a form too, which comes in the place of a call."""
 
     @property
     def grammar(self) -> str:
@@ -104,20 +106,34 @@ def prompt_tail(conversation: Conversation) -> str:
     return conversation.ready.token_map.decode(conversation.ids[-_PROMPT_TAIL:])
 
 
-def hold_for(conversation: Conversation, choice: ToolChoice, *, parallel: bool | None, always: bool) -> Hold | None:
+def hold_for(
+    conversation: Conversation,
+    choice: ToolChoice,
+    *,
+    parallel: bool | None,
+    always: bool,
+    form: AnswerForm | None = None,
+) -> Hold | None:
     """Give what holds the next generation, None where it is free.
 
+    Where a call must be made there is no answer yet, and `form`, which an answer must have, does not count.
     `parallel` lets a required call have others beside it, and False forbids them to a model that decides for itself.
     `always` is the configuration's wish to hold those too: done where the format's calls begin with a special token.
     """
     fmt = conversation.format
     tools = tuple(tool for tool in conversation.tools if choice.allows(tool.name))
-    if not tools:
+    if not tools and form is None:
         return None
     token_map, too_much = conversation.ready.token_map, conversation.ready.loose.__contains__
+    if form is not None and choice.mode != "required":
+        tail, template = prompt_tail(conversation), conversation.ready.facts.chat_template
+        several = parallel is not False
+        either = partial(answer_grammar, fmt, form, parallel=several, prompt_tail=tail, template=template)
+        return Hold(tools, either, formed=True).loosening(too_much)
     if choice.mode == "required":
-        tail = prompt_tail(conversation)
-        forced = partial(call_grammar, fmt, choice="required", parallel=parallel is True, prompt_tail=tail)
+        forced = partial(
+            call_grammar, fmt, choice="required", parallel=parallel is True, prompt_tail=prompt_tail(conversation)
+        )
         return Hold(tools, forced).loosening(too_much)
     triggers = call_triggers(fmt, token_map) if always else ()
     if not triggers:

@@ -85,6 +85,7 @@ class Generation:
             by_text=forced,
             # Where nothing may be called nothing is a call, whatever the model writes.
             policy=None if conversation.tools and conversation.may_call else Policy(unknown_tool="content"),
+            formed=options.hold is not None and options.hold.formed,
         )
         self._stop = StopFilter(options.stops)
         self._hold = EndHold(ready.token_map.special_ids)

@@ -11,7 +11,7 @@ from typing import Final
 from gateway.agent.choice import Hold
 from gateway.engine.interface import GenerateRequest
 from gateway.engine.readiness import ReadyEngine
-from gateway.errors import GrammarRefused
+from gateway.errors import GrammarRefused, RequestInvalid
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls import Diagnostic, ToolSpec, too_much
@@ -22,7 +22,10 @@ log = get_logger("agent")
 
 
 async def loosened_hold(hold: Hold, request: GenerateRequest, ready: ReadyEngine, metrics: Metrics) -> Hold:
-    """Give what holds `request` in place of a hold whose grammar was refused."""
+    """Give what holds `request` in place of a hold whose grammar was refused.
+
+    Raises `RequestInvalid` where it is the form of the answer that the engine takes no grammar of.
+    """
 
     async def takes(tools: Sequence[ToolSpec]) -> bool:
         grammar = replace(hold, tools=tuple(tools)).grammar
@@ -40,6 +43,8 @@ async def loosened_hold(hold: Hold, request: GenerateRequest, ready: ReadyEngine
         metrics.grammar_refused()
         log.warning("the engine refuses the grammar of a tool; its calls are held loosely from now on", tool=tool.name)
 
+    if hold.formed and not await takes(()):
+        raise RequestInvalid("the engine takes no grammar of this form of answer: ask for a simpler or smaller schema")
     found = await too_much(hold.tools, takes, note)
     return hold.loosening(found.__contains__)
 

@@ -29,7 +29,7 @@ from gateway.errors import ContextExceeded, EngineUnavailable
 from gateway.observe.metrics import Metrics
 from gateway.observe.trajectories import Span, Trajectories
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.toolcalls import CallClosed, ToolSpec
+from gateway.toolcalls import AnswerForm, CallClosed, ToolSpec
 
 _ANSWER_ROOM = 64
 """Ids of context that results leave to the model's answer."""
@@ -45,6 +45,8 @@ class AnswerOptions:
     stops: tuple[str, ...] = ()
     parallel: bool | None = None
     """Whether a turn may hold more than one call. Not said: a constrained one may not, a free one may."""
+    form: AnswerForm | None = None
+    """What the answer's text must be; a turn that calls has none."""
     ids: bool = False
     """Whether the ids of the context are told as events too."""
     show_calls: bool | None = None
@@ -275,8 +277,8 @@ class _Answer:
 
     def _hold(self) -> Hold | None:
         """What holds the next generation."""
-        parallel = self._options.parallel
-        return hold_for(self._conversation, self._choice, parallel=parallel, always=self._hold_calls)
+        parallel, form = self._options.parallel, self._options.form
+        return hold_for(self._conversation, self._choice, parallel=parallel, always=self._hold_calls, form=form)
 
     async def _splice(self, calls: RunningCalls) -> bool:
         """Tell the results of all calls and splice them in the calls' order; False when there is no room for them."""

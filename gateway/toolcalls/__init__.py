@@ -5,6 +5,7 @@ which both the incremental parser and the GBNF come. `parser.py` and `message.py
 `stream.watcher` stands alone: regions between two ids, nothing decoded.
 """
 
+from gateway.toolcalls.formats.answer import AnswerForm, answer_grammar
 from gateway.toolcalls.formats.chosen import AUTO, ChosenFormat, choose_format
 from gateway.toolcalls.formats.format import CallTrigger, Format, call_grammar, call_triggers
 from gateway.toolcalls.formats.registry import UnknownFormat, format_for_template, format_named, format_names
@@ -29,6 +30,7 @@ from gateway.toolcalls.stream.watcher import ToolWatcher, WatchEvent
 
 __all__ = [
     "AUTO",
+    "AnswerForm",
     "CallArguments",
     "CallClosed",
     "CallStarted",
@@ -49,6 +51,7 @@ __all__ = [
     "UnknownFormat",
     "Vocabulary",
     "WatchEvent",
+    "answer_grammar",
     "call_grammar",
     "call_text",
     "call_triggers",

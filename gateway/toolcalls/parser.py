@@ -27,13 +27,23 @@ _OVER = object()
 class Machine:
     """Runs a format's nodes over text that comes in pieces."""
 
-    def __init__(self, fmt: Format, cursor: Cursor) -> None:
+    def __init__(self, fmt: Format, cursor: Cursor, *, formed: bool = False) -> None:
+        """`formed`: from the first character of the answer on all is text, whatever it says (`answer_grammar`)."""
         self._cursor = cursor
         self._run = fmt.body.run(cursor)
         self._running = True
+        self._formed = formed
 
     def feed(self, text: str) -> None:
         """Read what has come."""
+        if self._formed and self._running:
+            # One by one, until the answer begins: what stands behind its first character must not be looked at.
+            for char in text[:-1]:
+                self._feed(char)
+            text = text[-1:]
+        self._feed(text)
+
+    def _feed(self, text: str) -> None:
         cursor = self._cursor
         cursor.feed(text)
         if self._running:
@@ -44,6 +54,8 @@ class Machine:
             except Exception as error:  # noqa: BLE001 - the one boundary: no fault of a format may cost the answer
                 self._running = False
                 cursor.fail(error)
+        if self._formed and cursor.calls.spoken:
+            self._running = False
         if not self._running:
             # The format has nothing more to say of this message, or failed; the text must not be lost for that.
             cursor.calls.content(cursor.take(len(cursor.buffer)))
@@ -111,10 +123,11 @@ def machine_for(
     *,
     prompt_tail: str,
     forget: Callable[[int], None],
+    formed: bool = False,
 ) -> tuple[Machine, Cursor]:
     """Set up a format's machine and the cursor that it reads from."""
     cursor = Cursor(calls, spelling, tools={tool.name: tool for tool in tools}, prompt_tail=prompt_tail, forget=forget)
-    return Machine(fmt, cursor), cursor
+    return Machine(fmt, cursor, formed=formed), cursor
 
 
 def parser_for(
@@ -127,18 +140,22 @@ def parser_for(
     by_text: bool = False,
     text_wanted: bool = True,
     policy: Policy | None = None,
+    formed: bool = False,
 ) -> StreamParser:
     """Make the parser of one generation.
 
     A marker that is one special token of `vocabulary` counts only as that token; with `by_text` (for a generation
-    under `call_grammar`, which can't tell a token from its spelling) it counts by its text. `prompt_tail` is the end
-    of the prompt's text: it says whether the model begins inside reasoning. `new_id` gives ids to calls, `call_` and
-    24 hex digits by default. Without `text_wanted` no content and no reasoning is told, and while only a guarded
-    marker matters, an id costs one look-up. `policy` says what becomes of calls that are not as they should be.
+    under `call_grammar` or `answer_grammar`, which can't tell a token from its spelling) it counts by its text.
+    `prompt_tail` is the end of the prompt's text: it says whether the model begins inside reasoning. `new_id` gives ids
+    to calls, `call_` and 24 hex digits by default. Without `text_wanted` no content and no reasoning is told, and while
+    only a guarded marker matters, an id costs one look-up. `policy` says what becomes of calls that are not as they
+    should be. `formed`: for a generation under `answer_grammar`, whose answer is text from its first character on.
     """
     found = {} if by_text else stand_ins(vocabulary, fmt.markers)
     reader = TokenReader(vocabulary, dict(found.values()))
     calls = CallEvents(new_id or random_call_id, reader.take, policy)
     spelling = Spelling({marker: stand_in for marker, (_, stand_in) in found.items()})
-    machine, cursor = machine_for(fmt, calls, spelling, tools, prompt_tail=prompt_tail, forget=reader.forget)
+    machine, cursor = machine_for(
+        fmt, calls, spelling, tools, prompt_tail=prompt_tail, forget=reader.forget, formed=formed
+    )
     return StreamParser(machine, cursor, reader, text_wanted=text_wanted)

@@ -5,16 +5,16 @@ fields that we know and can't honour are refused by name, so that nobody gets an
 Knows nothing of HTTP. The fields that are not chat's own stand in `serve/generation/fields.py`.
 """
 
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from gateway.agent import EVERY_TOOL, NO_TOOL, AnswerOptions, ToolChoice, ToolScope
 from gateway.agent.history import checked_messages
-from gateway.errors import RequestInvalid
 from gateway.serve.generation.fields import ApiModel, GenerationFields
 from gateway.serve.generation.schemas import MOST_TOOLS, check_schemas
-from gateway.toolcalls import ToolSpec
+from gateway.toolcalls import AnswerForm, ToolSpec
 
 
 class _Function(ApiModel):
@@ -47,6 +47,25 @@ class _AllowedChoice(ApiModel):
     allowed_tools: _AllowedTools
 
 
+class _Text(ApiModel):
+    type: Literal["text"]
+
+
+class _JsonObject(ApiModel):
+    type: Literal["json_object"]
+
+
+class _NamedSchema(ApiModel):
+    name: str = ""
+    # The field is called so, and a model has a method of that name.
+    schema_: Annotated[dict[str, Any], Field(alias="schema")]
+
+
+class _JsonSchema(ApiModel):
+    type: Literal["json_schema"]
+    json_schema: _NamedSchema
+
+
 class ChatRequest(GenerationFields):
     """One request, checked. `messages` is checked apart (`checked`), with places that a person finds."""
 
@@ -58,18 +77,15 @@ class ChatRequest(GenerationFields):
     show_calls: bool | None = None
     gateway_tools: Literal["all", "none"] = "all"
     logprobs: Literal[False] | None = None
-    response_format: dict[str, Any] | None = None
+    response_format: Annotated[_Text | _JsonObject | _JsonSchema, Field(discriminator="type")] | None = None
 
     @classmethod
     def checked(cls, body: bytes) -> tuple["ChatRequest", list[dict[str, Any]]]:
         """The request of an HTTP body, and its messages. Raises `RequestInvalid` naming the first field at fault."""
         request = cls.of_body(body)
-        if request.response_format not in (None, {"type": "text"}):
-            raise RequestInvalid(
-                "response_format: only {'type': 'text'} is served; ask for JSON in a message, or use a tool",
-                param="response_format",
-            )
         check_schemas(tool.function.parameters for tool in request.tools)
+        # Named here, before anything is asked of anybody.
+        _ = request.form
         return request, checked_messages(request.messages)
 
     def client_tools(self) -> list[ToolSpec]:
@@ -93,6 +109,17 @@ class ChatRequest(GenerationFields):
             return ToolChoice(allowed.mode, tuple(tool.function.name for tool in allowed.tools))
         return ToolChoice(chosen)
 
+    @cached_property
+    def form(self) -> AnswerForm | None:
+        """What the answer's text must be. Raises `RequestInvalid` for a schema that it can't be held to."""
+        match self.response_format:
+            case _JsonObject():
+                return AnswerForm()
+            case _JsonSchema(json_schema=asked):
+                return AnswerForm.of_schema(asked.schema_, "response_format")
+            case _:
+                return None
+
     def options(self) -> AnswerOptions:
         """How the answer is to be made."""
         return AnswerOptions(
@@ -101,6 +128,7 @@ class ChatRequest(GenerationFields):
             sampling=self.sampling,
             stops=self.stops,
             parallel=self.parallel_tool_calls,
+            form=self.form,
             ids=self.return_token_ids or self.stream_format != "json",
             show_calls=self.show_calls,
         )

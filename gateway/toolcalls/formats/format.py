@@ -28,6 +28,8 @@ class Format:
     """What a grammar forces: the calls alone."""
     shape: str
     """One call as a system prompt shows it."""
+    answer: str = ""
+    """What the family's models write before the text of an answer, where they write anything."""
     template_has: tuple[str, ...] = ()
     """Texts that stand in the chat templates of this family, all of them; none: no template is known by its text."""
     template_or: tuple[str, ...] = ()
@@ -102,14 +104,23 @@ def call_grammar(
     found = stand_ins(vocabulary, fmt.markers) if vocabulary else {}
     tokens = {marker: token_id for marker, (token_id, _) in found.items()}
     grammar = Grammar(wanted, parallel=parallel, schemas=schema_rules, tokens=tokens)
-    reasoning = "" if prompt_tail is None else _reasoning(fmt, grammar, prompt_tail)
+    reasoning = "" if prompt_tail is None else reasoning_rules(fmt, grammar, prompt_tail)
     return grammar.text(f"{reasoning} {fmt.calls.grammar(grammar)}".strip())
 
 
-def _reasoning(fmt: Format, grammar: Grammar, tail: str) -> str:
-    """Give what may, or must, come ahead of the calls; "" where the prompt has closed it already."""
-    found = [reasoned for node in walk(fmt.body) if (reasoned := node.reasoning(grammar, tail))]
+def reasoning_rules(fmt: Format, grammar: Grammar, tail: str, template: str | None = None) -> str:
+    """Give what may, or must, come ahead of calls or an answer; "" where the prompt has closed it already.
+
+    With a chat template, nothing may come in whose markers the template does not know: its model does not reason.
+    """
+    nodes = [node for node in walk(fmt.body) if template is None or _stands_in(node, template)]
+    found = [reasoned for node in nodes if (reasoned := node.reasoning(grammar, tail))]
     opened = [reasoned.grammar for reasoned in found if reasoned.prompt == "opened"]
     if opened or any(reasoned.prompt == "closed" for reasoned in found):
         return "".join(opened[:1])
     return f"{grammar.either(reasoned.grammar for reasoned in found)}?" if found else ""
+
+
+def _stands_in(node: Node, template: str) -> bool:
+    """Whether a template has one of the two markers with which a node begins."""
+    return any(isinstance(marker, Marker) and marker.text in template for marker in node.children()[:2])

@@ -30,5 +30,6 @@ FUNCTIONARY_32 = Format(
     body=Seq(Beginning(Bare("", unwritten(Lit(">>>")), _RECIPIENT)), Prose(Region(">>>", _RECIPIENT))),
     calls=Series(_CALL, ">>>"),
     shape='TOOL\n{"KEY": "VALUE"}',
+    answer="all\n",
     template_has=(">>>all",),
 )

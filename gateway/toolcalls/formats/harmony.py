@@ -16,5 +16,6 @@ HARMONY = Format(
     body=Harmony(),
     calls=Series(Call(HarmonyCall()), "<|end|><|start|>assistant"),
     shape='<|channel|>commentary to=functions.TOOL <|constrain|>json<|message|>{"KEY": "VALUE"}<|call|>',
+    answer="<|channel|>final<|message|>",
     template_has=("<|channel|>", "<|message|>"),
 )

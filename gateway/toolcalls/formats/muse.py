@@ -27,5 +27,6 @@ MUSE_GLIMMER = Format(
     body=Muse(_call, _BLOCK),
     calls=Calls(_call(0), Lit(f"{MORE}{START}assistant")),
     shape=f" to=TOOL{MESSAGE}{_BLOCK}\n{invoke_shape('atem:')}\n{_BLOCK_END}",
+    answer=f" to=user{MESSAGE}",
     template_has=(_BLOCK, "to=self"),
 )

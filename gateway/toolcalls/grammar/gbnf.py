@@ -59,6 +59,8 @@ class Grammar:
         self._numbers: dict[str, int] = {}
         self._written: dict[Hashable, Any] = {}
         self._counted = 0
+        self.exact = True
+        """Whether every count that was asked for is in it."""
 
     def text(self, root: str) -> str:
         """Give the whole grammar, `root` first."""
@@ -152,9 +154,9 @@ class Grammar:
 
     def _countable(self, least: int, most: int | None) -> tuple[int, int | None]:
         if most is not None and (most > MAX_COUNT or self._counted + most > MAX_COUNTED):
-            most = None
+            most, self.exact = None, False
         if least > MAX_COUNT or self._counted + least > MAX_COUNTED:
-            least = 1
+            least, self.exact = 1, False
         self._counted += least if most is None else most
         return least, most
 

@@ -46,14 +46,24 @@ class SchemaWalk(ABC):
     def anything(self) -> str:
         """Give a value of which nothing is known."""
 
+    def beyond(self) -> str:
+        """Give a value of a schema that is too large to be looked at: whatever it says, nothing is known of it."""
+        return self.anything()
+
+    def alternatives(self, parts: Parts) -> list[Schema]:
+        """Take a schema apart."""
+        return alternatives(parts, self.root)
+
     def value(self, schema: object) -> str:
         """Give a value of any schema."""
         if schema is False:
             return ""
         parts = parts_of(schema, self.root)
         key = self._key(parts)
-        if not key or self._visits > MAX_VISITS or self._depth == MAX_DEPTH:
+        if not key:
             return self.anything()
+        if self._visits > MAX_VISITS or self._depth == MAX_DEPTH:
+            return self.beyond()
         if key in self._rules:
             return self._rules[key]
         if not self._ends(parts, frozenset()):
@@ -77,7 +87,7 @@ class SchemaWalk(ABC):
         """Give the plain schemas of which a value fits one."""
         key = self._key(parts)
         if key not in self._known:
-            self._known[key] = alternatives(parts, self.root)
+            self._known[key] = self.alternatives(parts)
         return self._known[key]
 
     def required(self, schema: Schema) -> list[str]:

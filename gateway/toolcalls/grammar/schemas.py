@@ -39,7 +39,7 @@ NOT_HELD = (
 )
 """What of JSON Schema a grammar does not hold a model to: the page of formats lists it."""
 
-_MAX_NEEDED = 512
+MAX_NEEDED = 512
 """Rules that a `minProperties` may cost."""
 
 _COMMA = '", "'
@@ -47,15 +47,15 @@ _COMMA = '", "'
 
 def schema_rules(g: Grammar, schema: Schema, name: str) -> str:
     """Give the expression for a tool's arguments, always an object, and add its rules to the grammar under `name`."""
-    return _Rules(g, schema, name).arguments()
+    return JsonRules(g, schema, name).arguments()
 
 
 def value_rules(g: Grammar, schema: object, root: Schema, name: str) -> str:
     """Give the expression for one value of a tool's arguments; what the schema refers to stands in `root`."""
-    return _Rules(g, root, name).value(schema) or shared(g, "value")
+    return JsonRules(g, root, name).value(schema) or shared(g, "value")
 
 
-class _Rules(SchemaWalk):
+class JsonRules(SchemaWalk):
     """The rules of one schema, as JSON."""
 
     def arguments(self) -> str:
@@ -143,13 +143,17 @@ class _Rules(SchemaWalk):
         g = self.g
         char = shared(g, "char")
         if (pattern := schema.get("pattern")) is not None:
-            text = g.once(("pattern", pattern), lambda: pattern_rules(g, pattern, JsonText()))
+            text = self.pattern(pattern)
             if text is not None:
                 return f'("\\"" {text} "\\"")'
         least, most = bounds(schema, "minLength", "maxLength")
         if not least and most is None:
             return shared(g, "string")
         return g.once(("string", least, most), lambda: f'("\\"" {g.repeat(char, "", least, most)} "\\"")')
+
+    def pattern(self, pattern: str) -> str | None:
+        """Give the texts in which a pattern is found, None where it is not simple."""
+        return self.g.once(("pattern", pattern), lambda: pattern_rules(self.g, pattern, JsonText()))
 
     def _integer(self, schema: Schema) -> str:
         low, high = integer_bounds(schema)
@@ -180,7 +184,7 @@ class _Members:
         """Give the members as the first of all, and behind another."""
         if not self._others:
             needed = min(needed, len(self._may))
-        if needed * len(self._may) > _MAX_NEEDED:
+        if needed * len(self._may) > MAX_NEEDED:
             needed = 1
         more: list[str | None] = [self._last(count, _COMMA) for count in range(needed + 1)]
         first: list[str | None] = [self._last(count, "") for count in range(needed + 1)]

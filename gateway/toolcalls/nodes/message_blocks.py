@@ -19,7 +19,8 @@ from gateway.toolcalls.stream.spelling import Spelling
 
 MODEL, INVOKE, END = "<|message_model|>", "<|content_invoke_tool_json|>", "<|end_message|>"
 _THINKING = "<|content_thinking|>"
-_TEXTS = ("<|content_text|>", "<|content_invoke_tool_text|>", "<|content_tool_error|>")
+TEXT = "<|content_text|>"
+_TEXTS = (TEXT, "<|content_invoke_tool_text|>", "<|content_tool_error|>")
 _KINDS = (_THINKING, INVOKE, *_TEXTS)
 _ENDS = (END, "<|content_model_end_sampling|>")
 _STOPS = (*_ENDS, MODEL, *_KINDS)

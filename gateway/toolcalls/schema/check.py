@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, cast
 
-from jsonschema import Draft202012Validator, ValidationError, validators
+from jsonschema import Draft3Validator, Draft4Validator, Draft202012Validator, ValidationError, validators
 from jsonschema.exceptions import SchemaError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
@@ -24,6 +24,9 @@ MAX_REFERENCES = 10_000
 
 MAX_SCHEMA_DEPTH = 32
 """Objects and lists inside each other in a schema."""
+
+MAX_VALUES = 10_000
+"""Values in the schema of an answer: each may cost a rule of its grammar."""
 
 MAX_DEPTH = 60
 """Keywords inside each other in one check, references followed included. Python's own bound on the stack must never be
@@ -56,6 +59,24 @@ def problems(schema: object, arguments: object) -> list[str]:
         return _checker(json.dumps(schema, default=dict)).problems(arguments)
     except _UNREADABLE:
         return []
+
+
+def flaw(schema: object) -> str | None:
+    """Say why a JSON value is no schema that can be read here; None where it is one."""
+    if _depth(schema) > MAX_SCHEMA_DEPTH:
+        return f"it is nested deeper than {MAX_SCHEMA_DEPTH} levels"
+    if _size(schema) > MAX_VALUES:
+        return f"it holds more than {MAX_VALUES} values"
+    kind: Any = _library.validator_for(schema, default=Draft202012Validator)
+    if kind in (Draft3Validator, Draft4Validator):
+        return "its `$schema` is older than draft 6"
+    try:
+        kind.check_schema(schema)
+    except SchemaError as error:
+        return _words(error, "schema")
+    except _UNREADABLE:
+        return "it can't be read"
+    return None
 
 
 class _TooMuch(Exception):
@@ -92,7 +113,7 @@ class _Checker:
         self._left = MAX_REFERENCES
         self._inside = 0
         errors: Iterator[ValidationError] = self._validator.iter_errors(arguments)
-        return list(dict.fromkeys(map(_words, islice(errors, MAX_COMPLAINTS))))
+        return list(dict.fromkeys(_words(error) for error in islice(errors, MAX_COMPLAINTS)))
 
     def _counted(self, rule: Keyword, *, reference: bool) -> Keyword:
         def check(validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]) -> Iterator[ValidationError]:
@@ -120,6 +141,13 @@ def _depth(schema: object) -> int:
         if deepest > MAX_SCHEMA_DEPTH:
             break
     return deepest
+
+
+def _size(schema: object) -> int:
+    size, level = 1, [schema]
+    while level := [inner for outer in level for inner in _inner(outer)]:
+        size += len(level)
+    return size
 
 
 def _inner(value: object) -> Iterable[object]:
@@ -150,9 +178,9 @@ def _unless_by_pattern(check: Keyword) -> Keyword:
     return checked
 
 
-def _words(error: ValidationError) -> str:
+def _words(error: ValidationError | SchemaError, root: str = "arguments") -> str:
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
-    place, message = "".join(("arguments", *steps)), error.message
+    place, message = "".join((root, *steps)), error.message
     return f"{_cut(place)}: {_cut(message)}"
 
 

@@ -15,7 +15,9 @@ MAX_ALTERNATIVES = 64
 """Plain schemas that one schema may come to."""
 
 _MAX_STEPS = 1_000
-_MAX_PARTS = 64
+MAX_PARTS = 64
+"""Schemas that are looked at as all holding for one value."""
+
 _BOUNDS: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
@@ -27,7 +29,7 @@ Schema = Mapping[str, Any]
 Parts = tuple[Schema, ...]
 
 
-class _TooMany(Exception):
+class TooMany(Exception):
     """The schema has more alternatives than anybody wants to write."""
 
 
@@ -35,7 +37,7 @@ def parts_of(schema: object, root: Schema) -> Parts:
     """Give the schemas that all hold for a value, each once: what references and `allOf` lead to."""
     found: dict[int, Schema] = {}
     todo = [schema]
-    while todo and len(found) < _MAX_PARTS:
+    while todo and len(found) < MAX_PARTS:
         known = mapping_of(todo.pop(0))
         if not known or id(known) in found:
             continue
@@ -49,9 +51,14 @@ def parts_of(schema: object, root: Schema) -> Parts:
 def alternatives(parts: Parts, root: Schema) -> list[Schema]:
     """Give the plain schemas of which a value that is all of `parts` fits one."""
     try:
-        return _Spread(root).spread(parts, {}, frozenset())
-    except _TooMany:
+        return spread(parts, root)
+    except TooMany:
         return _joined(parts)
+
+
+def spread(parts: Parts, root: Schema) -> list[Schema]:
+    """Give them all. Raises `TooMany`."""
+    return _Spread(root).spread(parts, {}, frozenset())
 
 
 class _Spread:
@@ -73,7 +80,7 @@ class _Spread:
         self._steps += 1
         choice = next(((part, key) for part in parts for key in _choices(part) if (id(part), key) not in done), None)
         if self._steps > _MAX_STEPS or self._found > MAX_ALTERNATIVES:
-            raise _TooMany
+            raise TooMany
         if choice is None:
             plain = _joined(parts)
             self._found += len(plain)

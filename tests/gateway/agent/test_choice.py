@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from gateway.agent import AnswerOptions, ToolChoice
+from gateway.agent import NO_TOOL, AnswerOptions, ToolChoice
 from gateway.agent.choice import hold_for
 from gateway.agent.events import ToolFinished
 from gateway.errors import RequestInvalid
 from gateway.proxy.tool_search import CALL, SEARCH
-from gateway.toolcalls import CallClosed, CallStarted, Content, ToolSpec
+from gateway.toolcalls import AnswerForm, CallClosed, CallStarted, Content, ToolSpec
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio
@@ -137,3 +137,38 @@ async def test_search_does_not_lead_around_what_is_allowed(open_stage):
 
     assert {SEARCH, CALL} <= {tool.name for tool in conversation.tools}
     assert [(call.name, call.is_error) for call in stage.of(ToolFinished)] == [(CALL, True)]
+
+
+async def test_answer_of_a_form_is_held_in_every_generation_and_is_no_call_whatever_it_says(open_stage):
+    form = AnswerForm.of_schema({"enum": [call_of("paint"), "no"]}, "form")
+    said = json.dumps(call_of("paint"))
+    async with open_stage(call_of("up__say"), said) as stage:
+        finished = await answered(stage, ToolChoice(), form=form)
+
+    assert all("paint" in request.grammar and not request.triggers for request in stage.engine.asked)
+    assert "".join(event.text for event in stage.of(Content)) == said
+    assert [call.name for call in stage.of(ToolFinished)] == ["up__say"]
+    assert stage.of(CallStarted) == []
+    assert finished.reason == "stop"
+
+
+async def test_form_waits_for_a_call_that_must_be_made(open_stage):
+    form = AnswerForm.of_schema({"const": "the answer"}, "form")
+    async with open_stage(call_of("up__say"), '"the answer"') as stage:
+        await answered(stage, ToolChoice.named("up__say"), form=form)
+
+    call, answer = stage.engine.asked
+    assert "the answer" not in call.grammar
+    assert "the answer" in answer.grammar
+    assert "paint" in answer.grammar
+
+
+@pytest.mark.parametrize("tools", [(), (PAINT,)])
+async def test_form_whose_grammar_the_engine_refuses_is_refused_and_blames_no_tool(open_stage, tools):
+    form = AnswerForm.of_schema({"const": "monster"}, "form")
+    async with open_stage(*["." for _ in range(9)], refuses="monster") as stage:
+        conversation = await stage.agent.open(QUESTION, client_tools=tools, gateway_tools=NO_TOOL)
+        with pytest.raises(RequestInvalid, match="takes no grammar of this form"):
+            await stage.agent.answer(conversation, AnswerOptions(form=form), stage.listen)
+
+    assert PAINT not in stage.route.ready().loose

@@ -11,6 +11,7 @@ from gateway.agent import ToolChoice
 from gateway.errors import RequestInvalid
 from gateway.serve.openai.chat_request import ChatRequest
 from gateway.serve.openai.completion_request import CompletionRequest
+from gateway.toolcalls import AnswerForm
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 PAINT = {"type": "function", "function": {"name": "paint", "parameters": {"type": "object"}}}
@@ -19,6 +20,10 @@ PAINT = {"type": "function", "function": {"name": "paint", "parameters": {"type"
 def allowed(mode: str, *names: str) -> dict[str, Any]:
     tools = [{"type": "function", "function": {"name": name}} for name in names]
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+
+
+def formed(schema: Any) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
 
 
 def request_of(**fields: Any) -> ChatRequest:
@@ -53,7 +58,11 @@ def request_of(**fields: Any) -> ChatRequest:
         ({"tool_choice": allowed("none", "paint")}, "tool_choice"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
         ({"tools": [PAINT, {"type": "function", "function": {"name": ""}}]}, "tools.1.function.name"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "xml"}}, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.json_schema"),
+        ({"response_format": formed({"type": "strange"})}, "response_format"),
+        ({"response_format": formed({"type": "array", "uniqueItems": True})}, "response_format"),
+        ({"response_format": formed({"enum": list(range(10_001))})}, "response_format"),
     ],
 )
 def test_field_that_can_not_be_honoured_is_refused_by_name(fields, param):
@@ -136,6 +145,19 @@ def test_stop_is_one_text_or_a_list(stop, stops):
 )
 def test_newer_name_of_the_limit_wins(limits, most):
     assert request_of(**limits).options().max_tokens == most
+
+
+@pytest.mark.parametrize(
+    ("asked", "form"),
+    [
+        (None, None),
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, AnswerForm()),
+        (formed({"type": "integer"}), AnswerForm({"type": "integer"})),
+    ],
+)
+def test_form_of_the_answer_in_the_agents_terms(asked, form):
+    assert request_of(response_format=asked).options().form == form
 
 
 @pytest.mark.parametrize(
