@@ -18,7 +18,7 @@ from gateway.errors import EngineError
 from gateway.observe.logs import get_logger
 
 PIECE: Final = 32
-"""Ids of one request: what others may have to wait for. On a CPU it takes as long as some ten generated ids."""
+"""Ids of one request: what others may have to wait for. On a CPU they take as long as some fifteen generated ids."""
 _PASSES: Final = 2
 """Passes that must be gained: a request ahead of time costs one."""
 
