@@ -69,7 +69,7 @@ def _cache_mib(config: EngineConfig) -> int:
 
 @asynccontextmanager
 async def embedded_server(
-    config: EngineConfig, listening: Listening | None = None, slot_files: Path | None = None
+    config: EngineConfig, listening: Listening | None = None, slot_files: Path | None = None, template: str = ""
 ) -> AsyncGenerator["EmbeddedServer"]:
     """Start a server and wait until its model is loaded; end it with the context.
 
@@ -77,6 +77,7 @@ async def embedded_server(
         config: its settings.
         listening: None: for this gateway alone, which names the slot of each request.
         slot_files: the directory in which slots are kept; with one there is no host cache.
+        template: a chat template in place of the model's own.
 
     Raises `ConfigError` without the extra, and `EngineUnavailable` when the server does not come up.
     """
@@ -93,6 +94,7 @@ async def embedded_server(
         "cache_mib": 0 if slot_files else _cache_mib(config),
         "chosen": listening is None or config.exclusive,
         **({"slot_files": str(slot_files)} if slot_files else {}),
+        **({"template": template} if template else {}),
     }
     command = [sys.executable, "-m", "gateway.engine.embedded_server", json.dumps(settings)]
     # A session of its own: Ctrl-C in the terminal is for the gateway, which ends the child when it has drained.

@@ -17,8 +17,8 @@ def main() -> None:
 
     Settings come as one JSON argument: host, port (0: a free one), model, context, slots, threads; cache_mib for what
     slots held before (0: none, also where it is not said); chosen, whether each request names its slot; slot_files, the
-    directory in which slots may be saved. A key that clients must send comes in CODEC_ENGINE_KEY, since arguments are
-    for everybody to see.
+    directory in which slots may be saved; template, a chat template in place of the model's own. A key that clients
+    must send comes in CODEC_ENGINE_KEY, since arguments are for everybody to see.
     """
     settings = json.loads(sys.argv[1])
     # The native code writes its log to fd 1 and 2; the address line keeps a stdout of its own.
@@ -51,6 +51,8 @@ def main() -> None:
         # The server joins path and name as they are, and leaves the mode of what it writes to us.
         params.slot_save_path = directory.rstrip("/") + "/"
         os.umask(0o077)
+    if template := settings.get("template"):
+        params.chat_template = template
     server = native.Server(params)
     print(server.listening_address, file=address, flush=True)
     sys.stdin.buffer.read()

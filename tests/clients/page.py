@@ -1,4 +1,7 @@
-"""The table of docs/openai-apps.md that says which clients were tried, from the numbers of a run."""
+"""The tables that say which clients were tried, and what they gained: of docs/openai-apps.md and README.md.
+
+Both come from the numbers of a run.
+"""
 
 import json
 from typing import Any, Final
@@ -8,11 +11,25 @@ from tests.clients.clients import CLIENTS, HERE
 
 FILE: Final = HERE / "results.json"
 PAGE: Final = HERE.parents[1] / "docs" / "openai-apps.md"
+README: Final = HERE.parents[1] / "README.md"
 _BEGIN: Final = "<!-- measured: clients -->\n"
+_GAINS: Final = "<!-- measured: gains -->\n"
 _END: Final = "<!-- end -->"
 _HEAD: Final = """\
 | client | version | requests | embedded | drift | llama.cpp server | drift | processed | it alone | processed |
 |---|---|---|---|---|---|---|---|---|---|
+"""
+_GAINS_HEAD: Final = """\
+| | through the gateway | without it |
+|---|---|---|
+| inside a request: the gateway runs the tools | all is found again | not what follows a call that came back otherwise |
+"""
+_GAINS_REST: Final = """\
+| a template that rewrites (reasoning goes at the next question) | lost is what it takes, and that is told | the same |
+| more conversations than slots, the engine embedded | [slot files](docs/operate.md#slot-files) bring them back | |
+| a client changes its history or its system text | no gain; the answer says where it changed | |
+| the first request of a conversation | no gain | |
+| short histories on a fast GPU | no gain to notice: some dozens of ids are milliseconds there | |
 """
 
 
@@ -31,10 +48,30 @@ def row(name: str, result: dict[str, Any]) -> str:
 
 def filled(page: str, results: dict[str, Any]) -> str:
     """Give the page with these results in it."""
-    before, _, rest = page.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
     rows = "\n".join(row(name, result) for name, result in results.items())
-    return f"{before}{_BEGIN}{_HEAD}{rows}\n{_END}{after}"
+    return _between(page, _BEGIN, f"{_HEAD}{rows}\n")
+
+
+def with_gains(readme: str, results: dict[str, Any]) -> str:
+    """Give the README with the sums of these results in it."""
+    through, alone = (_sums(results, where) for where in ("gateway", "alone"))
+    found = (
+        f"| from request to request, a template that appends: {len(results)} clients with tools of their own | "
+        f"all is found again in {through['whole']} of {through['turns']} turns; {through['again']:,} ids are lost | "
+        f"in {alone['whole']} of {alone['turns']} turns; {alone['again']:,} of {alone['processed']:,} ids that were "
+        "processed had been held |\n"
+    )
+    return _between(readme, _GAINS, f"{_GAINS_HEAD}{found}{_GAINS_REST}")
+
+
+def _sums(results: dict[str, Any], where: str) -> dict[str, int]:
+    return {key: sum(each[where][key] for each in results.values()) for key in ("turns", "whole", "processed", "again")}
+
+
+def _between(page: str, begin: str, text: str) -> str:
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(_END)
+    return f"{before}{begin}{text}{_END}{after}"
 
 
 def write(results: dict[str, Any]) -> None:
@@ -44,3 +81,4 @@ def write(results: dict[str, Any]) -> None:
     ordered = {name: every[name] for name in CLIENTS if name in every}
     FILE.write_text(on_lines(ordered), encoding="utf-8")
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), ordered), encoding="utf-8")
+    README.write_text(with_gains(README.read_text(encoding="utf-8"), ordered), encoding="utf-8")

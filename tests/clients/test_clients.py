@@ -12,7 +12,7 @@ import pytest
 from bench.processes import serving_gateway
 from tests.clients.clients import CLIENTS, OPENAI, OPENAI_AGENTS, Client
 from tests.clients.conversation import through_gateway
-from tests.clients.page import FILE, PAGE, filled
+from tests.clients.page import FILE, PAGE, README, filled, with_gains
 
 CLOCK = Path(__file__).parents[1] / "e2e" / "servers" / "clock.py"
 RESULTS: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
@@ -43,6 +43,15 @@ def test_page_states_what_was_measured() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
     assert filled(page, RESULTS) == page, "docs/openai-apps.md is stale: run python -m tests.clients --write"
+
+
+def test_readme_sums_what_was_measured() -> None:
+    page = README.read_text(encoding="utf-8")
+    changed = json.loads(json.dumps(RESULTS))
+    changed["ai_sdk"]["alone"]["processed"] += 1_000_000
+
+    assert with_gains(page, RESULTS) == page, "README.md is stale: run python -m tests.clients --write"
+    assert re.search(r" of 1,\d{3},\d{3} ids that were processed", with_gains(page, changed))
 
 
 def test_page_changes_with_the_results() -> None:

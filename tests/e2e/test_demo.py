@@ -82,6 +82,26 @@ def test_transcript_fits_a_narrow_page_and_has_no_colour_codes_in_a_pipe(runs):
     assert "1 leaf bypass, 1 shim" in out
 
 
+def test_application_with_its_own_tool_finds_all_again_through_the_gateway_alone(story):
+    through, alone = story["own_tool"]["through"], story["own_tool"]["alone"]
+
+    assert [bool(each["calls"]) for each in alone] == [True, False, True, False]
+    assert [len(each["calls"]) for each in through] == [1, 0, 1, 0]
+    assert all(each["cache_n"] == each["held"] > 0 and not each["lost"] for each in through[1:])
+    assert alone[1]["lost"] == alone[1]["held"] - alone[1]["cache_n"] > 0
+    assert alone[1]["why"] == "the call came back as other ids"
+
+
+def test_losses_of_the_application_are_told_with_their_reason(runs):
+    _, out, _ = runs["plain"]
+    words = " ".join(out.split())
+
+    assert "request 2: the model answers" in words
+    assert "ids lost, since the call came back as other ids" in words
+    assert "processed 0 ids again behind the gateway" in words
+    assert "The first request gains nothing." in words
+
+
 @pytest.mark.parametrize("form", ["json", "plain"])
 def test_progress_goes_to_stderr_a_line_a_step(runs, form):
     _, _, errors = runs[form]

@@ -8,6 +8,8 @@ import anyio
 import typer
 from rich.console import Console
 
+from gateway.cli.demo.second_act import play
+from gateway.cli.demo.second_transcript import second_act_as_json, show_second_act
 from gateway.cli.demo.story import tell
 from gateway.cli.demo.transcript import show_story, story_as_json
 from gateway.cli.model import need_model
@@ -26,6 +28,8 @@ def demo(
 ) -> None:
     """Ask a real model the time, through a leaf tool and a plain one, and show what the token path saves.
 
+    Then an application that runs its own tool holds a conversation through the gateway, and without it.
+
     Everything runs on this machine: llama.cpp with SmolLM2-135M, which is fetched at first, and two MCP servers.
     """
     configure_logging(level=log_level)
@@ -41,7 +45,12 @@ def demo(
 
         progress: Callable[[str], None] = on_terminal if console.is_terminal else on_lines
         story = anyio.run(tell, progress, backend_options={"use_uvloop": True})
+        progress("an application with a tool of its own, through the gateway and without it")
+        act = anyio.run(play, backend_options={"use_uvloop": True})
     if json:
-        typer.echo(jsonlib.dumps(story_as_json(story), ensure_ascii=False, indent=2))
+        told = {**story_as_json(story), "own_tool": second_act_as_json(act)}
+        typer.echo(jsonlib.dumps(told, ensure_ascii=False, indent=2))
     else:
-        show_story(story, Console(highlight=False))
+        page = Console(highlight=False)
+        show_story(story, page)
+        show_second_act(act, page)
