@@ -155,3 +155,23 @@ class Engine(Protocol):
     async def healthy(self) -> bool:
         """Whether the engine is up and has its model loaded. Never raises."""
         ...
+
+
+class SlotMover(Protocol):
+    """An engine whose slots can be moved to files and back."""
+
+    async def save_slot(self, slot: int, name: str) -> Moved:
+        """Write what a slot holds to a new file."""
+        ...
+
+    async def restore_slot(self, slot: int, name: str) -> Moved:
+        """Have a slot hold what a file does. Raises `EngineRefused`, and the slot is empty."""
+        ...
+
+    async def erase_slot(self, slot: int) -> None:
+        """Empty a slot."""
+        ...
+
+    async def fill_slot(self, slot: int, ids: Sequence[int]) -> int:
+        """Have a slot hold these ids, and no more. Gives how many were processed for it."""
+        ...

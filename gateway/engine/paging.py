@@ -107,6 +107,12 @@ class Paging:
         # There and back.
         return self._pays(len(slot.ids) - known, 2 * len(slot.ids))
 
+    def is_worth_waiting(self, slot: Slot, prompt: list[int], owner: str, ids: list[int]) -> bool:
+        """Whether these ids of the same owner, of which there is a file in a moment, bring more than what is there."""
+        _, found = self.kept.longest(prompt, owner)
+        there = max(found, _own_share(slot, prompt, owner))
+        return self._pays(shared_prefix(ids, prompt) - there, len(ids))
+
     def take(self, number: int, plan: Plan) -> None:
         """A slot is another prompt's now, and what it held is saved: no file is what it goes on with."""
         for file in self.kept.files:

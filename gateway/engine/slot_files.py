@@ -15,13 +15,13 @@ from anyio.abc import TaskGroup
 
 from gateway.config import EngineConfig, GatewayConfig
 from gateway.engine.embedded import embedded_model, slot_files_limit
-from gateway.engine.interface import EngineFacts
+from gateway.engine.interface import EngineFacts, SlotMover
 from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.engine.paging import Paging
 from gateway.engine.rates import Rates
 from gateway.engine.slot_directory import SlotDirectory, slot_directory
 from gateway.engine.slots import SlotTable
-from gateway.engine.swapper import SlotMover, Swapper
+from gateway.engine.swapper import Swapper
 from gateway.observe.logs import get_logger
 from gateway.observe.slot_file_metrics import SlotFileMetrics
 

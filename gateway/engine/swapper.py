@@ -10,14 +10,15 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from anyio.to_thread import run_sync
 
-from gateway.engine.interface import Moved
+from gateway.engine.interface import Moved, SlotMover
 from gateway.engine.paging import Paging, Plan
 from gateway.engine.slot import Slot
 from gateway.engine.slot_directory import FileUnfit, SlotDirectory
@@ -32,24 +33,13 @@ _PAUSE: Final = 30.0
 log = get_logger("engine.slots")
 
 
-class SlotMover(Protocol):
-    """An engine whose slots can be moved to files and back."""
+@dataclass(slots=True, eq=False)
+class _Leaving:
+    """What a slot holds that has been given to another prompt: until it is saved it is neither there nor in a file."""
 
-    async def save_slot(self, slot: int, name: str) -> Moved:
-        """Write what a slot holds to a new file."""
-        ...
-
-    async def restore_slot(self, slot: int, name: str) -> Moved:
-        """Have a slot hold what a file does. Raises `EngineRefused`, and the slot is empty."""
-        ...
-
-    async def erase_slot(self, slot: int) -> None:
-        """Empty a slot."""
-        ...
-
-    async def fill_slot(self, slot: int, ids: Sequence[int]) -> int:
-        """Have a slot hold these ids, and no more. Gives how many were processed for it."""
-        ...
+    ids: list[int]
+    owner: str | None
+    done: anyio.Event = field(default_factory=anyio.Event)
 
 
 class Swapper:
@@ -65,6 +55,7 @@ class Swapper:
         self.adopted = anyio.Event()
         """Set once it is known which files fit this engine: before that nothing is swapped."""
         self._not_before = 0.0
+        self._leaving: list[_Leaving] = []
 
     async def adopt(self, model: Path, about: Mapping[str, object]) -> None:
         """Find out which engine this is, and begin with the files that such a one has left.
@@ -109,6 +100,19 @@ class Swapper:
 
         Gives the ids that the prompt's principal may be told it found in a file of its own.
         """
+        before, leaving = list(self._leaving), _Leaving(slot.ids, slot.owner)
+        self._leaving.append(leaving)
+        try:
+            # Only for those that came before: two that wait for each other would wait for ever.
+            for each in before:
+                if each.owner == owner and self._paging.is_worth_waiting(slot, prompt, owner, each.ids):
+                    await each.done.wait()
+            return await self._prepare(slot, prompt, owner, leaving)
+        finally:
+            self._leaving.remove(leaving)
+            leaving.done.set()
+
+    async def _prepare(self, slot: Slot, prompt: list[int], owner: str, leaving: _Leaving) -> int:
         plan = self._paging.plan(slot, prompt, owner)
         # Another's file may be given up all the same: what makes room must not depend on what others' prompts hold.
         if plan.own is not None:
@@ -117,6 +121,9 @@ class Swapper:
         try:
             # A swap that was given up in between would leave a slot of which nothing is known.
             with anyio.CancelScope(shield=True):
+                if plan.save:
+                    await self._save(slot.number, slot.ids, slot.owner or "", shared=False)
+                leaving.done.set()
                 told = await self._carry_out(plan, slot, prompt, owner)
         except BaseException:
             slot.holds([], at_rest=False, answered=False)
@@ -134,8 +141,6 @@ class Swapper:
                 await self._save(slot.number, slot.ids, slot.owner or "", shared=False)
 
     async def _carry_out(self, plan: Plan, slot: Slot, prompt: list[int], owner: str) -> int:
-        if plan.save:
-            await self._save(slot.number, slot.ids, slot.owner or "", shared=False)
         self._paging.take(slot.number, plan)
         restored = plan.restore is None or await self._restore_one(slot, plan)
         if plan.beginning and restored:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.engine.interface import Timings
+from gateway.engine.interface import Moved, Timings
 from gateway.engine.slot_directory import SlotDirectory, slot_directory
 from tests.gateway.engine.slot_engine import AN_ID, Bench, FixedRates, bench
 
@@ -78,6 +78,36 @@ async def test_conversations_that_wait_in_turn_for_a_slot_find_as_many_files_as_
                     tasks.start_soon(converse, talk(n))
     # Files of five have room; all but the first turn come back.
     assert sum(found >= 49 for found in reused) >= 4 * 5
+
+
+async def test_conversations_that_come_back_while_they_are_being_saved_find_all_that_they_had(
+    directory: SlotDirectory, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second is still in the slot that the first has been given, and is saved only when that has its file."""
+    async with bench(directory, model, 3) as at:
+        begun, going_on, save = anyio.Event(), anyio.Event(), at.engine.save_slot
+
+        async def slow(slot: int, name: str) -> Moved:
+            begun.set()
+            await going_on.wait()
+            return await save(slot, name)
+
+        found: list[int] = []
+
+        async def back(number: int) -> None:
+            found.append(len(await at.ask([*talk(number), 5])))
+
+        for n in (1, 2, 3):
+            await at.ask(talk(n))
+        monkeypatch.setattr(at.engine, "save_slot", slow)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(at.ask, talk(4))
+            await begun.wait()
+            for n in (1, 2):
+                tasks.start_soon(back, n)
+                await anyio.wait_all_tasks_blocked()
+            going_on.set()
+    assert found == [50, 50]
 
 
 async def test_who_gives_up_waiting_keeps_no_file(directory: SlotDirectory, model: Path) -> None:
