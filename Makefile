@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: agents agents-install bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install exchanges faults fmt fuzz grammar-seeds help lock mutants release setup test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit wire-schema
+.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install exchanges faults fmt fuzz grammar-seeds help lock mutants release setup test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -108,6 +108,9 @@ bench-wire: $(READY) ## measure token streams on the wire and through the whole 
 bench-mcp: $(READY) ## time the MCP gateway beside others of its kind, and write bench/results/mcp.json
 	@$(BIN)/python -m bench.mcp
 	@$(BIN)/python -m bench.mcp.ids_cost
+
+bench-cache: $(READY) ## count what conversations find again of the engine's cache, and write its page: half an hour
+	@$(BIN)/python -m bench.cache
 
 conformance: $(READY) ## run the official MCP conformance suite directly, through the gateway, and against the gateway as a client
 	@$(BIN)/python -m conformance

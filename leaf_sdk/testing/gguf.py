@@ -8,7 +8,7 @@ nothing of tokenizers.
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 _UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY, _FLOAT64 = 4, 5, 6, 7, 8, 9, 12
@@ -25,8 +25,13 @@ def gguf_head(pairs: Mapping[str, object], *, version: int = 3) -> bytes:
     return _head(pairs, version, tensors=0)
 
 
-def gguf_model(pairs: Mapping[str, object]) -> bytes:
-    """Give the bytes of a model with this tokenizer, one layer and weights of zero: as small as llama.cpp loads."""
+def gguf_model(pairs: Mapping[str, object], weights: Callable[[int], bytes] = bytes) -> bytes:
+    """Give the bytes of a model with this tokenizer and one layer: as small as llama.cpp loads.
+
+    Args:
+        pairs: the tokenizer, and what else its head has.
+        weights: makes so many bytes of little-endian floats; zeros unless told otherwise.
+    """
     vocabulary = len(cast("list[str]", pairs["tokenizer.ggml.tokens"]))
     sizes = {"token_embd.weight": (_WIDTH, vocabulary), "output_norm.weight": (_WIDTH,)}
     sizes |= {f"blk.0.{name}_norm.weight": (_WIDTH,) for name in ("attn", "ffn")}
@@ -38,7 +43,7 @@ def gguf_model(pairs: Mapping[str, object]) -> bytes:
         infos += struct.pack("<IQ", 0, offset)
         offset += 4 * math.prod(dimensions)
     head = _head({**_ARCHITECTURE, "llama.vocab_size": vocabulary, **pairs}, 3, tensors=len(sizes)) + infos
-    return head + bytes(-len(head) % _ALIGNMENT + offset)
+    return head + bytes(-len(head) % _ALIGNMENT) + weights(offset)
 
 
 _ARCHITECTURE: Mapping[str, object] = {

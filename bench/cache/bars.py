@@ -1,0 +1,54 @@
+"""What we hold the paging to, and how it stands: each bar, what was measured, held or missed.
+
+Pure: reads results. A bar that is missed is shown as missed.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+Results = Mapping[str, Any]
+WHOLE: Final = 0.99
+POINTS: Final = 10.0
+SLACK: Final = 1.02
+PARTS: Final = {"1": "W", "2": "W/2", "4": "W/4"}
+
+
+class Bar(NamedTuple):
+    """One bar."""
+
+    what: str
+    bar: str
+    measured: str
+    held: bool
+
+
+def bars(results: Results) -> Iterator[Bar]:
+    """Give all of them, scene by scene."""
+    for name, row in results["scenes"].items():
+        what, part = named(name)
+        reuse, stock = row["ours"]["reuse"]["median"], row["stock"]["reuse"]["median"]
+        if part == "1":
+            yield Bar(f"{what}, W: found again", f"{WHOLE:.0%} at least", f"{reuse:.1%}", reuse >= WHOLE)
+        else:
+            short = (row["best"] - reuse) * 100
+            within = f"{reuse:.1%} of {row['best']:.1%}: {max(short, 0):.1f} points"
+            most = f"{POINTS:g} points below the best policy at most"
+            yield Bar(f"{what}, {PARTS[part]}: found again", most, within, short <= POINTS)
+            least = f"as much as the stock server: {stock:.1%}"
+            yield Bar(f"{what}, {PARTS[part]}: found again", least, f"{reuse:.1%}", reuse >= stock)
+        ours, theirs = (row[side]["processed"]["median"] for side in ("ours", "stock"))
+        most = f"2 % more than the stock server's {theirs:,.0f} at most"
+        yield Bar(f"{what}, {PARTS[part]}: ids processed", most, f"{ours:,.0f}", ours <= theirs * SLACK)
+    asked, wrong = (sum(row["ours"][key] for row in results["scenes"].values()) for key in ("answers", "differing"))
+    yield Bar("answers that an engine without a cache gives otherwise", "none", f"{wrong} of {asked:,}", wrong == 0)
+    pair = results["apart"]["two"]
+    pair_wrong = f"{pair['differing']} of {pair['answers']}"
+    yield Bar("the same, of two gateways on one server with a host cache", "none", pair_wrong, pair["differing"] == 0)
+
+
+def named(scene: str) -> tuple[str, str]:
+    """What is played, in words, and the part of W."""
+    crowd, shape, part = scene.split(" | ")
+    talks, _, slots = crowd.partition(" on ")
+    count = "1 conversation" if talks == "1" else f"{talks} conversations"
+    return f"{count} on {slots} slot{'s' * (slots != '1')}, {shape}", part

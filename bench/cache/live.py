@@ -1,0 +1,94 @@
+"""A scene on a real engine: the same requests in the same order, whoever answers.
+
+Turns a side, a scene and an order into counts and answers. A request comes when those have ended that ended before it
+in the order, and waits for its turn; so each side has the same queue, however long an answer takes there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from time import perf_counter
+from typing import Final
+
+import anyio
+
+from bench.cache.engines import Side
+from bench.cache.scene import Scene, Start, Talk, talks
+from bench.cache.simulated import OWNER, VOCABULARY, Counts
+from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
+
+LETTERS: Final = "root ::= [a-zA-Z ,.0-9]+"
+"""Neither an end of turn nor a character of several tokens, so that every answer is as long as it may be."""
+
+Answers = dict[bytes, tuple[list[int], list[int]]]
+"""Digest of a prompt: the prompt and what was answered."""
+
+
+@dataclass(slots=True)
+class Live:
+    """What a run came to."""
+
+    counts: Counts = field(default_factory=Counts)
+    answers: Answers = field(default_factory=dict[bytes, tuple[list[int], list[int]]])
+    seconds: float = 0.0
+    moved: dict[str, int] = field(default_factory=dict[str, int])
+
+
+async def generate(side: Side, prompt: list[int], most: int) -> tuple[list[int], Timings]:
+    """One answer, as the gateway's agent asks for it."""
+    ids: list[int] = []
+    end: GenerationEnd | None = None
+    async with side.table.take(prompt, OWNER, alone=True) as place:
+        request = GenerateRequest(
+            prompt, place.pinned, most, Sampling(0, seed=1), LETTERS, reuse=place.reuse and side.reuse
+        )
+        async with side.engine.generate(request) as events:
+            async for event in events:
+                if isinstance(event, Generated):
+                    ids += event.ids
+                else:
+                    end = event
+        place.slot.holds([*prompt, *ids], at_rest=True, answered=True)
+    if end is None or len(ids) != most:
+        raise SystemExit(f"an answer has {len(ids)} ids, expected {most}; nothing was measured")
+    return ids, end.timings
+
+
+async def run(sides: Sequence[Side], scene: Scene, order: Sequence[Start]) -> Live:
+    """Play a scene; where there are several sides, conversations take turns among them."""
+    found, all_talks, began = Live(), talks(scene, VOCABULARY), perf_counter()
+    ended = [anyio.Event() for _ in order]
+
+    async def ask(number: int, talk: Talk, prompt: list[int]) -> None:
+        ids, timings = await generate(sides[order[number].talk % len(sides)], prompt, scene.answer)
+        found.counts.note(talk, len(prompt), timings.cache_n)
+        found.answers[digest(prompt)] = (prompt, ids)
+        talk.answered(ids)
+        ended[number].set()
+
+    async with anyio.create_task_group() as tasks:
+        for number, start in enumerate(order):
+            for before in range(number):
+                if order[before].end <= start.came:
+                    await ended[before].wait()
+            talk = all_talks[start.talk]
+            tasks.start_soon(ask, number, talk, talk.prompt())
+    found.seconds = perf_counter() - began
+    found.counts.processed += sum(side.engine.beside for side in sides)
+    found.moved = sides[0].moved()
+    return found
+
+
+def digest(ids: Sequence[int]) -> bytes:
+    """What names a prompt."""
+    return sha256(repr(ids).encode()).digest()
+
+
+async def differing(fresh: Side, answers: Answers, known: Answers) -> int:
+    """How many answers are others than those of an engine that has nothing of anybody's; `known` holds its answers."""
+    wrong = 0
+    for name, (prompt, ids) in answers.items():
+        if name not in known:
+            known[name] = (prompt, (await generate(fresh, prompt, len(ids)))[0])
+        wrong += known[name][1] != ids
+    return wrong

@@ -1,0 +1,137 @@
+"""The committed measurements of the cache as a page: `docs/cache-speed.md`. Pure: results in, text out."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from bench.cache.bars import PARTS, bars, named
+
+Results = Mapping[str, Any]
+_HEAD: Final = """# What conversations find again
+
+Conversations that outnumber the engine's slots: what the gateway's [slot files](operate.md#slot-files) find again of
+them, beside a stock llama.cpp server with the same memory, the same requests and the same order. `make bench-cache`
+measures and writes this page from `bench/results/cache.json`, which holds every sample; a test compares them.
+[bench/README.md](../bench/README.md) says how it was measured.
+
+![Ids found again, by memory and shape: the gateway, a stock server, and the best policy](cache-speed.svg)
+"""
+_WORDS: Final = """W is what all conversations take at their longest. Memory is what there is besides the slots, in
+whole mebibytes: of slot files for the gateway, of its host cache for the server. **Found again** is the part of the
+ids that the engine had at a conversation's last end, over all requests but its first. **Best** is a policy over whole
+conversations that knows in which order they come back. **Informed** is one that knows which wait for a slot and how
+long tools take, but not how long each takes: about what can be known."""
+_STOCK: Final = """A stock server has one KV cache for all slots where nothing is said (`--kv-unified`). Where a
+conversation lies in it, and in which order sums are taken, depends on the others: close choices fall otherwise."""
+_SIDES: Final = {"ours": "gateway", "stock": "stock server"}
+
+
+def page(results: Results) -> str:
+    """Give the whole page."""
+    parts = (_machine, _bars, _scenes, _answers, _orders, _swaps, _back, _stalls)
+    return "\n".join([_HEAD, *(line for part in parts for line in part(results))]).rstrip("\n") + "\n"
+
+
+def _machine(results: Results) -> Iterator[str]:
+    machine, versions = results["machine"], results["versions"]
+    yield (
+        f"Measured on {results['date']}: {machine['cores']} cores shared with other work, Python {machine['python']}, "
+        f"load {machine['load'][0]} when it ended; xllamacpp {versions['xllamacpp']}, {results['rounds']} rounds. "
+        "Counts of ids do not depend on the load; seconds do."
+    )
+    yield from ("", _WORDS, "")
+
+
+def _bars(results: Results) -> Iterator[str]:
+    yield from ("## What we hold ourselves to", "", "|  | bar | measured | held |", "|---|---|---|---|")
+    for bar in bars(results):
+        yield f"| {bar.what} | {bar.bar} | {bar.measured} | {'yes' if bar.held else '**no**'} |"
+    yield ""
+
+
+def _scenes(results: Results) -> Iterator[str]:
+    yield from ("## On a real server", "")
+    yield (
+        "A model of one layer, tools of 0.2 to 20 s, an answer in 1 s; small scenes in strict turns, one request at a "
+        "time."
+    )
+    yield from (
+        "",
+        "| | memory | gateway | stock | informed | best | ids processed: gateway | stock | seconds: gateway | stock |",
+    )
+    yield "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+    for name, row in results["scenes"].items():
+        what, part = named(name)
+        found = [_spread(row[side]["reuse"]) for side in _SIDES] + [
+            f"{row[known]:.1%}" for known in ("informed", "best")
+        ]
+        counts = [f"{row[side]['processed']['median']:,.0f}" for side in _SIDES]
+        seconds = [f"{row[side]['seconds']['median']:.1f}" for side in _SIDES]
+        memory = f"{PARTS[part]}: {row['mib']} MiB"
+        yield f"| {what} | {memory} | {' | '.join([*found, *counts, *seconds])} |"
+    yield ""
+
+
+def _spread(reuse: Mapping[str, Any]) -> str:
+    least, most = (f"{reuse[key]:.1%}" for key in ("min", "max"))
+    return least if least == most else f"{reuse['median']:.1%} ({least} to {most})"
+
+
+def _answers(results: Results) -> Iterator[str]:
+    yield from ("## Answers", "")
+    yield "Each answer of 8 ids, greedy, beside that of an engine of which nothing is reused."
+    yield from ("", "| | answers | others than without a cache |", "|---|---:|---:|")
+    for side, words in _SIDES.items():
+        asked, wrong = (sum(row[side][key] for row in results["scenes"].values()) for key in ("answers", "differing"))
+        yield f"| {words} | {asked:,} | {wrong} |"
+    for which, words in (("one", "a stock server with a KV cache for each slot, W"), ("two", "two gateways on that")):
+        pair = results["apart"][which]
+        yield f"| {words} | {pair['answers']:,} | {pair['differing']} |"
+    yield ""
+    yield from (_STOCK, "")
+
+
+def _orders(results: Results) -> Iterator[str]:
+    yield from ("## In other orders", "")
+    draws = len(next(iter(results["orders"].values()))["ours"]["samples"])
+    yield (
+        f"The gateway's paging alone, without an engine: 40 conversations on 4 slots, medians of {draws} draws. The "
+        "shorter an answer takes, the fewer wait for a slot, and the less anybody can know of the order."
+    )
+    yield from ("", "| order | shape | memory | gateway | informed | best |", "|---|---|---|---:|---:|---:|")
+    for name, row in results["orders"].items():
+        order, shape, part = name.split(" | ")
+        cells = (f"{row[key]['median']:.1%}" for key in ("ours", "informed", "best"))
+        yield f"| {order} | {shape} | {PARTS[part]} | {' | '.join(cells)} |"
+    yield ""
+
+
+def _swaps(results: Results) -> Iterator[str]:
+    yield from ("## What a swap takes", "", "SmolLM2 on one thread, milliseconds.", "")
+    yield from ("| ids | bytes an id | save | restore | digest, once for each |", "|---:|---:|---:|---:|---:|")
+    for row in results["times"]["swaps"].values():
+        cells = " | ".join(_ms(row[key]) for key in ("save_ms", "restore_ms", "digest_ms"))
+        yield f"| {row['ids']:,} | {row['bytes_an_id']:,.0f} | {cells} |"
+    yield ""
+
+
+def _back(results: Results) -> Iterator[str]:
+    yield from ("Until the first id of a conversation whose slot another had taken, in milliseconds:", "")
+    yield from ("| ids | restored | processed again |", "|---:|---:|---:|")
+    for size, row in results["times"]["back"].items():
+        yield f"| {int(size):,} | {_ms(row['restored_ms'])} | {_ms(row['processed_ms'])} |"
+    yield ""
+
+
+def _stalls(results: Results) -> Iterator[str]:
+    stalls = results["times"]["stalls"]
+    yield from (
+        f"The longest pause of an answer in another slot, while one of {stalls['ids']:,} ids, in milliseconds:",
+        "",
+    )
+    yield from ("| does nothing | is saved and another restored | is processed again |", "|---:|---:|---:|")
+    yield f"| {' | '.join(_ms(stalls[key]) for key in ('nothing', 'swap', 'process'))} |"
+    yield ""
+
+
+def _ms(row: Mapping[str, Any]) -> str:
+    return f"{row['median']:,.1f} ({row['min']:,.1f} to {row['max']:,.1f})"

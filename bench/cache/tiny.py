@@ -1,0 +1,40 @@
+"""A model of one layer and random weights with another one's vocabulary: a real server answers 50,000 ids a second.
+
+Turns a GGUF file's tokenizer into the bytes of such a model. What it writes is worth nothing, but it depends on all
+that it was asked, so that a cache that holds somebody else's ids is noticed.
+"""
+
+import random
+from array import array
+from typing import Final
+
+from leaf_sdk.testing.gguf import gguf_model
+from leaf_sdk.vocab.gguf import read_gguf_tokenizer
+
+_CONTEXT: Final = 131_072
+_SPREAD: Final = 0.5
+_FLOAT: Final = 4
+
+
+def tiny_model(data: bytes, seed: int = 1) -> bytes:
+    """Give the model; `data`: the file whose vocabulary it has."""
+    read = read_gguf_tokenizer(data)
+    pairs: dict[str, object] = {
+        "general.name": "tiny",
+        "llama.context_length": _CONTEXT,
+        "tokenizer.ggml.model": read.model,
+        "tokenizer.ggml.tokens": read.tokens,
+        "tokenizer.ggml.token_type": read.token_types,
+        "tokenizer.ggml.merges": read.merges,
+        "tokenizer.ggml.bos_token_id": read.bos_id or 0,
+        "tokenizer.ggml.eos_token_id": read.eos_id or 0,
+        "tokenizer.ggml.add_bos_token": False,
+    }
+    if read.pre is not None:
+        pairs["tokenizer.ggml.pre"] = read.pre
+    if read.chat_template is not None:
+        pairs["tokenizer.chat_template"] = read.chat_template
+    drawn = random.Random(seed)
+    return gguf_model(
+        pairs, lambda size: array("f", (drawn.gauss(0, _SPREAD) for _ in range(size // _FLOAT))).tobytes()
+    )
