@@ -16,6 +16,7 @@ from gateway.agent.conversation import Conversation
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced, ToolFinished
 from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
 from gateway.agent.history import check_size, tool_definitions, without_volatile
+from gateway.agent.late_system import in_their_places
 from gateway.agent.offers import EVERY_TOOL, ToolOffers, ToolScope, is_heavy
 from gateway.agent.prefill import prefill
 from gateway.agent.prompt import begin
@@ -105,7 +106,7 @@ class Agent:
         tools = _merged(ours, client_tools)
         check_choice(choice, tools)
         check_size(messages, ready.facts.context)
-        messages = without_volatile(messages, self._volatile)
+        messages = await in_their_places(without_volatile(messages, self._volatile), ready.template)
         names = frozenset(tool.name for tool in client_tools)
         fmt = ready.tool_format.format
         conversation = Conversation(ready, fmt, tools, [], names, principal, may_call=choice.may_call)
@@ -113,10 +114,6 @@ class Agent:
         if conversation.room <= 0:
             raise ContextExceeded(_too_long(conversation), len(conversation.ids), ready.facts.context)
         return conversation
-
-    def server_of(self, tool: str) -> str | None:
-        """The server that runs a tool of the gateway's, by the tool's name; None: the gateway itself."""
-        return self._calls.offers.server_of(tool)
 
     @property
     def offers(self) -> ToolOffers:

@@ -69,6 +69,7 @@ class ChatTemplate:
         self._signs = Signs(MarkerGuard(token_map.special_texts))
         self._pieces = PieceCache(token_map, self._signs.separator)
         self._results_read: bool | None = None
+        self._late_system: bool | None = None
         self._counts: bool | None = None
         """Whether what follows a turn depends on the number of calls before it."""
         # By identity: what follows a shape of turn is one object for as long as it is kept.
@@ -163,6 +164,20 @@ class ChatTemplate:
             # One that has no place for results drops it: it reads none.
             self._results_read = said not in text.replace('\\"', '"') and "saidhere" in text
         return self._results_read
+
+    async def shows_late_system(self) -> bool:
+        """Whether system messages that are not the first are shown, and where they stand; asked once."""
+        if self._late_system is None:
+            roles = ("user", "system", "assistant", "user", "system")
+            words = ("firstasked", "firsttold", "firstsaid", "thenasked", "thentold")
+            turns = [{"role": role, "content": each} for role, each in zip(roles, words, strict=True)]
+            try:
+                text = await self._engine.apply_template(turns)
+            except EngineRefused:
+                text = ""
+            places = [text.find(each) for each in words]
+            self._late_system = -1 not in places and places == sorted(places)
+        return self._late_system
 
     async def scaffold(self, shape: TurnShape, end: TurnEnd, role: Role, count: int = 1) -> Scaffold:
         """Ids around `count` contents of `role` that follow a turn of the model.

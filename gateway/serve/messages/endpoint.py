@@ -83,7 +83,7 @@ class MessagesEndpoint:
             len(conversation.ids),
             manner,
             request_id=named,
-            server_of=self._agent.server_of,
+            server_of=self._agent.offers.server_of,
             room=lambda: conversation.room,
         )
         answering = Answering(make, self._metrics.chat_request)
