@@ -101,10 +101,8 @@ class _Reader:
                     thoughts.append(_string(block, "thinking", place))
                 case "tool_use":
                     calls.append(_call(block, place))
-                case kind if kind not in _OURS:
+                case kind:
                     self._leave_out(kind, place)
-                case _:
-                    pass
         message: Message = {"role": "assistant", "content": "".join(texts)}
         if thoughts:
             message["reasoning_content"] = "".join(thoughts)
@@ -115,7 +113,7 @@ class _Reader:
     def _leave_out(self, kind: object, where: str) -> None:
         if not isinstance(kind, str):
             raise RequestInvalid(f"{where}.type: {_shown(kind)} is no type of a block", param=f"{where}.type")
-        if len(self.unread) < _UNREAD:
+        if kind not in _OURS and len(self.unread) < _UNREAD:
             self.unread[escape_text(kind, _SHOWN)] = None
 
 

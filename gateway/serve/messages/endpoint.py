@@ -56,20 +56,21 @@ class MessagesEndpoint:
         try:
             must_be_json(request)
             asked = MessagesRequest.checked(await read_body(request, self._limits.body_bytes))
-            manner = _manner(request, asked)
             conversation = await self._open(request, asked)
         except GatewayError as error:
             self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
             return form.refused(error)
-        return self._answered(asked, conversation, form, manner, named)
+        return self._answered(asked, conversation, form, _manner(request, asked), named)
 
     async def _open(self, request: Request, asked: Conversed) -> Conversation:
+        principal = principal_of(request.scope)
+        asked.sorted_tools.check_servers(self._agent.offers.servers(principal))
         return await self._agent.open(
             asked.conversation[0],
             choice=asked.choice(),
             client_tools=asked.sorted_tools.client,
             gateway_tools=asked.gateway_scope(),
-            principal=principal_of(request.scope),
+            principal=principal,
         )
 
     def _answered(

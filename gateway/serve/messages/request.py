@@ -105,7 +105,7 @@ class MessagesRequest(Conversed):
 
     @property
     def marks_cache(self) -> bool:
-        """Whether the client asks that something be cached."""
+        """Whether the client asks that something be cached. For a request whose `conversation` could be read."""
         contents: list[object] = [self.system, *(message.get("content") for message in self.messages)]
         return (
             self.cache_control is not None

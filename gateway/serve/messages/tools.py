@@ -5,7 +5,7 @@ and the names of what is left out: tools that Anthropic's servers run, and those
 schema. The model here is told of none of these. Pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from pydantic import Field
@@ -56,6 +56,13 @@ class SortedTools:
     def scope(self, every: ToolScope) -> ToolScope:
         """The gateway's tools that the request wants to see; `every` where it names no server."""
         return ToolScope(self.servers) if self.servers else every
+
+    def check_servers(self, known: Collection[str]) -> None:
+        """Raise `RequestInvalid` for a server that is none of the `known`."""
+        for name in self.servers:
+            if name not in known:
+                words = f"tools: {escape_text(name, _SHOWN)!r} is no server of the gateway that may be used here"
+                raise RequestInvalid(words, param="tools")
 
     def _sort(self, tool: Tool, where: str) -> None:
         if tool.type == "mcp_toolset":

@@ -130,7 +130,6 @@ async def test_what_the_gateway_ran_is_shown_to_who_asks_by_header(site: Any) ->
     ("tools", "names"),
     [
         ([{"type": "mcp_toolset", "mcp_server_name": "up"}], {"say"}),
-        ([{"type": "mcp_toolset", "mcp_server_name": "other"}], set()),
         ([{"type": "mcp_toolset", "mcp_server_name": "up", "default_config": {"enabled": False}}], set()),
         (
             [
@@ -190,6 +189,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"tools": [{"name": "x"}]}, "tools[0].input_schema"),
     ({"tools": [{"input_schema": {}}]}, "tools[0].name"),
     ({"tools": [{"type": "mcp_toolset"}]}, "tools[0].mcp_server_name"),
+    ({"tools": [{"type": "mcp_toolset", "mcp_server_name": "other"}]}, "'other' is no server"),
     (
         {"tools": [{"type": "mcp_toolset", "mcp_server_name": "up", "configs": {"say": {"enabled": False}}}]},
         "tools[0].configs",

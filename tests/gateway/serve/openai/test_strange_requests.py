@@ -26,6 +26,7 @@ from gateway.serve.codec.negotiation import WireOffer
 from gateway.serve.codec.responder import FrameResponder
 from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.frames import FramedMcp
+from gateway.serve.messages.endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.completions import CompletionsEndpoint
 from gateway.serve.responses.endpoint import ResponsesEndpoint
@@ -149,6 +150,46 @@ RESPONSE: Final[dict[str, Any]] = {
     "gateway_tools": "none",
     "prompt_cache_key": "x",
 }
+MESSAGES: Final[dict[str, Any]] = {
+    "model": "m",
+    "max_tokens": 1,
+    "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
+                {"type": "text", "text": "So."},
+                {"type": "tool_use", "id": "call00001", "name": "look", "input": {"a": 1}},
+                {"type": "mcp_tool_use", "id": "m", "name": "say", "server_name": "up", "input": {}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "call00001", "is_error": True, "content": "one"},
+                {"type": "document", "source": {"type": "text", "data": "two"}},
+            ],
+        },
+        {"role": "system", "content": "And?"},
+    ],
+    "tools": [
+        {"name": "look", "description": "Look", "input_schema": TOOL["function"]["parameters"], "cache_control": {}},
+        {"type": "web_search_20250305", "name": "web_search"},
+    ],
+    "tool_choice": {"type": "tool", "name": "look", "disable_parallel_tool_use": True},
+    "thinking": {"type": "enabled", "budget_tokens": 1024, "display": "omitted"},
+    "output_config": {"effort": "high"},
+    "context_management": {"edits": []},
+    "metadata": {"user_id": "u"},
+    "stop_sequences": ["x"],
+    "temperature": 0,
+    "top_p": 1,
+    "stream": False,
+    "mcp_servers": [],
+    "gateway_tools": "all",
+}
 META: Final = {VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {"elicitation": {}}, "progressToken": 1}
 
 
@@ -164,6 +205,7 @@ REQUESTS: Final[list[tuple[str, str, dict[str, str], dict[str, Any]]]] = [
     ("chat", "/v1/chat/completions", ACCEPT, CHAT),
     ("completion", "/v1/completions", ACCEPT, COMPLETION),
     ("response", "/v1/responses", ACCEPT, RESPONSE),
+    ("messages", "/v1/messages", ACCEPT, MESSAGES),
     ("greeting", "/mcp/", ACCEPT, rpc("initialize", **GREETING, capabilities={"roots": {"listChanged": True}})),
     ("call", "/mcp/", CALL_HEADERS, rpc("tools/call", name="look", arguments={"a": 1}, _meta=META)),
     ("list", "/mcp/", {**MODERN, "mcp-method": "tools/list"}, rpc("tools/list", cursor="x", _meta=META)),
@@ -246,10 +288,14 @@ async def client(request: pytest.FixtureRequest) -> AsyncGenerator[httpx2.AsyncC
         openai = ChatEndpoint(agent, route, config.limits, metrics, frames)
         completions = CompletionsEndpoint(route, config.limits, metrics, frames)
         responses = ResponsesEndpoint(agent, config.limits, metrics)
+        messages = MessagesEndpoint(agent, route, config.limits, metrics)
         mcp = McpEndpoint(proxy, config, tokens=tokens, maps={}, metrics=metrics)
         framed = FramedMcp(mcp, {}, config.limits.body_bytes, metrics.shim_detokenized)
         app = Starlette(
-            routes=[*openai.routes(), *completions.routes(), *responses.routes(), Mount("/mcp/", app=framed)]
+            routes=[
+                *(*openai.routes(), *completions.routes(), *responses.routes(), *messages.routes()),
+                Mount("/mcp/", app=framed),
+            ]
         )
         transport = httpx2.ASGITransport(app=app)
         async with mcp.running(), httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
