@@ -25,6 +25,8 @@ _PREFIXES: Final = {
     "function_call_output": "fco",
     "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
+    "mcp_call": "mcp",
+    "mcp_list_tools": "mcpl",
     "mcp_approval_response": "mcpa",
 }
 

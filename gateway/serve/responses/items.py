@@ -138,7 +138,7 @@ def _read_reference(item: Mapping[str, Any], place: Place) -> Item:
 
 
 def _read_mcp(item: Mapping[str, Any], place: Place) -> Item:
-    cleaned: Item = {name: place.text(item, name) for name in ("id", "server_label", "name", "arguments")}
+    cleaned: Item = {name: place.text(item, name) for name in ("server_label", "name", "arguments")}
     for name in ("output", "approval_request_id"):
         if item.get(name) is not None:
             cleaned[name] = place.text(item, name)

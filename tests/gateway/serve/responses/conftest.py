@@ -52,12 +52,9 @@ class ScriptedEngine:
 
     async def apply_template(self, messages: Sequence[Any], tools: Sequence[Any] = ()) -> str:
         def shown(message: Any) -> str:
-            calls = "".join(
-                f"<tool_call>\n{json.dumps({'name': c['function']['name'], 'arguments': c['function']['arguments']})}"
-                "\n</tool_call>"
-                for c in message.get("tool_calls") or ()
-            )
-            return f"<|im_start|>{message['role']}\n{message.get('content') or ''}{calls}<|im_end|>\n"
+            thought = message.get("reasoning_content")
+            before = f"<think>\n{thought.strip()}\n</think>\n\n" if thought else ""
+            return f"<|im_start|>{message['role']}\n{before}{(message.get('content') or '').strip()}<|im_end|>\n"
 
         return "".join(map(shown, messages)) + "<|im_start|>assistant\n"
 
