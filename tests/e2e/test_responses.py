@@ -7,7 +7,7 @@ from typing import Any
 import openai
 import pytest
 from openai.types.responses import Response, ResponseStreamEvent
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 pytestmark = pytest.mark.engine
 
@@ -144,3 +144,23 @@ def test_namespaces_and_free_form_tools_are_called_by_their_own_names(chat: open
 
     assert [(item.name, item.namespace) for item in listed.output if item.type == "function_call"] == [("ls", "files")]
     assert all(item.name == "patch" for item in patched.output if item.type == "custom_tool_call")
+
+
+class Place(BaseModel):
+    """What is asked for."""
+
+    city: str
+    days: int
+
+
+def test_form_of_the_text_is_held(chat: openai.OpenAI) -> None:
+    answer = chat.responses.parse(
+        model="any",
+        input="Two days in Bern.",
+        text_format=Place,
+        tool_choice="none",
+        temperature=0,
+        max_output_tokens=90,
+    )
+
+    assert isinstance(answer.output_parsed, Place)

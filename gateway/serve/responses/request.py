@@ -5,6 +5,7 @@ HTTP.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field
@@ -15,6 +16,7 @@ from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
 from gateway.serve.generation.fields import ApiModel, RequestModel
 from gateway.serve.generation.schemas import MOST_TOOLS
+from gateway.toolcalls import AnswerForm
 
 _INCLUDED: Final = 64
 _SHOWN: Final = 64
@@ -40,8 +42,25 @@ class _Reasoning(ApiModel):
     generate_summary: Literal["auto", "concise", "detailed"] | None = None
 
 
+class _PlainText(ApiModel):
+    type: Literal["text"]
+
+
+class _JsonObject(ApiModel):
+    type: Literal["json_object"]
+
+
+class _JsonSchema(ApiModel):
+    type: Literal["json_schema"]
+    name: str = ""
+    description: str | None = None
+    # The field is called so, and a model has a method of that name.
+    schema_: Annotated[dict[str, Any], Field(alias="schema")]
+    strict: bool | None = None
+
+
 class _Text(ApiModel):
-    format: dict[str, Any] | None = None
+    format: Annotated[_PlainText | _JsonObject | _JsonSchema, Field(discriminator="type")] | None = None
     verbosity: str | None = None
 
 
@@ -87,14 +106,28 @@ class ResponsesRequest(RequestModel):
     def checked(cls, body: bytes) -> "ResponsesRequest":
         """The request of an HTTP body. Raises `RequestInvalid` naming the first field at fault."""
         request = cls.of_body(body)
-        if (request.text.format or {"type": "text"}) != {"type": "text"}:
-            raise RequestInvalid(
-                "text.format: only {'type': 'text'} is served; ask for JSON in a message, or use a tool",
-                param="text.format",
-            )
         if _LOGPROBS in request.include:
             raise RequestInvalid(f"include: {_LOGPROBS} is not served; leave it out", param="include")
+        # Named here, before anything is asked of anybody.
+        _ = request.form
         return request
+
+    @cached_property
+    def form(self) -> AnswerForm | None:
+        """What the answer's text must be. Raises `RequestInvalid` for a schema that it can't be held to."""
+        match self.text.format:
+            case _JsonObject():
+                return AnswerForm()
+            case _JsonSchema(schema_=schema):
+                return AnswerForm.of_schema(schema, "text.format")
+            case _:
+                return None
+
+    @property
+    def shown_text(self) -> dict[str, Any]:
+        """`text` as the answer repeats it."""
+        form = self.text.format or _PlainText(type="text")
+        return {"format": form.model_dump(by_alias=True, exclude_none=True)}
 
     @property
     def sampling(self) -> Sampling:

@@ -45,6 +45,7 @@ class ScriptedEngine:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.prompts: list[str] = []
+        self.grammars: list[str | None] = []
         self.held: list[int] = []
         self.breaks_after: int | None = None
         self.holds: anyio.Event | None = None
@@ -61,6 +62,7 @@ class ScriptedEngine:
     @asynccontextmanager
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
         self.prompts.append(TINY.decode(request.prompt))
+        self.grammars.append(request.grammar)
         yield self._events(list(request.prompt), request.max_tokens)
 
     async def _events(self, prompt: list[int], most: int) -> AsyncIterator[GenerationEvent]:

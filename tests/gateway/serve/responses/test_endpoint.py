@@ -107,6 +107,11 @@ BODIES: dict[str, tuple[Json, tuple[str, ...]]] = {
     "none of ours": ({"input": "hi", "gateway_tools": "none", "tools": [WEATHER]}, (call("up__say"), "No.")),
     "no call": ({"input": "hi", "tools": [WEATHER], "tool_choice": "none"}, ("Hello.",)),
     "broken call": ({"input": "hi", "tools": [WEATHER], "max_output_tokens": 60}, (call("weather", city="Bern" * 40),)),
+    "json": ({"input": "hi", "text": {"format": {"type": "json_object"}}}, ('{"a": 1}',)),
+    "schema": (
+        {"input": "hi", "text": {"format": {"type": "json_schema", "name": "c", "schema": CITY, "strict": True}}},
+        ('{"city": "Bern"}',),
+    ),
     "nothing": ({"input": "hi"}, ("",)),
 }
 
@@ -205,6 +210,11 @@ REFUSED: dict[str, tuple[Json, str]] = {
     "no tokens": ({"input": "x", "max_output_tokens": 0}, "max_output_tokens"),
     "metadata": ({"input": "x", "metadata": {"a": "b" * 600}}, "metadata"),
     "summary": ({"input": "x", "reasoning": {"summary": "long"}}, "reasoning.summary"),
+    "format": ({"input": "x", "text": {"format": {"type": "yaml"}}}, "text.format"),
+    "schema": (
+        {"input": "x", "text": {"format": {"type": "json_schema", "name": "c", "schema": {"type": "moon"}}}},
+        "text.format",
+    ),
     "tool without name": ({"input": "x", "tools": [{"type": "function"}]}, "tools[0].name"),
     "namespace": ({"input": "x", "tools": [{**FILES, "tools": [{"type": "function"}]}]}, "tools[0].tools[0].name"),
     "tools alike": ({"input": "x", "tools": [WEATHER, WEATHER]}, "tools[1].name"),
@@ -294,6 +304,23 @@ async def test_number_of_the_gateways_calls_is_bounded(stage: Any) -> None:
 
     assert (first["status"], second["status"]) == ("completed", "failed")
     assert "may make 1 calls" in second["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("form", "holds"),
+    [
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, "object"),
+        ({"type": "json_schema", "name": "c", "schema": CITY}, "city"),
+    ],
+)
+async def test_form_of_the_text_holds_the_model(stage: Any, form: Json, holds: str | None) -> None:
+    response = await stage.ask('{"city": "Bern"}', input="hi", text={"format": form})
+    (grammar,) = stage.engine.grammars
+
+    assert (grammar is None) == (holds is None)
+    assert holds is None or holds in grammar
+    assert response["text"] == {"format": form}
 
 
 RULES = [("never", False), ({"never": {"tool_names": ["say"]}}, False), ({"always": {"tool_names": ["x"]}}, False)]
