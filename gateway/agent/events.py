@@ -103,6 +103,8 @@ class GenerationFinished:
     """To the first id, from the moment the results (or the question) were there: making and splicing ids included."""
     guessed: bool
     """Some ids of this generation were lost by the stream and found by choice (engine/llama_cpp/repair.py)."""
+    reasoning: int = 0
+    """Part of `generated`: ids up to and with those of reasoning, its opening marker included."""
     prefilled: int = 0
     """Ids of the scaffold that were processed while the tools worked: part of those that `timings` calls processed."""
 
@@ -125,6 +127,8 @@ class Finished:
     prompt_ids: int
     cached_ids: int
     completion_ids: int
+    reasoning_ids: int = 0
+    """Part of `completion_ids`."""
     stop: str | None = None
     """The stop string that ended it, if one did."""
 

@@ -100,6 +100,8 @@ class Generation:
         """Of all ids that came, those that end a turn as well."""
         self._content: list[str] = []
         self._reasoning: list[str] = []
+        self._reasoned = self._reasoned_to = self._said_before = 0
+        """Ids of reasoning; ids up to its last piece; pieces of other things before that."""
         self._told: list[str] = []
         """Content that has passed the stop strings."""
         self._ttft = 0.0
@@ -198,7 +200,7 @@ class Generation:
             name = self._conversation.format.name
             log.error("the parser of a tool-call format failed", tool_format=name, exc_info=event.cause)
         if isinstance(event, Reasoning):
-            self._reasoning.append(event.text)
+            self._note_reasoning(event.text)
         if isinstance(event, Content | Reasoning) or event.index is None:
             return event
         if isinstance(event, CallStarted):
@@ -212,6 +214,14 @@ class Generation:
         if index is None:
             return replace(event, index=None) if isinstance(event, Diagnostic) else None
         return replace(event, index=index)
+
+    def _note_reasoning(self, text: str) -> None:
+        """Keep it, and count its ids: all since the last piece of it, unless other things were said between."""
+        said, ids = len(self._content) + self._started, len(self._ids)
+        before, self._said_before = self._said_before, said
+        self._reasoned += ids - self._reasoned_to if said == before else 1
+        self._reasoned_to = ids
+        self._reasoning.append(text)
 
     def _remember(self, place: Place, end: GenerationEnd | None) -> None:
         """Whatever happened, the slot holds the prompt and what was generated after it."""
@@ -267,6 +277,7 @@ class Generation:
             timings=timings,
             ttft=self._ttft + conversation.spliced.seconds,
             guessed=self._guessed,
+            reasoning=self._reasoned,
             prefilled=prefilled,
         )
         self._count(end, seconds)

@@ -323,6 +323,7 @@ class _Answer:
             prompt_ids=sum(g.prompt for g in self._generations),
             cached_ids=sum(t.cache_n for t in timings),
             completion_ids=sum(g.generated for g in self._generations),
+            reasoning_ids=sum(g.reasoning for g in self._generations),
             stop=stop,
         )
 

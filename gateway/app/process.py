@@ -44,6 +44,7 @@ from gateway.serve.mcp.frames import FramedMcp
 from gateway.serve.messages.endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
 from gateway.serve.openai.completions import CompletionsEndpoint
+from gateway.serve.openai.model import ModelEndpoint
 from gateway.serve.responses.endpoint import ResponsesEndpoint
 
 _ADMIN_CONNECTIONS: Final = 64
@@ -59,7 +60,8 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
     frames = FrameResponder(offer, services.metrics.wire, config.wire.minimum_version)
     bolt_ons = any(upstream.transport == "bolt-on" for upstream in config.upstreams)
     documents = Documents(services.route.maps, offer, config.wire, runs_bolt_ons=bolt_ons)
-    openai = ChatEndpoint(services.agent, services.route, config.limits, services.metrics, frames)
+    openai = ChatEndpoint(services.agent, config.limits, services.metrics, frames)
+    model = ModelEndpoint(services.agent, services.route, config.limits)
     completions = CompletionsEndpoint(services.route, config.limits, services.metrics, frames)
     messages = MessagesEndpoint(services.agent, services.route, config.limits, services.metrics)
     responses = ResponsesEndpoint(services.agent, config.limits, services.metrics)
@@ -69,6 +71,7 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
             *messages.routes(),
             *openai.routes(),
             *completions.routes(),
+            *model.routes(),
             *responses.routes(),
             *documents.routes(),
             Route("/mcp", endpoint=framed),

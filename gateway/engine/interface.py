@@ -46,6 +46,10 @@ class Sampling:
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """What is added to the logits of ids; never of special ones, nor of any that the map does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +150,12 @@ class Engine(Protocol):
 
     async def apply_template(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """The engine's chat template over `messages`, with the generation prompt at the end."""
+        ...
+
+    async def embed(
+        self, inputs: Sequence[Sequence[int]], encoding_format: str | None, dimensions: int | None
+    ) -> dict[str, Any]:
+        """Vectors of texts given as ids, in OpenAI's shape; `EngineRefused` with 501 where the engine has none."""
         ...
 
     def generate(self, request: GenerateRequest) -> AbstractAsyncContextManager[AsyncIterator[GenerationEvent]]:

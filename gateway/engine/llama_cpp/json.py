@@ -105,8 +105,11 @@ def completion_body(request: GenerateRequest) -> dict[str, Any]:
     return body
 
 
-def _sampling(sampling: Sampling) -> dict[str, float | int]:
-    named = {
+def _sampling(sampling: Sampling) -> dict[str, Any]:
+    named: dict[str, Any] = {
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
+        "logit_bias": [list(each) for each in sampling.logit_bias] or None,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "seed": sampling.seed,

@@ -53,6 +53,14 @@ class Questions:
         with expecting(self._url):
             return str(answer["prompt"])
 
+    async def embed(
+        self, inputs: Sequence[Sequence[int]], encoding_format: str | None, dimensions: int | None
+    ) -> dict[str, Any]:
+        """`POST /v1/embeddings` of ids; a server that was not started for it answers 501."""
+        body: dict[str, Any] = {"input": [list(ids) for ids in inputs]}
+        said = {"encoding_format": encoding_format, "dimensions": dimensions}
+        return await self._post("/v1/embeddings", {**body, **{key: value for key, value in said.items() if value}})
+
     async def shows_slots(self) -> bool:
         """Whether the engine can be asked what its slots do: a server with `--no-slots` can't."""
         try:

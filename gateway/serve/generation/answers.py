@@ -82,9 +82,9 @@ class ApiForm:
         again = {"retry-after": "2"} if status in _AGAIN else {}
         return JSONResponse(body, status, {**self.headers, **again})
 
-    def whole(self, chunk: Chunk) -> Response:
+    def whole(self, chunk: Chunk, status: int = 200) -> Response:
         """A whole answer."""
-        return Response(self.write(chunk), headers=dict(self.headers), media_type="application/json")
+        return Response(self.write(chunk), status, headers=dict(self.headers), media_type="application/json")
 
     @property
     def stream_headers(self) -> list[tuple[bytes, bytes]]:

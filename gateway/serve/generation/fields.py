@@ -4,7 +4,8 @@ OpenAI's fields for sampling; Codec's for the form of the stream (`stream_format
 `return_token_ids`, and `stream_flush`, which is ours. Knows nothing of HTTP.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -15,6 +16,7 @@ from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
 from gateway.serve.generation.finite import must_hold_numbers
 from gateway.serve.generation.watch import DEFAULT_END, DEFAULT_START, WatchIds, WatchTexts
+from leaf_sdk.vocab import TokenMap
 
 _EITHER: Final = frozenset({"tool_choice", "stop", "prompt", "tool_watcher"})
 
@@ -25,6 +27,8 @@ FlushName = Literal["interactive", "batch", "at_once"]
 _IGNORED: Final = 32
 _NAME: Final = 64
 """Fields without effect that are named, and characters of each name: both are the client's."""
+_BIASES: Final = 1024
+"""Ids of a request whose logits are changed (OpenAI takes 300)."""
 _STOPS: Final = 64
 """Stop strings of a request (OpenAI takes 4): each is looked for in all that is generated."""
 _STOP_LENGTH: Final = 1000
@@ -106,6 +110,9 @@ class GenerationFields(RequestModel):
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    logit_bias: Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=_BIASES)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
@@ -137,7 +144,16 @@ class GenerationFields(RequestModel):
             seed=self.seed,
             presence_penalty=self.presence_penalty,
             frequency_penalty=self.frequency_penalty,
+            # As others spell it, -1 is no bound.
+            top_k=0 if self.top_k == -1 else self.top_k,
+            min_p=self.min_p,
         )
+
+    def sampling_by(self, token_map: TokenMap) -> Sampling:
+        """How ids are drawn under a map. Raises `RequestInvalid` for a bias of what is no ordinary id of it."""
+        if not self.logit_bias:
+            return self.sampling
+        return replace(self.sampling, logit_bias=tuple(_biases(self.logit_bias, token_map)))
 
     @property
     def watched(self) -> WatchIds | WatchTexts | None:
@@ -146,6 +162,18 @@ class GenerationFields(RequestModel):
         if isinstance(watcher, _WatchedIds):
             return WatchIds(watcher.start_id, watcher.end_id)
         return WatchTexts(self.tool_watcher_start, self.tool_watcher_end) if watcher else None
+
+
+def _biases(given: Mapping[str, float], token_map: TokenMap) -> Iterator[tuple[int, float]]:
+    for name, bias in given.items():
+        token_id = int(name) if name.isascii() and name.isdecimal() and len(name) < _NAME else -1
+        if not token_map.has_id(token_id):
+            words = f"logit_bias: {name!r:.80} is no id of the map {token_map.map_id!r}"
+            raise RequestInvalid(words, param="logit_bias")
+        if token_id in token_map.special_ids:
+            words = f"logit_bias: {token_id} is a control token, which the model's format is made of; bias others"
+            raise RequestInvalid(words, param="logit_bias")
+        yield token_id, bias
 
 
 def invalid(error: ValidationError) -> RequestInvalid:

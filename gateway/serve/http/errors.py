@@ -45,9 +45,9 @@ def error_answer(error: Exception) -> tuple[int, dict[str, Any]]:
     """Status and body for an error; the type's most specific row wins, an unforeseen one is logged."""
     for kind, status, type_name, code in _KINDS:
         if isinstance(error, kind):
-            return status, _body(error.message, type_name, code, getattr(error, "param", None))
+            return status, error_body(error.message, type_name, code, getattr(error, "param", None))
     log.error("request failed", exc_info=error)
-    return 500, _body("the gateway failed; its log says why", "server_error", "internal_error", None)
+    return 500, error_body("the gateway failed; its log says why", "server_error", "internal_error", None)
 
 
 async def no_such_path(request: Request, error: Exception) -> Response:
@@ -77,7 +77,7 @@ class Refusal(Response):
             status, body = anthropic_error(self.status_code, self._message, named)
             answer = JSONResponse(body, status, {**self._headers, REQUEST_ID: named})
         else:
-            body = _body(self._message, "invalid_request_error", self._code, None)
+            body = error_body(self._message, "invalid_request_error", self._code, None)
             answer = JSONResponse(body, self.status_code, self._headers)
         await answer(scope, receive, send)
 
@@ -87,5 +87,6 @@ def error_response(status: int, message: str, *, code: str, headers: Mapping[str
     return Refusal(status, message, code, headers)
 
 
-def _body(message: str, type_name: str, code: str, param: str | None) -> dict[str, Any]:
+def error_body(message: str, type_name: str, code: str, param: str | None) -> dict[str, Any]:
+    """An error in OpenAI's shape."""
     return {"error": {"message": message, "type": type_name, "param": param, "code": code}}

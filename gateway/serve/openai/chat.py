@@ -1,64 +1,46 @@
-"""The OpenAI endpoint: `POST /v1/chat/completions` and `GET /v1/models`.
+"""The OpenAI endpoint: `POST /v1/chat/completions`.
 
 Turns requests into turns of the agent; how an answer is shown is `serve/generation/answers.py`'s, and as frames the
-Codec endpoint's. Plain completions are `completions.py`'s.
+Codec endpoint's. Plain completions are `completions.py`'s, what can be asked of the model besides is `model.py`'s.
 """
 
 import time
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.agent import Agent, Conversation
+from gateway.agent import Agent, AnswerOptions, Conversation
 from gateway.agent.events import Emit, Finished
 from gateway.config import LimitsConfig
-from gateway.engine.readiness import EngineRoute
 from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.codec.responder import FrameResponder
-from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
+from gateway.serve.generation.answers import Answering, ApiForm, StreamedAnswer, WholeAnswer
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.openai.chat_reply import ChatReply
 from gateway.serve.openai.chat_request import ChatRequest
-from gateway.serve.openai.form import OPENAI, event_bytes
+from gateway.serve.openai.form import event_bytes, openai_form
 
 
 class ChatEndpoint:
-    """Routes under /v1 over one agent."""
+    """The route of chats over one agent."""
 
-    def __init__(
-        self, agent: Agent, route: EngineRoute, limits: LimitsConfig, metrics: Metrics, frames: FrameResponder
-    ) -> None:
+    def __init__(self, agent: Agent, limits: LimitsConfig, metrics: Metrics, frames: FrameResponder) -> None:
         self._agent = agent
-        self._route = route
         self._limits = limits
         self._metrics = metrics
         self._frames = frames
-        self._started = int(time.time())  # noqa: TID251 - the API wants a date
 
     def routes(self) -> list[Route]:
         """What `app.py` mounts."""
         return [
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
-            Route("/v1/models", self._models, methods=["GET"]),
         ]
 
-    async def _models(self, _request: Request) -> Response:
-        try:
-            ready = self._route.ready()
-        except EngineError as error:
-            return OPENAI.refused(error)
-        codec = {
-            "map_id": ready.token_map.map_id,
-            "context": ready.facts.context,
-            "tool_format": ready.tool_format.format.name,
-        }
-        model = {"id": ready.facts.model, "object": "model", "created": self._started, "owned_by": "llama.cpp"}
-        return JSONResponse({"object": "list", "data": [{**model, "codec": codec}]})
-
     async def _chat(self, request: Request) -> Response:
+        form = openai_form()
         try:
             must_be_json(request)
             chat, messages = ChatRequest.checked(await read_body(request, self._limits.body_bytes))
@@ -69,16 +51,19 @@ class ChatEndpoint:
                 gateway_tools=chat.gateway_scope(),
                 principal=principal_of(request.scope),
             )
+            options = chat.options(conversation.ready.token_map)
         except GatewayError as error:
             self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
-            return OPENAI.refused(error)
-        return self._answered(request, chat, conversation)
+            return form.refused(error)
+        return self._answered(request, chat, conversation, options, form)
 
-    def _answered(self, request: Request, chat: ChatRequest, conversation: Conversation) -> Response:
+    def _answered(
+        self, request: Request, chat: ChatRequest, conversation: Conversation, options: AnswerOptions, form: ApiForm
+    ) -> Response:
         prompt = tuple(conversation.ids)
 
         async def make(emit: Emit) -> Finished:
-            return await self._agent.answer(conversation, chat.options(), emit)
+            return await self._agent.answer(conversation, options, emit)
 
         answering = Answering(make, self._metrics.chat_request)
         created = int(time.time())  # noqa: TID251
@@ -104,4 +89,4 @@ class ChatEndpoint:
             ignored=chat.ignored,
             answer_id=conversation.answer_id,
         )
-        return StreamedAnswer(answering, reply, OPENAI) if chat.stream else WholeAnswer(answering, reply, OPENAI)
+        return StreamedAnswer(answering, reply, form) if chat.stream else WholeAnswer(answering, reply, form)

@@ -157,4 +157,5 @@ def usage_of(finished: Finished) -> dict[str, Any]:
         "completion_tokens": finished.completion_ids,
         "total_tokens": finished.prompt_ids + finished.completion_ids,
         "prompt_tokens_details": {"cached_tokens": finished.cached_ids},
+        "completion_tokens_details": {"reasoning_tokens": finished.reasoning_ids},
     }

@@ -15,6 +15,7 @@ from gateway.agent.history import checked_messages
 from gateway.serve.generation.fields import ApiModel, GenerationFields
 from gateway.serve.generation.schemas import MOST_TOOLS, check_schemas
 from gateway.toolcalls import AnswerForm, ToolSpec
+from leaf_sdk.vocab import TokenMap
 
 
 class _Function(ApiModel):
@@ -120,12 +121,12 @@ class ChatRequest(GenerationFields):
             case _:
                 return None
 
-    def options(self) -> AnswerOptions:
-        """How the answer is to be made."""
+    def options(self, token_map: TokenMap) -> AnswerOptions:
+        """How the answer is to be made. Raises `RequestInvalid` for what the map has no id of."""
         return AnswerOptions(
             choice=self.choice(),
             max_tokens=self.most,
-            sampling=self.sampling,
+            sampling=self.sampling_by(token_map),
             stops=self.stops,
             parallel=self.parallel_tool_calls,
             form=self.form,

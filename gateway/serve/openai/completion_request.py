@@ -10,6 +10,7 @@ from pydantic import Field
 
 from gateway.agent import CompletionOptions
 from gateway.serve.generation.fields import GenerationFields
+from leaf_sdk.vocab import TokenMap
 
 
 class CompletionRequest(GenerationFields):
@@ -21,13 +22,12 @@ class CompletionRequest(GenerationFields):
     suffix: Literal[""] | None = None
     logprobs: Literal[0] | None = None
 
-    @property
-    def options(self) -> CompletionOptions:
-        """How the completion is to be made."""
+    def options(self, token_map: TokenMap) -> CompletionOptions:
+        """How the completion is to be made. Raises `RequestInvalid` for what the map has no id of."""
         frames = self.stream_format != "json"
         return CompletionOptions(
             max_tokens=self.max_tokens,
-            sampling=self.sampling,
+            sampling=self.sampling_by(token_map),
             stops=self.stops,
             text=not frames,
             ids=frames or self.return_token_ids,

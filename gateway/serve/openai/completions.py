@@ -19,12 +19,12 @@ from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.codec.responder import FrameResponder
-from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
+from gateway.serve.generation.answers import Answering, ApiForm, StreamedAnswer, WholeAnswer
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.openai.codec_request import read_codec_request
 from gateway.serve.openai.completion_reply import CompletionReply
 from gateway.serve.openai.completion_request import CompletionRequest
-from gateway.serve.openai.form import OPENAI, event_bytes
+from gateway.serve.openai.form import event_bytes, openai_form
 
 
 class CompletionsEndpoint:
@@ -55,17 +55,19 @@ class CompletionsEndpoint:
         return await self._answered(request, lambda body: read_codec_request(content_type, body))
 
     async def _answered(self, request: Request, read: Callable[[bytes], CompletionRequest]) -> Response:
+        form = openai_form()
         try:
-            return self._respond(request, read(await read_body(request, self._limits.body_bytes)))
+            return self._respond(request, read(await read_body(request, self._limits.body_bytes)), form)
         except GatewayError as error:
             self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
-            return OPENAI.refused(error)
+            return form.refused(error)
 
-    def _respond(self, request: Request, fields: CompletionRequest) -> Response:
+    def _respond(self, request: Request, fields: CompletionRequest, form: ApiForm) -> Response:
         prompt = self._completer.open(fields.prompt, principal_of(request.scope))
+        options = fields.options(prompt.ready.token_map)
 
         async def make(emit: Emit) -> Finished:
-            return await self._completer.answer(prompt, fields.options, emit)
+            return await self._completer.answer(prompt, options, emit)
 
         answering = Answering(make, self._metrics.chat_request)
         if fields.stream_format != "json":
@@ -78,7 +80,7 @@ class CompletionsEndpoint:
                 json_event=event_bytes(_reply(prompt)),
             )
         reply = _reply(prompt, usage_chunk=fields.usage_chunk, ids=fields.return_token_ids)
-        return StreamedAnswer(answering, reply, OPENAI) if fields.stream else WholeAnswer(answering, reply, OPENAI)
+        return StreamedAnswer(answering, reply, form) if fields.stream else WholeAnswer(answering, reply, form)
 
 
 def _reply(prompt: Prompt, *, usage_chunk: bool = False, ids: bool = False) -> CompletionReply:

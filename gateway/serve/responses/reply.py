@@ -235,6 +235,6 @@ def _usage(finished: Finished) -> dict[str, Any]:
             "cache_write_tokens": max(finished.prompt_ids - finished.cached_ids, 0),
         },
         "output_tokens": finished.completion_ids,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": finished.reasoning_ids},
         "total_tokens": finished.prompt_ids + finished.completion_ids,
     }

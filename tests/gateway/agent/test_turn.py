@@ -557,3 +557,18 @@ async def test_what_an_answer_that_a_stop_string_ended_left_in_the_cache_is_told
         finished = await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
 
     assert finished.cached_ids == finished.prompt_ids - 1
+
+
+@pytest.mark.parametrize(
+    ("wrote", "counted"),
+    [
+        ("Four.", ""),
+        ("<think>\nTwo and two.\n</think>\n\nFour.", "<think>\nTwo and two."),
+        ("<think>On and on", "<think>On and on"),
+    ],
+)
+async def test_ids_of_reasoning_are_counted_up_to_its_last_word(open_stage, wrote, counted):
+    async with open_stage(wrote) as stage:
+        finished = await stage.agent.answer(await stage.agent.open(QUESTION), AnswerOptions(), stage.listen)
+
+    assert finished.reasoning_ids == len(TINY.encode(counted, specials=True))

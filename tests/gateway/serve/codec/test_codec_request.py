@@ -33,7 +33,7 @@ def test_both_encodings_of_the_published_request_say_the_same():
     buffered = read_codec_request(PROTOBUF + "; charset=binary", PROTOBUF_BODY)
 
     assert packed.prompt == buffered.prompt == [1, 2, 3, 4567]
-    assert packed.options.max_tokens == buffered.options.max_tokens == 256
+    assert packed.max_tokens == buffered.max_tokens == 256
     assert packed.stops == buffered.stops == ("</s>",)
     assert packed.stream_format == buffered.stream_format == "msgpack"
     assert packed.temperature == 0.0

@@ -140,7 +140,7 @@ async def running(context: int = 4000) -> AsyncGenerator[Site]:
         )
         frames = FrameResponder(WireOffer.of(config.wire), metrics.wire, None)
         messages = MessagesEndpoint(agent, given, config.limits, metrics)
-        openai = ChatEndpoint(agent, given, config.limits, metrics, frames)
+        openai = ChatEndpoint(agent, config.limits, metrics, frames)
         app = Starlette(
             routes=[*messages.routes(), *openai.routes()], exception_handlers={404: no_such_path, 405: no_such_path}
         )

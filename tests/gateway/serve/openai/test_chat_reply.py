@@ -85,6 +85,7 @@ def test_usage_stands_in_the_last_chunk_or_in_one_of_its_own():
         "completion_tokens": 9,
         "total_tokens": 209,
         "prompt_tokens_details": {"cached_tokens": 70},
+        "completion_tokens_details": {"reasoning_tokens": 0},
     }
 
 

@@ -12,7 +12,10 @@ from gateway.errors import RequestInvalid
 from gateway.serve.openai.chat_request import ChatRequest
 from gateway.serve.openai.completion_request import CompletionRequest
 from gateway.toolcalls import AnswerForm
+from leaf_sdk.testing import tiny_map
 
+TINY = tiny_map()
+END = "<|im_end|>"
 MESSAGES = [{"role": "user", "content": "hi"}]
 PAINT = {"type": "function", "function": {"name": "paint", "parameters": {"type": "object"}}}
 
@@ -43,6 +46,11 @@ def request_of(**fields: Any) -> ChatRequest:
         ({"top_p": 0}, "top_p"),
         ({"presence_penalty": 3}, "presence_penalty"),
         ({"frequency_penalty": -3}, "frequency_penalty"),
+        ({"top_k": -2}, "top_k"),
+        ({"min_p": 1.5}, "min_p"),
+        ({"logit_bias": {"5": 101}}, "logit_bias.5"),
+        ({"logit_bias": [5]}, "logit_bias"),
+        ({"logit_bias": {str(n): 1 for n in range(1025)}}, "logit_bias"),
         ({"seed": -1}, "seed"),
         ({"seed": 2**32}, "seed"),
         ({"max_tokens": 0}, "max_tokens"),
@@ -95,7 +103,7 @@ def test_any_body_is_a_request_or_is_refused(body):
     except RequestInvalid:
         return
     assert messages
-    assert request.options().stops is not None
+    assert request.options(TINY).stops is not None
 
 
 def test_long_value_is_shown_in_part():
@@ -117,13 +125,13 @@ def test_null_means_not_given():
 
 def test_sampling_passes_as_it_was_asked_for():
     asked = {"temperature": 0.5, "top_p": 0.9, "seed": 7, "presence_penalty": 1, "frequency_penalty": -1}
-    sampling = request_of(**asked).options().sampling
+    sampling = request_of(**asked).options(TINY).sampling
 
     assert {name: getattr(sampling, name) for name in asked} == asked
 
 
 def test_what_was_not_asked_for_is_left_to_the_engine():
-    options = request_of().options()
+    options = request_of().options(TINY)
 
     assert (options.choice, options.max_tokens, options.stops, options.parallel) == (ToolChoice(), None, (), None)
     assert options.sampling.temperature is None
@@ -132,7 +140,7 @@ def test_what_was_not_asked_for_is_left_to_the_engine():
 
 @pytest.mark.parametrize(("stop", "stops"), [("END", ("END",)), (["a", "b"], ("a", "b")), ([], ())])
 def test_stop_is_one_text_or_a_list(stop, stops):
-    assert request_of(stop=stop).options().stops == stops
+    assert request_of(stop=stop).options(TINY).stops == stops
 
 
 @pytest.mark.parametrize(
@@ -144,7 +152,7 @@ def test_stop_is_one_text_or_a_list(stop, stops):
     ],
 )
 def test_newer_name_of_the_limit_wins(limits, most):
-    assert request_of(**limits).options().max_tokens == most
+    assert request_of(**limits).options(TINY).max_tokens == most
 
 
 @pytest.mark.parametrize(
@@ -157,7 +165,7 @@ def test_newer_name_of_the_limit_wins(limits, most):
     ],
 )
 def test_form_of_the_answer_in_the_agents_terms(asked, form):
-    assert request_of(response_format=asked).options().form == form
+    assert request_of(response_format=asked).options(TINY).form == form
 
 
 @pytest.mark.parametrize(
@@ -174,7 +182,7 @@ def test_tool_choice_in_the_agents_terms(choice, meant):
     request = request_of(tool_choice=choice)
 
     assert request.choice() == meant
-    assert request.options().choice == meant
+    assert request.options(TINY).choice == meant
 
 
 def test_clients_tools_keep_their_schema_and_may_leave_things_out():
@@ -281,3 +289,23 @@ def test_list_up_to_its_bound_is_taken(fields):
 def test_completions_bound_their_stop_strings_as_well():
     with pytest.raises(RequestInvalid, match="stop: expected at most 64 texts"):
         CompletionRequest.of_body(b'{"prompt": "x", "stop": [' + b'"a",' * 200_000 + b'"b"]}')
+
+
+def test_how_ids_are_drawn_in_the_engines_terms():
+    word = TINY.encode("a")[0]
+    sampling = request_of(top_k=-1, min_p=0.1, logit_bias={str(word): -100}).options(TINY).sampling
+
+    assert (sampling.top_k, sampling.min_p, sampling.logit_bias) == (0, 0.1, ((word, -100.0),))
+    assert request_of(top_k=40).options(TINY).sampling.top_k == 40
+
+
+NO_IDS = ["-1", "x", "1e3", "\u0661", "9" * 40, str(2**32), str(TINY.encode(END, specials=True)[0])]
+
+
+@pytest.mark.parametrize("name", NO_IDS)
+def test_bias_of_what_is_no_ordinary_id_is_refused(name):
+    request = request_of(logit_bias={name: 1})
+
+    with pytest.raises(RequestInvalid, match=r"no id of the map|control token") as refused:
+        request.options(TINY)
+    assert refused.value.param == "logit_bias"

@@ -285,7 +285,7 @@ async def client(request: pytest.FixtureRequest) -> AsyncGenerator[httpx2.AsyncC
     async with Proxy(config, metrics) as proxy:
         agent = Agent(route, CallRunner(proxy, tokens, config.limits), config.limits, metrics)
         frames = FrameResponder(WireOffer.of(config.wire), metrics.wire, None)
-        openai = ChatEndpoint(agent, route, config.limits, metrics, frames)
+        openai = ChatEndpoint(agent, config.limits, metrics, frames)
         completions = CompletionsEndpoint(route, config.limits, metrics, frames)
         responses = ResponsesEndpoint(agent, config.limits, metrics)
         messages = MessagesEndpoint(agent, route, config.limits, metrics)

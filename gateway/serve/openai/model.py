@@ -1,0 +1,187 @@
+"""What can be asked of the model besides answers: what it is, how it cuts a text into ids, and vectors of texts.
+
+`GET /v1/models` and `/v1/models/{id}`, `POST /tokenize` and `/detokenize` as vLLM has them, and `POST /v1/embeddings`,
+which goes to an engine that serves it. Texts are ordinary text, also those that a control token is spelled as, unless
+the request says otherwise.
+"""
+
+import time
+from typing import Annotated, Any
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.agent import Agent
+from gateway.config import LimitsConfig
+from gateway.engine.readiness import EngineRoute, ReadyEngine
+from gateway.errors import EngineRefused, GatewayError, RequestInvalid
+from gateway.serve.auth.identity import principal_of
+from gateway.serve.generation.answers import Chunk
+from gateway.serve.generation.fields import RequestModel
+from gateway.serve.http.body import must_be_json, read_body
+from gateway.serve.http.errors import error_body
+from gateway.serve.openai.chat_request import ChatRequest
+from gateway.serve.openai.form import openai_form
+
+Ids = list[Annotated[int, Field(ge=0, lt=2**32)]]
+_INPUTS = 2048
+"""Texts of one request for vectors, as OpenAI has it."""
+
+
+class TokenizeRequest(RequestModel):
+    """What `POST /tokenize` takes: a text; or messages, and all else that a chat takes (`ChatRequest`)."""
+
+    prompt: str | None = None
+    messages: Any = None
+    add_special_tokens: bool = False
+    """Whether what the engine puts before a text is counted, and control tokens that the text spells are such."""
+    return_token_strs: bool = False
+
+
+class DetokenizeRequest(RequestModel):
+    """What `POST /detokenize` takes."""
+
+    tokens: Ids
+
+
+class EmbeddingsRequest(RequestModel):
+    """What `POST /v1/embeddings` takes."""
+
+    input: str | Annotated[list[str], Field(min_length=1, max_length=_INPUTS)] | Ids | list[Ids]
+    encoding_format: str | None = None
+    dimensions: int | None = None
+    user: str | None = None
+
+    @property
+    def parts(self) -> "list[str] | list[Ids]":
+        """The texts, or what stands for them."""
+        if isinstance(self.input, str):
+            return [self.input]
+        ids: Any = self.input
+        return [ids] if ids and isinstance(ids[0], int) else ids
+
+
+class ModelEndpoint:
+    """Routes of the one model."""
+
+    def __init__(self, agent: Agent, route: EngineRoute, limits: LimitsConfig) -> None:
+        self._agent = agent
+        self._route = route
+        self._limits = limits
+        self._started = int(time.time())  # noqa: TID251 - the API wants a date
+
+    def routes(self) -> list[Route]:
+        """What `app.py` mounts."""
+        return [
+            Route("/v1/models", self._models, methods=["GET"]),
+            Route("/v1/models/{model:path}", self._model, methods=["GET"]),
+            Route("/tokenize", self._tokenize, methods=["POST"]),
+            Route("/detokenize", self._detokenize, methods=["POST"]),
+            Route("/v1/embeddings", self._embeddings, methods=["POST"]),
+        ]
+
+    async def _models(self, _request: Request) -> Response:
+        try:
+            return openai_form().whole({"object": "list", "data": [self._described()]})
+        except GatewayError as error:
+            return openai_form().refused(error)
+
+    async def _model(self, request: Request) -> Response:
+        form = openai_form()
+        try:
+            model = self._described()
+        except GatewayError as error:
+            return form.refused(error)
+        asked = request.path_params["model"]
+        if asked != model["id"]:
+            words = f"there is no model {asked!r:.200} here; the one that there is is {model['id']!r}"
+            return form.whole(error_body(words, "invalid_request_error", "model_not_found", "model"), 404)
+        return form.whole(model)
+
+    def _described(self) -> Chunk:
+        ready = self._route.ready()
+        codec = {
+            "map_id": ready.token_map.map_id,
+            "context": ready.facts.context,
+            "tool_format": ready.tool_format.format.name,
+        }
+        model = {"id": ready.facts.model, "object": "model", "created": self._started, "owned_by": "llama.cpp"}
+        return {**model, "codec": codec}
+
+    async def _tokenize(self, request: Request) -> Response:
+        form = openai_form()
+        try:
+            must_be_json(request)
+            body = await read_body(request, self._limits.body_bytes)
+            asked, ready = TokenizeRequest.of_body(body), self._route.ready()
+            if (asked.prompt is None) == (asked.messages is None):
+                raise RequestInvalid("expected either 'prompt' or 'messages'", param="prompt")
+            if asked.prompt is None:
+                ids = await self._prompt(request, body)
+            else:
+                before = ready.facts.bos if asked.add_special_tokens else ()
+                ids = [*before, *ready.token_map.encode(asked.prompt, specials=asked.add_special_tokens)]
+        except GatewayError as error:
+            return form.refused(error)
+        strings = [ready.token_map.decode([each]) for each in ids] if asked.return_token_strs else None
+        counted: Chunk = {"count": len(ids), "max_model_len": ready.facts.context}
+        return form.whole({**counted, "tokens": ids, "token_strs": strings})
+
+    async def _prompt(self, request: Request, body: bytes) -> list[int]:
+        """The ids that the engine would be given for a chat."""
+        chat, messages = ChatRequest.checked(body)
+        conversation = await self._agent.open(
+            messages,
+            choice=chat.choice(),
+            client_tools=chat.client_tools(),
+            gateway_tools=chat.gateway_scope(),
+            principal=principal_of(request.scope),
+        )
+        return conversation.ids
+
+    async def _detokenize(self, request: Request) -> Response:
+        form = openai_form()
+        try:
+            must_be_json(request)
+            asked = DetokenizeRequest.of_body(await read_body(request, self._limits.body_bytes))
+            ready = self._route.ready()
+            _must_have(ready, asked.tokens, "tokens")
+        except GatewayError as error:
+            return form.refused(error)
+        return form.whole({"prompt": ready.token_map.decode(asked.tokens)})
+
+    async def _embeddings(self, request: Request) -> Response:
+        form = openai_form()
+        try:
+            must_be_json(request)
+            asked = EmbeddingsRequest.of_body(await read_body(request, self._limits.body_bytes))
+            ready = self._route.ready()
+            answer = await ready.engine.embed(_input(ready, asked), asked.encoding_format, asked.dimensions)
+        except EngineRefused as error:
+            if error.status != 501:
+                return form.refused(error)
+            words = f"the engine serves no vectors of texts ({error.message}); start it with an embedding model"
+            return form.whole(error_body(words, "invalid_request_error", "not_supported", None), 501)
+        except GatewayError as error:
+            return form.refused(error)
+        return form.whole({**answer, "model": ready.facts.model})
+
+
+def _input(ready: ReadyEngine, asked: EmbeddingsRequest) -> list[Ids]:
+    """Ids, since the engine would read control tokens out of texts."""
+    found: list[Ids] = []
+    for part in asked.parts:
+        ids = [*ready.facts.bos, *ready.token_map.encode(part)] if isinstance(part, str) else part
+        _must_have(ready, ids, "input")
+        found.append(ids)
+    return found
+
+
+def _must_have(ready: ReadyEngine, ids: Ids, param: str) -> None:
+    unknown = next((each for each in ids if not ready.token_map.has_id(each)), None)
+    if unknown is not None:
+        raise RequestInvalid(f"{param}: the map {ready.token_map.map_id!r} has no id {unknown}", param=param)
+    if not ids:
+        raise RequestInvalid(f"{param}: expected a text or ids, got none", param=param)
