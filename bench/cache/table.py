@@ -20,8 +20,8 @@ whole mebibytes: of slot files for the gateway, of its host cache for the server
 ids that the engine had at a conversation's last end, over all requests but its first. **Best** is a policy over whole
 conversations that knows in which order they come back. **Informed** is one that knows which wait for a slot and how
 long tools take, but not how long each takes: about what can be known."""
-_STOCK: Final = """A stock server has one KV cache for all slots where nothing is said (`--kv-unified`). Where a
-conversation lies in it, and in which order sums are taken, depends on the others: close choices fall otherwise."""
+_STOCK: Final = """A stock server has one KV cache for all slots where nothing is said. Where a
+conversation lies in it then depends on the others, and some answers do too; with a cache for each slot none did."""
 _SIDES: Final = {"ours": "gateway", "stock": "stock server"}
 
 
@@ -35,7 +35,7 @@ def _machine(results: Results) -> Iterator[str]:
     machine, versions = results["machine"], results["versions"]
     yield (
         f"Measured on {results['date']}: {machine['cores']} cores shared with other work, Python {machine['python']}, "
-        f"load {machine['load'][0]} when it ended; xllamacpp {versions['xllamacpp']}, {results['rounds']} rounds. "
+        f"load {machine['load'][0]} when it ended; xllamacpp {versions['xllamacpp']}, rounds: {results['rounds']}. "
         "Counts of ids do not depend on the load; seconds do."
     )
     yield from ("", _WORDS, "")
