@@ -226,3 +226,21 @@ def test_every_later_request_counts_what_it_processes_as_cached_where_that_is_as
 
     assert message.usage.cache_creation_input_tokens == turn["prompt_n"] > 0
     assert message.usage.input_tokens == 0
+
+
+def test_answer_is_held_to_the_schema_that_a_title_is_asked_for_with(client: anthropic.Anthropic) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"title": {"enum": ["A walk", "A talk"]}},
+        "required": ["title"],
+        "additionalProperties": False,
+    }
+    message = client.messages.create(
+        model="any",
+        max_tokens=60,
+        messages=[{"role": "user", "content": "A title, please."}],
+        thinking={"type": "disabled"},
+        output_config={"format": {"type": "json_schema", "schema": schema}},
+    )
+
+    assert json.loads(message.content[0].text)["title"] in ("A walk", "A talk")

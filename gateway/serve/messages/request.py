@@ -12,11 +12,11 @@ from pydantic import Field
 
 from gateway.agent import EVERY_TOOL, NO_TOOL, AnswerOptions, ToolChoice, ToolScope
 from gateway.engine.interface import Message, Sampling
-from gateway.errors import RequestInvalid
 from gateway.serve.generation.fields import ApiModel, RequestModel
 from gateway.serve.generation.schemas import MOST_TOOLS
 from gateway.serve.messages.blocks import read_messages
 from gateway.serve.messages.tools import SortedTools, Tool
+from gateway.toolcalls import AnswerForm
 
 _STOPS: Final = 64
 _STOP_LENGTH: Final = 1000
@@ -34,9 +34,14 @@ class _Thinking(ApiModel):
     display: Literal["summarized", "omitted"] | None = None
 
 
+class _OutputFormat(ApiModel):
+    type: Literal["json_schema"]
+    schema_: Annotated[dict[str, Any], Field(alias="schema")]
+
+
 class _OutputConfig(ApiModel):
     effort: str | None = None
-    format: dict[str, Any] | None = None
+    format: _OutputFormat | None = None
 
 
 class Conversed(RequestModel):
@@ -45,7 +50,7 @@ class Conversed(RequestModel):
     refused: ClassVar[Mapping[str, str]] = {
         "mcp_servers": "the gateway's servers are those of its configuration; name one by a tool of type mcp_toolset",
         "container": "nothing runs in containers here",
-        "output_format": "ask for JSON in a message, or use a tool",
+        "output_format": "it is `output_config.format` now",
     }
     hints: ClassVar[frozenset[str]] = frozenset(
         {
@@ -117,12 +122,15 @@ class MessagesRequest(Conversed):
     def checked(cls, body: bytes) -> Self:
         """The request of an HTTP body. Raises `RequestInvalid` naming the first field at fault."""
         request = cls.of_body(body)
-        if request.output_config.format is not None:
-            raise RequestInvalid(
-                "output_config.format: this is not served; ask for JSON in a message, or use a tool",
-                param="output_config.format",
-            )
+        # Whether it can be held is known before anything is generated.
+        _ = request.form
         return request
+
+    @cached_property
+    def form(self) -> AnswerForm | None:
+        """What the answer's text must be. Raises `RequestInvalid` for a schema that it can't be held to."""
+        asked = self.output_config.format
+        return None if asked is None else AnswerForm.of_schema(asked.schema_, "output_config.format")
 
     def without_effect(self) -> list[str]:
         """Names of all that has no effect: fields, parts of fields, tools and blocks."""
@@ -143,6 +151,7 @@ class MessagesRequest(Conversed):
             sampling=Sampling(temperature=self.temperature, top_p=self.top_p),
             stops=self.stop_sequences,
             parallel=None if single is None else not single,
+            form=self.form,
             # They have blocks of their own.
             show_calls=False,
         )

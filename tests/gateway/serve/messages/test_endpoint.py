@@ -47,6 +47,7 @@ SERVED: list[tuple[dict[str, Any], str]] = [
     ({"max_tokens": 3}, "Hello and more"),
     ({"service_tier": "auto", "extra_body": {"temperature": 0.5, "top_p": 0.9}}, "Hello."),
     ({"cache_control": {"type": "ephemeral"}}, "Hello."),
+    ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}}, "{}"),
     ({"messages": [*ASK, {"role": "system", "content": "Be brief."}]}, "Hello."),
 ]
 
@@ -184,7 +185,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"messages": [*ASK, {"role": "assistant", "content": "The"}]}, "must end with a user message"),
     ({"mcp_servers": [{"type": "url", "url": "http://evil", "name": "x"}]}, "mcp_servers"),
     ({"container": "c"}, "container"),
-    ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, "output_config.format"),
+    ({"output_config": {"format": {"type": "text"}}}, "output_config.format"),
+    ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "x"}}}}, "output_config.format"),
+    ({"output_format": {"type": "json_schema", "schema": {}}}, "output_config.format"),
     ({"thinking": {"type": "deep"}}, "thinking"),
     ({"tools": [{"name": "x"}]}, "tools[0].input_schema"),
     ({"tools": [{"input_schema": {}}]}, "tools[0].name"),

@@ -101,7 +101,7 @@ def answers(draw: st.DrawFn) -> list[AgentEvent]:
                 calls += 1
     reason = draw(st.sampled_from(["stop", "length", "tool_calls"]))
     stop = draw(st.none() | st.just("###")) if reason == "stop" else None
-    return [*events, GENERATED, Finished(reason, 200, draw(st.integers(0, 200)), 9, stop)]
+    return [*events, GENERATED, Finished(reason, 200, draw(st.integers(0, 200)), 9, stop=stop)]
 
 
 MANNERS = st.builds(
@@ -168,7 +168,7 @@ def test_arguments_keep_the_form_in_which_the_model_wrote_them(text: str) -> Non
     ("finished", "room", "told"),
     [
         (DONE, 9, ("end_turn", None)),
-        (Finished("stop", 1, 0, 1, "##"), 9, ("stop_sequence", "##")),
+        (Finished("stop", 1, 0, 1, stop="##"), 9, ("stop_sequence", "##")),
         (Finished("tool_calls", 1, 0, 1), 9, ("tool_use", None)),
         (Finished("length", 1, 0, 1), 9, ("max_tokens", None)),
         (Finished("length", 1, 0, 1), 0, ("model_context_window_exceeded", None)),
