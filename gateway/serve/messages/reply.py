@@ -252,7 +252,8 @@ class MessagesReply:
                 return ("end_turn", None) if finished.stop is None else ("stop_sequence", finished.stop)
 
     def _used(self, finished: Finished) -> Chunk:
-        return self._usage(finished.prompt_ids - finished.cached_ids, finished.cached_ids, finished.completion_ids)
+        usage = self._usage(finished.prompt_ids - finished.cached_ids, finished.cached_ids, finished.completion_ids)
+        return {**usage, "output_tokens_details": {"thinking_tokens": finished.reasoning_ids}}
 
     def _usage(self, processed: int, cached: int, written: int) -> Chunk:
         """All that the engine processes it holds afterwards: it is counted as cached where the client asks for that."""

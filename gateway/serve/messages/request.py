@@ -102,6 +102,7 @@ class MessagesRequest(Conversed):
     stop_sequences: Annotated[tuple[Annotated[str, Field(max_length=_STOP_LENGTH)], ...], Field(max_length=_STOPS)] = ()
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None
 
     @property
     def thinks(self) -> bool:
@@ -148,7 +149,7 @@ class MessagesRequest(Conversed):
         return AnswerOptions(
             choice=self.choice(),
             max_tokens=self.max_tokens,
-            sampling=Sampling(temperature=self.temperature, top_p=self.top_p),
+            sampling=Sampling(temperature=self.temperature, top_p=self.top_p, top_k=self.top_k),
             stops=self.stop_sequences,
             parallel=None if single is None else not single,
             form=self.form,

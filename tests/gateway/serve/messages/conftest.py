@@ -28,6 +28,7 @@ from gateway.serve.codec.responder import FrameResponder
 from gateway.serve.http.errors import no_such_path
 from gateway.serve.messages.endpoint import MessagesEndpoint
 from gateway.serve.openai.chat import ChatEndpoint
+from gateway.serve.openai.model import ModelEndpoint
 from gateway.toolcalls import choose_format
 from leaf_sdk.testing import tiny_map
 
@@ -141,8 +142,10 @@ async def running(context: int = 4000) -> AsyncGenerator[Site]:
         frames = FrameResponder(WireOffer.of(config.wire), metrics.wire, None)
         messages = MessagesEndpoint(agent, given, config.limits, metrics)
         openai = ChatEndpoint(agent, config.limits, metrics, frames)
+        model = ModelEndpoint(agent, given, config.limits)
         app = Starlette(
-            routes=[*messages.routes(), *openai.routes()], exception_handlers={404: no_such_path, 405: no_such_path}
+            routes=[*messages.routes(), *openai.routes(), *model.routes()],
+            exception_handlers={404: no_such_path, 405: no_such_path},
         )
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:

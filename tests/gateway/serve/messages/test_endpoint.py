@@ -45,7 +45,7 @@ SERVED: list[tuple[dict[str, Any], str]] = [
     ({"tools": [{"type": "web_search_20250305", "name": "web_search"}, LOOK]}, "Hello."),
     ({"stop_sequences": ["###"]}, "Hello### and more"),
     ({"max_tokens": 3}, "Hello and more"),
-    ({"service_tier": "auto", "extra_body": {"temperature": 0.5, "top_p": 0.9}}, "Hello."),
+    ({"service_tier": "auto", "extra_body": {"temperature": 0.5, "top_p": 0.9, "top_k": 40}}, "Hello."),
     ({"cache_control": {"type": "ephemeral"}}, "Hello."),
     ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}}, "{}"),
     ({"messages": [*ASK, {"role": "system", "content": "Be brief."}]}, "Hello."),

@@ -20,7 +20,7 @@ from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, D
 TIMINGS = Timings(prompt_n=30, cache_n=70, generated_n=5, prompt_seconds=0.1, generate_seconds=0.2)
 GENERATED = GenerationFinished(100, 5, 4, 0, 11, 70, TIMINGS, 0.25, guessed=False)
 RAN = ToolFinished("c0", "up__say", '{"n": 1e3}', "It is 42.", "leaf", 4, 0, is_error=False, seconds=0.01)
-DONE = Finished("stop", prompt_ids=200, cached_ids=70, completion_ids=9)
+DONE = Finished("stop", prompt_ids=200, cached_ids=70, completion_ids=9, reasoning_ids=4)
 EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
 BETA_EVENT: TypeAdapter[Any] = TypeAdapter(BetaRawMessageStreamEvent)
 
@@ -187,6 +187,7 @@ def test_usage_is_what_was_processed_and_what_was_found() -> None:
 
     assert [plain[name] for name in names] == [130, 0, 70, 9]
     assert [marked[name] for name in names] == [0, 130, 70, 9]
+    assert plain["output_tokens_details"] == {"thinking_tokens": 4}
 
 
 def test_calls_of_the_gateway_are_seen_by_who_asked_for_them() -> None:
