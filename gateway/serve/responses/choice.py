@@ -5,6 +5,7 @@ from typing import Any, Final, cast
 
 from gateway.agent import ToolChoice
 from gateway.errors import RequestInvalid
+from gateway.serve.generation.schemas import MOST_TOOLS
 from gateway.serve.responses.tools import RequestTools, joined_name
 
 _MODES: Final = ("auto", "none", "required")
@@ -32,8 +33,11 @@ def _allowed(fields: Mapping[str, Any], tools: RequestTools) -> ToolChoice:
     mode, listed = fields.get("mode"), fields.get("tools")
     if mode not in ("auto", "required"):
         raise RequestInvalid("tool_choice.mode: expected auto or required", param="tool_choice.mode")
+    named: list[object] = cast(list[object], listed) if isinstance(listed, list) else []
+    if len(named) > MOST_TOOLS:
+        raise RequestInvalid(f"tool_choice.tools: more than {MOST_TOOLS}", param="tool_choice.tools")
     names: list[str] = []
-    for number, each in enumerate(cast(list[object], listed) if isinstance(listed, list) else []):
+    for number, each in enumerate(named):
         found = _names(_fields(each), tools)
         if found is None:
             place = f"tool_choice.tools[{number}]"

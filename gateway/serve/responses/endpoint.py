@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.agent import Agent, AnswerOptions, Conversation, ToolChoice
@@ -64,8 +64,9 @@ class ResponsesEndpoint:
     async def _create(self, request: Request) -> Response:
         try:
             must_be_json(request)
-            asked = ResponsesRequest.checked(await read_body(request, self._limits.body_bytes))
-            exchange = _Exchange(self._agent, asked, principal_of(request.scope), self._store, self._seal)
+            most = self._limits.body_bytes
+            asked = ResponsesRequest.checked(await read_body(request, most))
+            exchange = _Exchange(self._agent, asked, principal_of(request.scope), self._store, self._seal, most)
             await exchange.open()
         except GatewayError as error:
             self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
@@ -97,7 +98,7 @@ class ResponsesEndpoint:
             words = f"the response {escape_text(response_id, _SHOWN)!r} is not stored (any more)"
             return RESPONSES.refused(NotStored(words, "response_not_found"))
         try:
-            return JSONResponse(tell(stored))
+            return RESPONSES.whole(tell(stored))
         except RequestInvalid as error:
             return RESPONSES.refused(error)
 
@@ -108,9 +109,15 @@ class _Exchange:
     conversation: Conversation
 
     def __init__(
-        self, agent: Agent, asked: ResponsesRequest, principal: Principal, store: ResponseStore, seal: Seal
+        self,
+        agent: Agent,
+        asked: ResponsesRequest,
+        principal: Principal,
+        store: ResponseStore,
+        seal: Seal,
+        most: int,
     ) -> None:
-        """Raises `RequestInvalid`."""
+        """`most`: bytes of the items that it refers to. Raises `RequestInvalid`."""
         self._agent = agent
         self._asked = asked
         self._principal = principal
@@ -124,7 +131,7 @@ class _Exchange:
                 "gateway_tools is 'none', but tools name servers of the gateway", param="gateway_tools"
             )
         self._choice: ToolChoice = read_choice(asked.tool_choice, self._tools)
-        self._items: Gathered = gather(asked, store, principal.name)
+        self._items: Gathered = gather(asked, store, principal.name, most)
         self._read: Transcript = Reader(self._tools, partial(seal.open, principal.name)).read(self._items.placed)
         self._made: list[Made] = []
 

@@ -47,8 +47,11 @@ class Gathered:
         return [*(("previous_response_id", item) for item in self.earlier), *self.own]
 
 
-def gather(request: ResponsesRequest, store: ResponseStore, owner: str) -> Gathered:
+def gather(request: ResponsesRequest, store: ResponseStore, owner: str, most: int) -> Gathered:
     """The items of a request.
+
+    Args:
+        most: bytes of all items that are only referred to: one may be named often.
 
     Raises:
         RequestInvalid: names the item at fault.
@@ -65,7 +68,12 @@ def gather(request: ResponsesRequest, store: ResponseStore, owner: str) -> Gathe
             found.ignored.append(name_of_hosted(each))
             continue
         if item["type"] == REFERENCE:
-            item = _resolved(item["id"], where, store, owner)
+            text = _resolved(item["id"], where, store, owner)
+            most -= len(text)
+            if most < 0:
+                words = "input: the items that are referred to are longer than a request may be (limits.body_bytes)"
+                raise RequestInvalid(words, param="input")
+            item = json.loads(text)
         found.own.append((where, item))
     if not found.own and not found.earlier:
         raise RequestInvalid("input must be a text, or a list of at least one item", param="input")
@@ -125,7 +133,7 @@ def _earlier(response_id: str | None, store: ResponseStore, owner: str) -> list[
     return [json.loads(item) for each in chain for item in (*each.input, *each.output)]
 
 
-def _resolved(item_id: str, where: str, store: ResponseStore, owner: str) -> Item:
+def _resolved(item_id: str, where: str, store: ResponseStore, owner: str) -> bytes:
     found = store.item(owner, item_id)
     if found is None:
         raise NotStored(
@@ -133,8 +141,8 @@ def _resolved(item_id: str, where: str, store: ResponseStore, owner: str) -> Ite
             "item_not_found",
             where,
         )
-    return json.loads(found)
+    return found
 
 
 def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")

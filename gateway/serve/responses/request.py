@@ -97,6 +97,8 @@ class ResponsesRequest(RequestModel):
     text: _Text = _Text()
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
@@ -138,6 +140,9 @@ class ResponsesRequest(RequestModel):
             seed=self.seed,
             presence_penalty=self.presence_penalty,
             frequency_penalty=self.frequency_penalty,
+            # As others spell it, -1 is no bound.
+            top_k=0 if self.top_k == -1 else self.top_k,
+            min_p=self.min_p,
         )
 
     @property

@@ -53,12 +53,12 @@ class NamespaceShape(ApiModel):
 class Filter(ApiModel):
     """Some tools of a server."""
 
-    tool_names: tuple[str, ...] | None = None
+    tool_names: frozenset[str] | None = None
     read_only: bool | None = None
 
     def holds(self, entry: ToolEntry) -> bool:
         """Whether a tool is among them."""
-        if self.tool_names is not None and not {entry.name, entry.tool} & set(self.tool_names):
+        if self.tool_names is not None and self.tool_names.isdisjoint((entry.name, entry.tool)):
             return False
         return self.read_only is None or self.read_only == _reads_only(entry)
 
@@ -76,7 +76,7 @@ class McpShape(ApiModel):
     type: Literal["mcp"]
     server_label: Name
     server_description: str | None = None
-    allowed_tools: tuple[str, ...] | Filter | None = None
+    allowed_tools: frozenset[str] | Filter | None = None
     require_approval: Literal["always", "never"] | Approvals = "never"
 
     def allows(self, entry: ToolEntry) -> bool:
@@ -84,7 +84,7 @@ class McpShape(ApiModel):
         allowed = self.allowed_tools
         if allowed is None:
             return True
-        return (Filter(tool_names=allowed) if isinstance(allowed, tuple) else allowed).holds(entry)
+        return (Filter(tool_names=allowed) if isinstance(allowed, frozenset) else allowed).holds(entry)
 
     def asks(self, entry: ToolEntry) -> bool:
         """Whether a call of it is to be approved first."""

@@ -7,6 +7,7 @@ are left out, and named.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, Literal, TypeVar
 
 from pydantic import ValidationError
@@ -44,7 +45,7 @@ class ClientTool:
     """Of a function, the namespace in which it stands; of a tool to be approved, its server."""
 
 
-@dataclass(slots=True)
+@dataclass
 class RequestTools:
     """The tools of one request."""
 
@@ -65,22 +66,37 @@ class RequestTools:
             return ToolScope(self.servers)
         return NO_TOOL if gateway_tools == "none" else EVERY_TOOL
 
+    @cached_property
+    def _origins(self) -> Mapping[str, tuple[str, str]]:
+        return {entry.name: (entry.server, entry.tool) for entry in self.entries}
+
+    @cached_property
+    def _publics(self) -> Mapping[tuple[str, str], str]:
+        return {(entry.server, name): entry.name for entry in self.entries for name in (entry.name, entry.tool)}
+
+    @cached_property
+    def _bare(self) -> Mapping[str, list[str]]:
+        """By the names that clients know, those that the model knows."""
+        found: dict[str, list[str]] = {}
+        for known, tool in self.known.items():
+            if tool.kind != "approval":
+                found.setdefault(tool.name, []).append(known)
+        return found
+
     def origin(self, name: str) -> tuple[str, str]:
         """Server and own name of a tool of the gateway's."""
-        entry = next((each for each in self.entries if each.name == name), None)
-        return ("codec", name) if entry is None else (entry.server, entry.tool)
+        return self._origins.get(name, (OURS, name))
 
     def public(self, server: str, tool: str) -> str:
         """The name under which the model knows a server's tool; its own, where there is none."""
-        found = (each.name for each in self.entries if each.server == server and tool in (each.tool, each.name))
-        return next(found, tool)
+        return self._publics.get((server, tool), tool)
 
     def model_name(self, name: str, namespace: str | None) -> str:
         """The name under which the model knows a tool of the client's, also where its namespace was lost on the way."""
         joined = joined_name(name, namespace)
         if joined in self.known or namespace is not None:
             return joined
-        bare = [known for known, tool in self.known.items() if tool.name == name and tool.kind != "approval"]
+        bare = self._bare.get(name, [])
         return bare[0] if len(bare) == 1 else joined
 
     def of_server(self, server: str) -> list[ToolEntry]:

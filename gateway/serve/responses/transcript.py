@@ -7,7 +7,7 @@ one form (`items.py`).
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -55,6 +55,8 @@ class Reader:
         self._tools = tools
         self._unseal = unseal
         self._answer: dict[str, Any] | None = None
+        self._said: dict[str, list[str]] = {}
+        """Pieces of its texts."""
         self._asked: dict[str, Asked] = {}
         self._places: list[str] = []
         self._read = Transcript()
@@ -63,28 +65,28 @@ class Reader:
         """All items, each with where it stands. Raises `RequestInvalid` that names the place."""
         for where, item in items:
             self._add(item, where)
+        self._end_answer()
         messages = self._read.messages
+        last = max((place for place, message in enumerate(messages) if message["role"] == "assistant"), default=-1)
         for asked in self._asked.values():
-            if asked.place is not None and not asked.known:
-                self._decide(asked, messages[asked.place :])
+            if asked.place is None or asked.known:
+                continue
+            if asked.place > last:
+                # Nothing was answered since.
+                self._read.approved.append(asked)
+            else:
+                messages[asked.place]["content"] = _LOST
         self._read.messages = [
             checked_message(message, where) for message, where in zip(messages, self._places, strict=True)
         ]
         return self._read
-
-    def _decide(self, asked: Asked, behind: Sequence[dict[str, Any]]) -> None:
-        """What was approved is run, if nothing was answered since."""
-        if any(message["role"] == "assistant" for message in behind):
-            behind[0]["content"] = _LOST
-        else:
-            self._read.approved.append(asked)
 
     def _add(self, item: Item, where: str) -> None:
         match item["type"]:
             case "message":
                 self._message(item, where)
             case "reasoning":
-                self._said(where)["reasoning_content"] += self._reasoning(item)
+                self._say("reasoning_content", self._reasoning(item), where)
             case "function_call" | "custom_tool_call":
                 self._called(item, where)
             case "function_call_output" | "custom_tool_call_output":
@@ -101,12 +103,12 @@ class Reader:
         if item["role"] != "assistant":
             self._put({"role": item["role"], "content": "\n".join(texts)}, where)
             return
-        text, said = "".join(texts), self._said(where)
+        text = "".join(texts)
         thought = _THOUGHT.fullmatch(text)
         if thought is None:
-            said["content"] += text
+            self._say("content", text, where)
         else:
-            said["reasoning_content"] += thought[1]
+            self._say("reasoning_content", thought[1], where)
 
     def _reasoning(self, item: Item) -> str:
         if content := item.get("content"):
@@ -153,22 +155,32 @@ class Reader:
             error: Item = item.get("error") or {"message": ""}
             self._read.messages[asked.place]["content"] = item.get("output") or error["message"]
 
-    def _said(self, where: str) -> dict[str, Any]:
+    def _open_answer(self, where: str) -> dict[str, Any]:
         """The answer that is being read."""
         if self._answer is None:
-            answer: dict[str, Any] = {"role": "assistant", "content": "", "reasoning_content": "", "tool_calls": []}
+            answer: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": []}
             self._put(answer, where)
             self._answer = answer
         return self._answer
 
+    def _say(self, field: str, text: str, where: str) -> None:
+        self._open_answer(where)
+        self._said.setdefault(field, []).append(text)
+
+    def _end_answer(self) -> None:
+        """Its texts are whole: joined once, whatever the number of their pieces."""
+        if self._answer is not None:
+            self._answer |= {name: "".join(texts) for name, texts in self._said.items()}
+        self._answer, self._said = None, {}
+
     def _call(self, call_id: str, name: str, arguments: str, where: str) -> None:
         call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-        self._said(where)["tool_calls"].append(call)
+        self._open_answer(where)["tool_calls"].append(call)
 
     def _result(self, call_id: str, text: str, where: str) -> None:
         self._put({"role": "tool", "tool_call_id": call_id, "content": text}, where)
 
     def _put(self, message: dict[str, Any], where: str) -> None:
-        self._answer = None
+        self._end_answer()
         self._read.messages.append(message)
         self._places.append(where)

@@ -46,6 +46,8 @@ class ScriptedEngine:
         self.texts: list[str] = []
         self.prompts: list[str] = []
         self.grammars: list[str | None] = []
+        self.special: list[list[int]] = []
+        """Control tokens of each prompt."""
         self.held: list[int] = []
         self.breaks_after: int | None = None
         self.holds: anyio.Event | None = None
@@ -62,6 +64,7 @@ class ScriptedEngine:
     @asynccontextmanager
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
         self.prompts.append(TINY.decode(request.prompt))
+        self.special.append([token_id for token_id in request.prompt if token_id in TINY.special_ids])
         self.grammars.append(request.grammar)
         yield self._events(list(request.prompt), request.max_tokens)
 
