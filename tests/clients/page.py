@@ -4,6 +4,7 @@ Both come from the numbers of a run.
 """
 
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 from bench.record import on_lines
@@ -12,6 +13,7 @@ from tests.clients.clients import CLIENTS, HERE
 FILE: Final = HERE / "results.json"
 PAGE: Final = HERE.parents[1] / "docs" / "openai-apps.md"
 README: Final = HERE.parents[1] / "README.md"
+CROWDED: Final = HERE.parents[1] / "bench" / "results" / "cache.json"
 _BEGIN: Final = "<!-- measured: clients -->\n"
 _GAINS: Final = "<!-- measured: gains -->\n"
 _END: Final = "<!-- end -->"
@@ -26,7 +28,6 @@ _GAINS_HEAD: Final = """\
 """
 _GAINS_REST: Final = """\
 | a template that rewrites (reasoning goes at the next question) | lost is what it takes, and that is told | the same |
-| more conversations than slots, the engine embedded | [slot files](docs/operate.md#slot-files) bring them back | |
 | a client changes its history or its system text | no gain; the answer says where it changed | |
 | the first request of a conversation | no gain | |
 | short histories on a fast GPU | no gain to notice: some dozens of ids are milliseconds there | |
@@ -61,7 +62,26 @@ def with_gains(readme: str, results: dict[str, Any]) -> str:
         f"in {alone['whole']} of {alone['turns']} turns; {alone['again']:,} of {alone['processed']:,} ids that were "
         "processed had been held |\n"
     )
-    return _between(readme, _GAINS, f"{_GAINS_HEAD}{found}{_GAINS_REST}")
+    return _between(readme, _GAINS, f"{_GAINS_HEAD}{found}{_crowded()}{_GAINS_REST}")
+
+
+def _crowded() -> str:
+    """The rows of conversations that outnumber the slots, from the results of their bench."""
+    scenes = json.loads(CROWDED.read_text(encoding="utf-8"))["scenes"]
+    rows = ""
+    for part, words in (("1", "memory for all"), ("4", "memory for a quarter")):
+        chosen = [scene for name, scene in scenes.items() if name.startswith("40 on 4") and name.endswith(f"| {part}")]
+        ours, stock = (_range(scene[whose]["reuse"]["median"] for scene in chosen) for whose in ("ours", "stock"))
+        rows += (
+            f"| 40 conversations on 4 slots, {words}, the engine embedded: {len(chosen)} "
+            f"[shapes](docs/cache-speed.md) | {ours} is found again | {stock} |\n"
+        )
+    return rows
+
+
+def _range(shares: Iterable[float]) -> str:
+    percent = sorted(round(share * 100, 1) for share in shares)
+    return f"{percent[0]:g} to {percent[-1]:g} %"
 
 
 def _sums(results: dict[str, Any], where: str) -> dict[str, int]:
