@@ -120,17 +120,19 @@ class Agent:
         """The gateway's tools."""
         return self._calls.offers
 
-    async def call(self, calls: Sequence[CallClosed], principal: Principal) -> list[tuple[str, ToolFinished]]:
+    async def call(
+        self, calls: Sequence[CallClosed], conversation: Conversation, scope: ToolScope
+    ) -> list[tuple[str, ToolFinished]]:
         """Make calls of the gateway's tools that a client has approved; gives what the model is told of each.
 
-        Raises `EngineUnavailable`, `MapDiffers`.
+        `conversation`: the one that their results will stand in; `scope`: the tools that the client wants.
         """
-        ready = self._route.ready()
-        offered = self.offers.specs(principal)
+        ready, principal = conversation.ready, conversation.principal
+        offered = self.offers.specs(principal, scope)
         async with self._calls.running(offered, principal, ready.token_map.map_id) as running:
             for call in calls:
                 running.start(call)
-        outcomes = running.finished(ready.token_map, ready.facts.context)
+        outcomes = running.finished(ready.token_map, max(conversation.room - _ANSWER_ROOM, 0))
         return [(ready.token_map.decode(outcome.ids), outcome.finished) for outcome in outcomes]
 
     async def answer(self, conversation: Conversation, options: AnswerOptions, emit: Emit) -> Finished:

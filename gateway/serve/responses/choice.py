@@ -60,5 +60,5 @@ def _names(fields: Mapping[str, Any], tools: RequestTools) -> tuple[str, ...] | 
     if kind != "mcp" or not isinstance(label, str):
         return None
     if isinstance(name, str):
-        return (tools.public(label, name),)
+        return (tools.public(label, name) or name,)
     return tuple(entry.name for entry in tools.of_server(label))

@@ -1,42 +1,36 @@
 """`POST /v1/responses`, and the stored responses behind it: GET, DELETE and their input items.
 
-Turns requests into turns of the agent, and says which calls may be made that a client has approved; how an answer is
-told is `reply.py`'s.
+What one request is and how it is answered is `exchange.py`'s.
 """
 
-import secrets
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.agent import Agent, AnswerOptions, Conversation, ToolChoice
-from gateway.agent.events import Emit, Finished
+from gateway.agent import Agent
+from gateway.agent.events import AgentEvent
 from gateway.config import LimitsConfig
 from gateway.errors import EngineError, GatewayError, RequestInvalid
 from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
-from gateway.proxy.caller import Principal
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
 from gateway.serve.http.body import must_be_json, read_body
-from gateway.serve.responses.choice import read_choice
+from gateway.serve.responses.exchange import Exchange
 from gateway.serve.responses.form import RESPONSES, NotStored
-from gateway.serve.responses.history import Gathered, gather, kept, shown
+from gateway.serve.responses.history import shown
 from gateway.serve.responses.listing import page_of
-from gateway.serve.responses.reply import Made, ReplyOptions, ResponseReply
 from gateway.serve.responses.request import ResponsesRequest
 from gateway.serve.responses.seal import Seal
 from gateway.serve.responses.store import ResponseStore, StoredResponse
-from gateway.serve.responses.tools import RequestTools, read_tools
-from gateway.serve.responses.transcript import Asked, Reader, Transcript
-from gateway.toolcalls import CallClosed
 
 _SHOWN = 100
+_CLIENT_LEFT = 499
+"""Of an answer that nobody reads."""
 
 
 class ResponsesEndpoint:
@@ -66,8 +60,10 @@ class ResponsesEndpoint:
             must_be_json(request)
             most = self._limits.body_bytes
             asked = ResponsesRequest.checked(await read_body(request, most))
-            exchange = _Exchange(self._agent, asked, principal_of(request.scope), self._store, self._seal, most)
-            await exchange.open()
+            exchange = Exchange(self._agent, asked, principal_of(request.scope), self._store, self._seal, most)
+            if not await _is_wanted(exchange, request):
+                self._metrics.chat_request("cancelled")
+                return Response(status_code=_CLIENT_LEFT)
         except GatewayError as error:
             self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
             return RESPONSES.refused(error)
@@ -103,131 +99,17 @@ class ResponsesEndpoint:
             return RESPONSES.refused(error)
 
 
-class _Exchange:
-    """One request and its answer."""
-
-    conversation: Conversation
-
-    def __init__(
-        self,
-        agent: Agent,
-        asked: ResponsesRequest,
-        principal: Principal,
-        store: ResponseStore,
-        seal: Seal,
-        most: int,
-    ) -> None:
-        """`most`: bytes of the items that it refers to. Raises `RequestInvalid`."""
-        self._agent = agent
-        self._asked = asked
-        self._principal = principal
-        self._store = store
-        self._seal = seal
-        offers = agent.offers
-        servers = partial(offers.servers, principal)
-        self._tools: RequestTools = read_tools(asked.tools, offers.entries(principal), servers)
-        if asked.gateway_tools == "none" and self._tools.servers is not None:
-            raise RequestInvalid(
-                "gateway_tools is 'none', but tools name servers of the gateway", param="gateway_tools"
-            )
-        self._choice: ToolChoice = read_choice(asked.tool_choice, self._tools)
-        self._items: Gathered = gather(asked, store, principal.name, most)
-        self._read: Transcript = Reader(self._tools, partial(seal.open, principal.name)).read(self._items.placed)
-        self._made: list[Made] = []
-
-    async def open(self) -> None:
-        """Make the calls that were approved, and begin the conversation. Raises `GatewayError`."""
-        asked, messages = self._asked, self._read.messages
-        if self._read.approved:
-            self._made = await self._make_approved(self._read.approved)
-        if asked.instructions:
-            messages = [{"role": "system", "content": asked.instructions}, *messages]
-        self.conversation = await self._agent.open(
-            messages,
-            choice=self._choice,
-            client_tools=self._tools.specs,
-            gateway_tools=self._tools.scope(asked.gateway_tools),
-            principal=self._principal,
-        )
-
-    async def _make_approved(self, approved: list[Asked]) -> list[Made]:
-        calls = [CallClosed(n, each.call_id, each.name, each.item["arguments"], ()) for n, each in enumerate(approved)]
-        made: list[Made] = []
-        for each, (text, finished) in zip(approved, await self._agent.call(calls, self._principal), strict=True):
-            if each.place is not None:
-                self._read.messages[each.place]["content"] = text
-            made.append(Made(each.item, text, finished.is_error))
-        return made
-
-    async def make(self, emit: Emit) -> Finished:
-        """Make the answer."""
-        asked = self._asked
-        options = AnswerOptions(
-            choice=self._choice,
-            max_tokens=asked.max_output_tokens,
-            sampling=asked.sampling,
-            parallel=asked.parallel_tool_calls,
-            form=asked.form,
-            show_calls=False,
-            tell_calls=True,
-            max_calls=asked.max_tool_calls,
-        )
-        return await self._agent.answer(self.conversation, options, emit)
-
-    def reply(self) -> ResponseReply:
-        """How the answer is told."""
-        asked, items = self._asked, self._items
-        owner = self._principal.name
-
-        def keep(response: dict[str, Any]) -> None:
-            self._store.put(kept(response, asked.previous_response_id, items, owner))
-
-        options = ReplyOptions(
-            now=_now,
-            summarized=asked.summarized,
-            seal=partial(self._seal.close, owner) if asked.sealed else None,
-            keep=keep if asked.store else _nothing,
-        )
-        ignored = dict.fromkeys((*asked.without_effect, *self._tools.ignored, *items.ignored, *self._read.ignored))
-        lists = [label for label in self._tools.servers or () if label not in self._read.listed]
-        return ResponseReply(
-            self._head(), self._tools, options, ignored=list(ignored)[:64], lists=lists, made=self._made
-        )
-
-    def _head(self) -> dict[str, Any]:
-        """The response without what is only known at its end."""
-        asked = self._asked
-        summary = asked.reasoning.summary or asked.reasoning.generate_summary
-        nothing = dict.fromkeys(("completed_at", "error", "incomplete_details", "usage"))
-        return {
-            "id": f"resp_{secrets.token_hex(16)}",
-            "object": "response",
-            "created_at": _now(),
-            "status": "in_progress",
-            "model": self.conversation.ready.facts.model,
-            **nothing,
-            "background": False,
-            "instructions": asked.instructions,
-            "max_output_tokens": asked.max_output_tokens,
-            "max_tool_calls": asked.max_tool_calls,
-            "metadata": asked.metadata or {},
-            "parallel_tool_calls": asked.parallel_tool_calls is not False,
-            "previous_response_id": asked.previous_response_id,
-            "reasoning": {"effort": None, "summary": summary},
-            "service_tier": "default",
-            "store": asked.store,
-            "temperature": asked.temperature,
-            "text": asked.shown_text,
-            "tool_choice": asked.tool_choice,
-            "tools": self._tools.shown,
-            "top_p": asked.top_p,
-            "truncation": "disabled",
-        }
+async def _is_wanted(exchange: Exchange, request: Request) -> bool:
+    """Begin; a client that leaves takes the calls with it that it has approved: False. Raises `GatewayError`."""
+    if not exchange.approves:
+        await exchange.open()
+        return True
+    opening = Answering(lambda _: exchange.open(), lambda _: None)
+    failure = await opening.run(request.scope, request.receive, _unheard)
+    if failure is not None:
+        raise failure
+    return not opening.client_left
 
 
-def _now() -> int:
-    return int(time.time())  # noqa: TID251 - the API wants a date
-
-
-def _nothing(_response: dict[str, Any]) -> None:
-    """Not stored."""
+async def _unheard(_event: AgentEvent) -> None:
+    """Of calls that were approved, their results are all that is told."""

@@ -47,17 +47,33 @@ class Gathered:
         return [*(("previous_response_id", item) for item in self.earlier), *self.own]
 
 
+class _Loader:
+    """Reads what is stored: for one request as many bytes as one may have that sends it all itself."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def load(self, items: Sequence[bytes], where: str) -> list[Item]:
+        """These items. Raises `RequestInvalid`, before it makes anything of them."""
+        self._left -= sum(map(len, items))
+        if self._left < 0:
+            words = f"{where}: the items that are referred to are longer than a request may be (limits.body_bytes)"
+            raise RequestInvalid(words, param=where)
+        return [json.loads(item) for item in items]
+
+
 def gather(request: ResponsesRequest, store: ResponseStore, owner: str, most: int) -> Gathered:
     """The items of a request.
 
     Args:
-        most: bytes of all items that are only referred to: one may be named often.
+        most: bytes of all items that are only referred to: one may be named often, and a chain be long.
 
     Raises:
         RequestInvalid: names the item at fault.
         NotStored: what it refers to is not kept for this owner.
     """
-    found = Gathered(_earlier(request.previous_response_id, store, owner))
+    loader = _Loader(most)
+    found = Gathered(loader.load(_earlier(request.previous_response_id, store, owner), "previous_response_id"))
     given = _listed(request.input)
     if len(found.earlier) + len(given) > MOST_MESSAGES:
         raise RequestInvalid(f"input: the conversation holds more than {MOST_MESSAGES} items", param="input")
@@ -68,12 +84,7 @@ def gather(request: ResponsesRequest, store: ResponseStore, owner: str, most: in
             found.ignored.append(name_of_hosted(each))
             continue
         if item["type"] == REFERENCE:
-            text = _resolved(item["id"], where, store, owner)
-            most -= len(text)
-            if most < 0:
-                words = "input: the items that are referred to are longer than a request may be (limits.body_bytes)"
-                raise RequestInvalid(words, param="input")
-            item = json.loads(text)
+            (item,) = loader.load([_resolved(item["id"], where, store, owner)], where)
         found.own.append((where, item))
     if not found.own and not found.earlier:
         raise RequestInvalid("input must be a text, or a list of at least one item", param="input")
@@ -119,7 +130,7 @@ def _listed(given: object) -> Sequence[object]:
     raise RequestInvalid("input must be a text, or a list of items", param="input")
 
 
-def _earlier(response_id: str | None, store: ResponseStore, owner: str) -> list[Item]:
+def _earlier(response_id: str | None, store: ResponseStore, owner: str) -> list[bytes]:
     if response_id is None:
         return []
     chain = store.chain(owner, response_id)
@@ -130,7 +141,7 @@ def _earlier(response_id: str | None, store: ResponseStore, owner: str) -> list[
             "previous_response_not_found",
             "previous_response_id",
         )
-    return [json.loads(item) for each in chain for item in (*each.input, *each.output)]
+    return [item for each in chain for item in (*each.input, *each.output)]
 
 
 def _resolved(item_id: str, where: str, store: ResponseStore, owner: str) -> bytes:

@@ -134,10 +134,11 @@ class CustomWriter(_Item):
 class QuestionWriter(_Item):
     """A call of one of the gateway's tools that the client is to approve: told when it is whole."""
 
-    def __init__(self, index: int, item_id: str, tool: ClientTool) -> None:
+    def __init__(self, index: int, tool: ClientTool, name: Callable[[Item], str]) -> None:
+        """`name` gives its id when it is whole."""
         item = {"type": "mcp_approval_request", "server_label": tool.namespace, "name": tool.name, "arguments": ""}
         super().__init__(index, "", item)
-        self.item["id"] = item_id
+        self._name = name
 
     def begin(self) -> list[Event]:
         """Nothing can be asked yet."""
@@ -150,6 +151,7 @@ class QuestionWriter(_Item):
     def end(self, arguments: str) -> list[Event]:
         """It is whole."""
         self.item["arguments"] = arguments
+        self.item["id"] = self._name(self.item)
         return [self._added(), self._ended()]
 
 

@@ -7,6 +7,7 @@ knows no HTTP and no engine.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any, Final, Literal, TypeVar
 
@@ -33,7 +34,7 @@ from gateway.serve.responses.output import (
     TextWriter,
 )
 from gateway.serve.responses.tools import RequestTools
-from gateway.serve.responses.transcript import APPROVAL
+from gateway.serve.responses.transcript import Sign, question_id
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
 
 _RESULT_TEXT: Final = 100_000
@@ -63,6 +64,8 @@ class ReplyOptions:
     """Whether what the model thinks is told as a summary."""
     seal: Callable[[str], str] | None = None
     """Seals it, where the client keeps the conversation itself."""
+    sign: Sign = lambda call_id, server, tool, arguments: ""
+    """Signs a question whether a call may be made (`transcript.question_id`)."""
     keep: Callable[[dict[str, Any]], None] = lambda response: None
     """Hears of the whole response before its client does."""
 
@@ -179,7 +182,7 @@ class ResponseReply:
         elif tool.kind == "custom":
             writer = CustomWriter(place, call_id, tool)
         elif tool.kind == "approval":
-            writer = QuestionWriter(place, APPROVAL + call_id, tool)
+            writer = QuestionWriter(place, tool, partial(question_id, self._options.sign, call_id))
         else:
             writer = CallWriter(place, call_id, tool)
         self._calls[index] = self._new(writer)

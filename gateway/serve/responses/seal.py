@@ -8,6 +8,7 @@ import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
 from hmac import compare_digest
+from json import dumps
 from typing import Final
 
 _MARK: Final = "codec1."
@@ -37,6 +38,11 @@ class Seal:
         if not compare_digest(data[:_DIGEST], self._digest(owner, content)):
             return None
         return content.decode("utf-8", "surrogatepass")
+
+    def sign(self, owner: str, *texts: str) -> str:
+        """What shows that this process gave these texts to this owner: 32 characters."""
+        content = dumps([owner, *texts]).encode()
+        return blake2b(content, key=self._key, digest_size=_DIGEST, person=b"signature").hexdigest()
 
     def _digest(self, owner: str, content: bytes) -> bytes:
         name = owner.encode("utf-8", "surrogatepass")

@@ -65,8 +65,8 @@ class ResponseStore:
         """By id; the one used longest ago first, which is also the one that ends first."""
         self._owned: dict[str, OrderedDict[str, None]] = {}
         """Ids of each owner's, in the same order."""
-        self._items: dict[str, tuple[str, int]] = {}
-        """Id of an item to its response's and its place there."""
+        self._items: dict[tuple[str, str], tuple[str, int]] = {}
+        """Owner and id of an item to its response's id and its place there: some ids hold words of a model's."""
         self._sizes: Counter[str] = Counter()
 
     @property
@@ -83,7 +83,7 @@ class ResponseStore:
         self._sizes[response.owner] += kept.size
         for place, item_id in enumerate(response.item_ids):
             if item_id:
-                self._items[item_id] = (response.id, place)
+                self._items[response.owner, item_id] = (response.id, place)
         self._make_room(response.owner)
 
     def get(self, owner: str, response_id: str) -> StoredResponse | None:
@@ -97,7 +97,7 @@ class ResponseStore:
 
     def item(self, owner: str, item_id: str) -> bytes | None:
         """An item of one of this owner's responses, which counts as used."""
-        found = self._items.get(item_id)
+        found = self._items.get((owner, item_id))
         response = None if found is None else self.get(owner, found[0])
         return None if found is None or response is None else response.item(found[1])
 
@@ -146,7 +146,8 @@ class ResponseStore:
         kept = self._kept.pop(response_id)
         owner = kept.response.owner
         for item_id in kept.response.item_ids:
-            self._items.pop(item_id, None)
+            if self._items.get((owner, item_id), ())[:1] == (response_id,):
+                del self._items[owner, item_id]
         del self._owned[owner][response_id]
         self._sizes[owner] -= kept.size
         if not self._sizes[owner]:

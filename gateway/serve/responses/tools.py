@@ -87,9 +87,9 @@ class RequestTools:
         """Server and own name of a tool of the gateway's."""
         return self._origins.get(name, (OURS, name))
 
-    def public(self, server: str, tool: str) -> str:
-        """The name under which the model knows a server's tool; its own, where there is none."""
-        return self._publics.get((server, tool), tool)
+    def public(self, server: str, tool: str) -> str | None:
+        """The name under which the model knows a server's tool; None where there is none."""
+        return self._publics.get((server, tool))
 
     def model_name(self, name: str, namespace: str | None) -> str:
         """The name under which the model knows a tool of the client's, also where its namespace was lost on the way."""

@@ -19,6 +19,10 @@ APPROVAL: Final = "mcpr_"
 """What stands before the id of a call in the id of the question whether it may be made."""
 _THOUGHT: Final = re.compile(r"<think>\n(.*)\n</think>", re.DOTALL)
 """How pydantic-ai sends back what another API's model thought."""
+_QUESTION: Final = re.compile(rf"{APPROVAL}(?:[0-9a-f]{{32}}_)?(.*)", re.DOTALL)
+"""The id of such a question: a signature, and the id of the call."""
+_MOST_APPROVED: Final = 64
+"""Calls that are made for one request: all are made at the same time."""
 _LOST: Final = "error: the result of this call is not known any more"
 
 
@@ -48,12 +52,26 @@ class Transcript:
     ignored: list[str] = field(default_factory=list[str])
 
 
+Sign = Callable[[str, str, str, str], str]
+
+
+def question_id(sign: Sign, call_id: str, question: Item) -> str:
+    """The id of a question whether a call may be made.
+
+    It is signed: what is made is what was asked for, whatever became of the question on its way.
+    """
+    signed = sign(call_id, question["server_label"], question["name"], question["arguments"])
+    return f"{APPROVAL}{signed}_{call_id}"
+
+
 class Reader:
     """Reads one request's items, in order."""
 
-    def __init__(self, tools: RequestTools, unseal: Callable[[str], str | None]) -> None:
+    def __init__(self, tools: RequestTools, unseal: Callable[[str], str | None], sign: Sign) -> None:
+        """`sign`: see `question_id`."""
         self._tools = tools
         self._unseal = unseal
+        self._sign = sign
         self._answer: dict[str, Any] | None = None
         self._said: dict[str, list[str]] = {}
         """Pieces of its texts."""
@@ -73,13 +91,21 @@ class Reader:
                 continue
             if asked.place > last:
                 # Nothing was answered since.
-                self._read.approved.append(asked)
+                self._approve(asked, Place(self._places[asked.place]))
             else:
                 messages[asked.place]["content"] = _LOST
         self._read.messages = [
             checked_message(message, where) for message, where in zip(messages, self._places, strict=True)
         ]
         return self._read
+
+    def _approve(self, asked: Asked, where: Place) -> None:
+        if asked.item["id"] != question_id(self._sign, asked.call_id, asked.item):
+            words = "is the id of no question as this gateway has asked it since it was started: ask the model again"
+            raise where.error(words, "approval_request_id")
+        if len(self._read.approved) == _MOST_APPROVED:
+            raise where.error(f"approves more than {_MOST_APPROVED} calls at once")
+        self._read.approved.append(asked)
 
     def _add(self, item: Item, where: str) -> None:
         match item["type"]:
@@ -129,8 +155,11 @@ class Reader:
     def _mcp(self, item: Item, where: str) -> None:
         match item["type"]:
             case "mcp_approval_request":
-                call_id = item["id"].removeprefix(APPROVAL)
-                name = self._tools.public(item["server_label"], item["name"])
+                found = _QUESTION.fullmatch(item["id"])
+                call_id = item["id"] if found is None else found[1]
+                # What is not there is no other server's tool: no name holds a slash.
+                server, tool = item["server_label"], item["name"]
+                name = self._tools.public(server, tool) or f"{server}/{tool}"
                 self._asked[item["id"]] = Asked(call_id, name, item)
                 self._call(call_id, name, item["arguments"], where)
             case "mcp_approval_response":

@@ -13,7 +13,7 @@ import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 from starlette.applications import Starlette
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.agent import Agent, CallRunner
 from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
@@ -115,7 +115,10 @@ class Route:
 class Stage:
     """The endpoint, and a client of it."""
 
-    def __init__(self, http: httpx2.AsyncClient, engine: ScriptedEngine, metrics: Metrics, proxy: Proxy) -> None:
+    def __init__(
+        self, app: ASGIApp, http: httpx2.AsyncClient, engine: ScriptedEngine, metrics: Metrics, proxy: Proxy
+    ) -> None:
+        self.app = app
         self.http = http
         self.engine = engine
         self.metrics = metrics
@@ -191,7 +194,7 @@ async def open_stage(*, says: str = "It is 42.", fails: bool = False, **limits: 
 
         transport = httpx2.ASGITransport(app=cast(Any, as_somebody))
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
-            stage = Stage(http, engine, metrics, proxy)
+            stage = Stage(as_somebody, http, engine, metrics, proxy)
             yield stage
 
 

@@ -40,6 +40,12 @@ async def open_stage(responses_stage: Callable[..., Any]) -> AsyncGenerator[Any]
 
 
 @pytest.fixture
+async def small_stage(responses_stage: Callable[..., Any]) -> AsyncGenerator[Any]:
+    async with responses_stage(body_bytes=4000) as opened:
+        yield opened
+
+
+@pytest.fixture
 def stage(open_stage: Any) -> Any:
     open_stage.reset()
     return open_stage
@@ -232,6 +238,10 @@ REFUSED: dict[str, tuple[Json, str]] = {
         {"input": "x", "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [1]}},
         "tool_choice.tools[0]",
     ),
+    "many allowed": (
+        {"input": "x", "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [SERVER] * 1025}},
+        "tool_choice.tools",
+    ),
 }
 
 
@@ -377,15 +387,154 @@ async def test_approval_of_long_ago_makes_no_call(stage: Any) -> None:
     assert of_type(later, "mcp_call") == []
 
 
-async def test_approval_gives_nobody_more_than_its_own_rights(stage: Any) -> None:
-    stage.principal = Principal("bob", tools=("down__*",))
-    question = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "up", "name": "say", "arguments": "{}"}
-    answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
-    response = await stage.ask("No.", input=[USER, question, answer])
+async def question(stage: Any) -> tuple[list[Json], Json]:
+    """The items up to a question whether a call may be made, and what approves it."""
+    asked = await stage.ask(call("up__say"), input=[USER], tools=[ASKED])
+    (item,) = of_type(asked, "mcp_approval_request")
+    return [USER, item], {"type": "mcp_approval_response", "approval_request_id": item["id"], "approve": True}
+
+
+@pytest.fixture
+def calls(stage: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the tools that were called."""
+    made: list[str] = []
+    call_tool = stage.proxy.call_tool
+
+    async def call_and_note(params: Json, *args: Any, **named: Any) -> Any:
+        made.append(params["name"])
+        return await call_tool(params, *args, **named)
+
+    monkeypatch.setattr(stage.proxy, "call_tool", call_and_note)
+    return made
+
+
+async def test_approval_gives_nobody_more_than_its_own_rights(stage: Any, calls: list[str]) -> None:
+    items, answer = await question(stage)
+    stage.principal = Principal("ann", tools=("down__*",))
+    response = await stage.ask("No.", input=[*items, answer])
     (ran,) = of_type(response, "mcp_call")
 
-    assert ran["status"] == "failed"
+    assert (ran["status"], calls) == ("failed", [])
     assert "there is no tool" in ran["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "narrowed",
+    [
+        {"gateway_tools": "none"},
+        {"tools": [{**SERVER, "allowed_tools": []}]},
+        {"tools": [{**SERVER, "server_label": "down"}]},
+    ],
+    ids=["none", "not allowed", "other server"],
+)
+async def test_approval_calls_nothing_that_the_request_does_not_want(
+    stage: Any, calls: list[str], narrowed: Json
+) -> None:
+    items, answer = await question(stage)
+    (ran,) = of_type(await stage.ask("No.", input=[*items, answer], **narrowed), "mcp_call")
+
+    assert (ran["status"], calls) == ("failed", [])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"arguments": '{"all": true}'}, {"server_label": "down"}, {"name": "down__say"}, {"id": "mcpr_1"}],
+    ids=["arguments", "server", "tool", "id"],
+)
+@pytest.mark.parametrize("stored", [False, True], ids=["sent", "stored"])
+async def test_what_is_called_is_what_was_asked_for(stage: Any, calls: list[str], change: Json, stored: bool) -> None:
+    (user, item), answer = await question(stage)
+    changed = {**item, **change}
+    sent: Json = {"input": [user, changed, {**answer, "approval_request_id": changed["id"]}]}
+    if stored:
+        before = await stage.ask("Well.", input=[user])
+        sent = {"input": sent["input"][1:], "previous_response_id": before["id"]}
+    error = await stage.refused(**sent, tools=[ASKED])
+
+    assert error["param"] == f"input[{len(sent['input']) - 1}].approval_request_id"
+    assert calls == []
+
+
+async def test_question_of_somebody_else_is_none(stage: Any, calls: list[str]) -> None:
+    items, answer = await question(stage)
+    stage.principal = Principal("bob")
+    error = await stage.refused(input=[*items, answer], tools=[ASKED])
+
+    assert (error["param"], calls) == ("input[2].approval_request_id", [])
+
+
+async def test_number_of_calls_approved_at_once_is_bounded(stage: Any, calls: list[str]) -> None:
+    (user, item), answer = await question(stage)
+    pairs: list[Json] = []
+    # A client that has been answered each in turn, and says yes to all of them again.
+    for number in range(65):
+        asked = await stage.ask(call("up__say", n=number), input=[user], tools=[ASKED])
+        (other,) = of_type(asked, "mcp_approval_request")
+        pairs.append({**answer, "approval_request_id": other["id"]})
+        pairs.insert(number, other)
+    error = await stage.refused(input=[user, *pairs], tools=[ASKED])
+
+    assert (error["param"], calls) == (f"input[{65 + 65}]", [])
+    assert item not in pairs
+
+
+async def test_request_that_is_refused_has_nothing_called(stage: Any, calls: list[str]) -> None:
+    items, answer = await question(stage)
+    error = await stage.refused(input=[*items, answer], tools=[ASKED], tool_choice={"type": "function", "name": "moon"})
+
+    assert (error["param"], calls) == ("tool_choice", [])
+
+
+async def test_client_that_leaves_takes_the_calls_with_it_that_it_approved(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items, answer = await question(stage)
+    begun, ended = anyio.Event(), anyio.Event()
+
+    async def call_for_ever(*args: Any, **named: Any) -> Any:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(stage.proxy, "call_tool", call_for_ever)
+    body = json.dumps({"input": [*items, answer], "tools": [ASKED]}).encode()
+    messages = [{"type": "http.request", "body": body}]
+
+    async def receive() -> Any:
+        if messages:
+            return messages.pop()
+        await begun.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        """Nobody reads it."""
+
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/responses", "headers": headers, "query_string": b""}
+    with anyio.fail_after(20):
+        await stage.app(scope, receive, send)
+
+    assert ended.is_set()
+    assert len(stage.engine.prompts) == 1
+
+
+@pytest.mark.parametrize("by_id", [False, True], ids=["references", "previous"])
+async def test_what_a_request_takes_from_the_store_is_bounded(small_stage: Any, by_id: bool) -> None:
+    stage = small_stage
+    item = {"role": "user", "content": "x" * 1300}
+    first = await stage.ask("A.", input=[item])
+    stored = (await stage.http.get(f"/v1/responses/{first['id']}/input_items")).json()["data"][0]["id"]
+    reference = {"type": "item_reference", "id": stored}
+    sent: Json = {"input": [reference] * 4}
+    if by_id:
+        second = await stage.ask("B.", input=[item], previous_response_id=first["id"])
+        sent = {"input": [reference], "previous_response_id": second["id"]}
+    error = await stage.refused(**sent)
+
+    assert error["param"] == ("input[0]" if by_id else "input[2]")
+    assert "limits.body_bytes" in error["message"]
 
 
 async def test_server_that_a_principal_may_not_use_does_not_exist_for_it(stage: Any) -> None:

@@ -163,7 +163,7 @@ def test_stream_joined_is_the_whole_response(
     thought = "".join(text_of(item) for item in done if item["type"] == "reasoning")
     assert thought.strip() == "".join(event.text for event in told if isinstance(event, Reasoning)).strip()
     closed = [event.id for event in told if isinstance(event, CallClosed) and event.name in tools().known]
-    calls = [item.get("call_id") or item["id"].removeprefix("mcpr_") for item in done if is_call(item)]
+    calls = [item.get("call_id") or item["id"].rpartition("_")[2] for item in done if is_call(item)]
     assert calls == closed
 
 

@@ -1,5 +1,6 @@
 """Stored responses: whose they are, how long, and how many."""
 
+from base64 import urlsafe_b64decode
 from typing import Any
 
 from hypothesis import given
@@ -87,7 +88,7 @@ class Stored(RuleBasedStateMachine):
         kept = [each for each in self.put.values() if each.id in self.store._kept]
         assert self.store.size == sum(each.size for each in kept) <= MOST
         owned = {owner: sum(each.size for each in kept if each.owner == owner) for owner in ("ann", "bob", "cyd")}
-        assert set(self.store._items) == {item_id for each in kept for item_id in each.item_ids}
+        assert set(self.store._items) == {(each.owner, item_id) for each in kept for item_id in each.item_ids}
         assert set(self.store._sizes) == set(self.store._owned) == {owner for owner, size in owned.items() if size}
 
 
@@ -165,3 +166,32 @@ def test_seal_that_was_changed_is_none(text: str, data: Any) -> None:
 
     assert seal.open("ann", changed) in (None, text)
     assert seal.open("ann", text) is None
+
+
+def test_item_of_the_same_id_is_each_ones_own() -> None:
+    store = ResponseStore(MOST, TTL, SHARE, lambda: 0.0)
+    for number, owner in enumerate(["ann", "bob", "bob"]):
+        store.put(StoredResponse(owner, f"resp_{number}", None, b"{}", (), (b"%d" % number,), ("mcpr_look:0",)))
+
+    assert (store.item("ann", "mcpr_look:0"), store.item("bob", "mcpr_look:0")) == (b"0", b"2")
+    store.delete("bob", "resp_1")
+    assert (store.item("ann", "mcpr_look:0"), store.item("bob", "mcpr_look:0")) == (b"0", b"2")
+
+
+def _opened(sealed: str) -> str:
+    return urlsafe_b64decode(sealed.removeprefix("codec1.")).hex()
+
+
+def test_signature_is_of_one_owner_and_of_each_text_for_itself() -> None:
+    seal = Seal()
+    signed = seal.sign("ann", "call", "up", "say", "{}")
+
+    assert signed == seal.sign("ann", "call", "up", "say", "{}")
+    others = [
+        ("bob", "call", "up", "say", "{}"),
+        ("ann", "cal", "lup", "say", "{}"),
+        ("ann", "call", "up", "say", "{ }"),
+    ]
+    assert signed not in {seal.sign(*other) for other in others} | {Seal().sign("ann", "call", "up", "say", "{}")}
+    # A text of the model's under a seal is no signature.
+    assert signed not in _opened(seal.close("ann", '["ann", "call", "up", "say", "{}"]'))
