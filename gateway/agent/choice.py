@@ -10,15 +10,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
 
-from gateway.agent.conversation import Conversation
+from gateway.agent.conversation import PROMPT_TAIL, Conversation
 from gateway.errors import RequestInvalid
 from gateway.toolcalls import AnswerForm, CallTrigger, ToolSpec, answer_grammar, call_grammar, call_triggers, loosened
 
 _SHOWN: Final = 20
 """Names of tools that a message lists."""
-
-_PROMPT_TAIL = 64
-"""Ids of the prompt's end: enough to tell whether the template opened a reasoning block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +100,8 @@ def listed(names: Sequence[str]) -> str:
 
 def prompt_tail(conversation: Conversation) -> str:
     """Give the end of the prompt as text: it says whether the model's turn begins inside reasoning."""
-    return conversation.ready.token_map.decode(conversation.ids[-_PROMPT_TAIL:])
+    ids = conversation.ids[: len(conversation.ids) - len(conversation.begun)]
+    return conversation.ready.token_map.decode(ids[-PROMPT_TAIL:])
 
 
 def hold_for(

@@ -15,9 +15,13 @@ from gateway.agent.trail import Trail
 from gateway.engine.interface import Message
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.scaffold import WRITTEN, Scaffold, TurnEnd, TurnShape
+from gateway.errors import RequestInvalid
 from gateway.observe.trajectories import Span
 from gateway.proxy.caller import ANYBODY, Principal
-from gateway.toolcalls import Format, ToolSpec
+from gateway.toolcalls import Format, Reasoning, ToolSpec, parser_for
+
+PROMPT_TAIL = 64
+"""Ids of the prompt's end: enough to tell whether the template opened a reasoning block."""
 
 
 @dataclass(slots=True)
@@ -63,6 +67,8 @@ class Conversation:
     """Why it goes on from none."""
     lived: LivedAnswer = field(default_factory=LivedAnswer)
     """The answer that is being made."""
+    begun: tuple[int, ...] = ()
+    """Ids at the end of the prompt with which the model's turn was begun for it."""
     may_call: bool = True
     """Whether a call may be made; where not, its definitions stand in the prompt all the same."""
     answer_id: str = field(default_factory=lambda: secrets.token_hex(12))
@@ -74,6 +80,18 @@ class Conversation:
     def room(self) -> int:
         """Ids that still fit into the engine's context."""
         return self.ready.facts.context - len(self.ids)
+
+    def begin_turn(self, text: str) -> None:
+        """Begin the model's turn for it. Raises `RequestInvalid` where its text would be reasoning."""
+        tail, begun = self.ids[-PROMPT_TAIL:], self.ready.token_map.encode(text)
+        parser = parser_for(self.format, self.ready.token_map, (), prompt_tail=self.ready.token_map.decode(tail))
+        if any(isinstance(event, Reasoning) for event in [*parser.feed(begun), *parser.close()]):
+            raise RequestInvalid(
+                "continue_final_message: this model's turn begins with reasoning, which text of yours can't go on from",
+                param="continue_final_message",
+            )
+        self.begun = tuple(begun)
+        self.ids += begun
 
     async def ask(self, question: str) -> None:
         """Append the next user turn to a conversation whose last turn is the model's."""

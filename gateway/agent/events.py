@@ -27,6 +27,22 @@ class IdsGenerated:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """An id that was sampled: the logarithm of its probability (None: the engine did not tell), and the likeliest."""
+
+    token_id: int
+    logprob: float | None
+    tops: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContentSampled:
+    """The ids that the content told next was read from. Comes only to who asked for it."""
+
+    tokens: tuple[TokenLogprob, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SplicedPart:
     """Ids put into the context that the model did not write. `call_id`: the call that they answer, if they do."""
 
@@ -133,7 +149,9 @@ class Finished:
     """The stop string that ended it, if one did."""
 
 
-AgentEvent = Event | IdsGenerated | IdsSpliced | ToolFinished | PromptCompared | GenerationFinished | Finished
+AgentEvent = (
+    Event | IdsGenerated | ContentSampled | IdsSpliced | ToolFinished | PromptCompared | GenerationFinished | Finished
+)
 """Events of ids come only to who asked for them: with the prompt, they are the whole context, id by id."""
 Emit = Callable[[AgentEvent], Awaitable[None]]
 """Takes one event; slow takers slow the generation down."""

@@ -8,11 +8,12 @@ engine samples but never processes, is left out, and the template's own turn end
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import starmap, zip_longest
 
 from gateway.agent.choice import Hold, prompt_tail
 from gateway.agent.conversation import Conversation, Spliced
 from gateway.agent.end_hold import EndHold
-from gateway.agent.events import Emit, GenerationFinished, IdsGenerated
+from gateway.agent.events import ContentSampled, Emit, GenerationFinished, IdsGenerated, TokenLogprob
 from gateway.agent.memory import Call, LivedTurn
 from gateway.agent.memory.cut import cut_turn
 from gateway.agent.refused_grammar import loosened_hold, looseness
@@ -41,6 +42,8 @@ class GenerationOptions:
     """End behind the first call, whatever the model goes on with."""
     ids: bool = False
     """Whether ids are emitted as they come, before what they say."""
+    logprobs: int | None = None
+    """How many of the likeliest ids are told with each that content is read from; None: nothing of it is."""
     first_index: int = 0
     """Calls that the response already shows: indexes are counted over the whole response."""
     tells: Callable[[str], bool] = lambda name: True
@@ -87,6 +90,9 @@ class Generation:
             policy=None if conversation.tools and conversation.may_call else Policy(unknown_tool="content"),
             formed=options.hold is not None and options.hold.formed,
         )
+        # What was begun for the model is read, so that what it writes is read as what follows; it is told of nothing.
+        self._parser.feed(conversation.begun)
+        self._begun, conversation.begun = bool(conversation.begun), ()
         self._stop = StopFilter(options.stops)
         self._hold = EndHold(ready.token_map.special_ids)
         self._prompt = len(conversation.ids)
@@ -98,6 +104,8 @@ class Generation:
         self._guessed = False
         self._logprobs: list[float | None] = []
         """Of all ids that came, those that end a turn as well."""
+        self._weighed: list[TokenLogprob] = []
+        """Ids since the last that was told, where probabilities are asked for."""
         self._content: list[str] = []
         self._reasoning: list[str] = []
         self._reasoned = self._reasoned_to = self._said_before = 0
@@ -144,7 +152,9 @@ class Generation:
             sampling=self._options.sampling,
             grammar=hold.grammar if hold else None,
             triggers=hold.triggers if hold else (),
-            logprobs=self._conversation.trail is not None and self._conversation.trail.logprobs,
+            logprobs=self._options.logprobs is not None
+            or (self._conversation.trail is not None and self._conversation.trail.logprobs),
+            top_logprobs=self._options.logprobs or 0,
         )
 
     async def _follow(self, events: AsyncIterator[GenerationEvent], started: float) -> GenerationEnd | None:
@@ -158,6 +168,8 @@ class Generation:
             self._ttft = self._ttft or time.perf_counter() - started
             self._guessed |= event.guessed
             self._logprobs += event.logprobs
+            if self._options.logprobs is not None:
+                self._weighed += starmap(TokenLogprob, zip_longest(event.ids, event.logprobs, event.tops, fillvalue=()))
             ids = self._hold.feed(event.ids)
             if ids and self._called_enough:
                 return None
@@ -188,10 +200,14 @@ class Generation:
                 await self._show(self._stop.close())
                 if (told := self._indexed(event)) is not None:
                     await self._emit_event(told)
+                self._weighed.clear()
 
     async def _show(self, text: str) -> None:
         if text:
             self._told.append(text)
+            if self._weighed:
+                await self._emit_event(ContentSampled(tuple(self._weighed)))
+                self._weighed.clear()
             await self._emit_event(Content(text))
 
     def _indexed(self, event: Event) -> Event | None:
@@ -230,7 +246,9 @@ class Generation:
         told = end is not None and end.told
         place.slot.holds(list(conversation.ids), at_rest=told, answered=end is not None or self._ttft > 0)
         ended_by = end.ended_by if end is not None else None
-        conversation.turn = LivedTurn(tuple(self._calls), bool(self._content), bool(self._reasoning), ended_by)
+        conversation.turn = LivedTurn(
+            tuple(self._calls), self._begun or bool(self._content), bool(self._reasoning), ended_by
+        )
         if conversation.trail is not None:
             conversation.trail.wrote(self._sampled(end))
         self._note_turn(cut=end is None and not self._called_enough)

@@ -175,6 +175,17 @@ def check_size(messages: Sequence[Message], context: int) -> None:
         )
 
 
+def begun_text(messages: Sequence[Message]) -> str:
+    """Give the text of a last message that the model is to go on with. Raises `RequestInvalid` where it can't."""
+    last = messages[-1]
+    if len(messages) < 2 or last["role"] != "assistant" or last.get("tool_calls") or not last["content"]:
+        raise RequestInvalid(
+            "continue_final_message: the last of several messages must be the model's own, with text and without calls",
+            param="continue_final_message",
+        )
+    return last["content"]
+
+
 def without_volatile(messages: Sequence[Message], volatile: re.Pattern[str] | None) -> Sequence[Message]:
     """Cut out of system messages what changes from session to session, and a system message of nothing else."""
     if volatile is None:

@@ -110,6 +110,8 @@ class Recall:
     def _root(self, conversation: Conversation) -> bytes:
         """What two histories must have in common, besides their messages."""
         ready, tools = conversation.ready, json.dumps(tool_definitions(conversation.tools))
+        if ready.template.options:
+            tools += json.dumps(ready.template.options)
         return root_digest(
             self._key, conversation.principal.name, ready.token_map.map_id, ready.facts.chat_template, tools
         )

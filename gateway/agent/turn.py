@@ -7,7 +7,7 @@ to the client. It speaks in events and knows no HTTP.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.agent.calls import CallRunner, FinishedCall, RunningCalls
@@ -15,7 +15,7 @@ from gateway.agent.choice import FREE, Hold, ToolChoice, check_choice, hold_for
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced, ToolFinished
 from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
-from gateway.agent.history import check_size, tool_definitions, without_volatile
+from gateway.agent.history import begun_text, check_size, tool_definitions, without_volatile
 from gateway.agent.late_system import in_their_places
 from gateway.agent.offers import EVERY_TOOL, ToolOffers, ToolScope, is_heavy
 from gateway.agent.prefill import prefill
@@ -26,6 +26,7 @@ from gateway.agent.splices import fitted, parts_of
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Message, Sampling
 from gateway.engine.readiness import EngineRoute
+from gateway.engine.template_options import NO_OPTIONS, checked_options
 from gateway.errors import ContextExceeded, EngineUnavailable
 from gateway.observe.metrics import Metrics
 from gateway.observe.trajectories import Span, Trajectories
@@ -55,6 +56,8 @@ class AnswerOptions:
     tell_calls: bool = False
     """Whether their events come although they are no part of it, for APIs that have another place for them. A call
     that `choice` does not allow is told by its `ToolFinished` alone."""
+    logprobs: int | None = None
+    """How many of the likeliest ids are told with each that content was read from (`ContentSampled`); None: nothing."""
     max_calls: int | None = None
     """How many calls the gateway may make; it answers those beyond without making them."""
 
@@ -93,24 +96,32 @@ class Agent:
         gateway_tools: ToolScope = EVERY_TOOL,
         principal: Principal = ANYBODY,
         bare: bool = False,
+        options: Mapping[str, object] = NO_OPTIONS,
+        continues: bool = False,
     ) -> Conversation:
         """The conversation that `messages` (see `history.checked_messages`) begin, as prompt ids.
 
         The gateway's own tools are those that `principal` may call and `gateway_tools` holds. `bare`: without them, and
-        remembered by nobody.
+        remembered by nobody. `options`: what the chat template is to be told; those that it does not name are left out.
+        `continues`: the answer goes on with the last message, the model's own; it is remembered by nobody either.
 
         Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, and `ContextExceeded` when it does not fit.
         """
         ready = self._route.ready()
+        if options:
+            ready = ready.with_options(checked_options(options, ready.token_map, "chat_template_kwargs"))
         ours = () if bare else self._calls.offers.to(principal, ready.facts.context, choice.names or (), gateway_tools)
         tools = _merged(ours, client_tools)
         check_choice(choice, tools)
         check_size(messages, ready.facts.context)
+        messages, begun = (messages[:-1], begun_text(messages)) if continues else (messages, "")
         messages = await in_their_places(without_volatile(messages, self._volatile), ready.template)
         names = frozenset(tool.name for tool in client_tools)
         fmt = ready.tool_format.format
         conversation = Conversation(ready, fmt, tools, [], names, principal, may_call=choice.may_call)
-        await (begin(conversation, messages) if bare else self.recall.begin(conversation, messages))
+        await (begin(conversation, messages) if bare or continues else self.recall.begin(conversation, messages))
+        if begun:
+            conversation.begin_turn(begun)
         if conversation.room <= 0:
             raise ContextExceeded(_too_long(conversation), len(conversation.ids), ready.facts.context)
         return conversation
@@ -236,6 +247,7 @@ class _Answer:
             stops=self._options.stops,
             one_call=self._options.parallel is False,
             ids=self._options.ids,
+            logprobs=self._options.logprobs,
             first_index=self._called,
             tells=lambda name: self._shows(name) or (self._options.tell_calls and self._choice.allows(name)),
             shows=self._shows,

@@ -71,6 +71,8 @@ class GenerateRequest:
     """Whether ids that came together may be reported together: for callers that only pass them on."""
     logprobs: bool = False
     """Whether the engine is to say how probable each id was."""
+    top_logprobs: int = 0
+    """How many of the most probable ids it is to name at each place; only with `logprobs`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,8 @@ class Generated:
     guessed: bool = False
     logprobs: tuple[float | None, ...] = ()
     """Of each id the logarithm of its probability before sampling, where that was asked for; None: it was not told."""
+    tops: tuple[tuple[tuple[int, float], ...], ...] = ()
+    """For each id the most probable ones at its place, with theirs, where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +152,16 @@ class Engine(Protocol):
         """Ids of `text` by the engine's own tokenizer. `specials`: marker text becomes control ids."""
         ...
 
-    async def apply_template(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        """The engine's chat template over `messages`, with the generation prompt at the end."""
+    async def apply_template(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] = (),
+        options: Mapping[str, str | int | float | bool] | None = None,
+    ) -> str:
+        """The engine's chat template over `messages`, with the generation prompt at the end.
+
+        `options`: what the template is told besides.
+        """
         ...
 
     async def embed(

@@ -5,9 +5,10 @@ away it closes the route with a reason, starts or awaits the engine again, and p
 generate. `gateway.serve` shows the state.
 """
 
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import anyio
@@ -26,6 +27,7 @@ from gateway.engine.shapes import Shapes
 from gateway.engine.slot_files import SlotFiles, open_slot_files, slot_table
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
+from gateway.engine.template_options import Options
 from gateway.errors import ConfigError, EngineError, EngineUnavailable, MapDiffers
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
@@ -38,6 +40,9 @@ _POLL = 2.0
 _ATTEMPTS = 3
 _RETRY = 0.5
 _RETRY_MAX = 10.0
+
+_VARIANTS = 16
+"""Sets of options under which what is known of a template is kept."""
 
 log = get_logger("engine")
 
@@ -59,8 +64,26 @@ class ReadyEngine:
     """Which start of an engine this is."""
     shapes: Shapes = field(default_factory=Shapes)
     """Which conversations its template only appends to."""
+    variants: "OrderedDict[str, tuple[ChatTemplate, Shapes]]" = field(
+        default_factory=OrderedDict[str, tuple[ChatTemplate, Shapes]]
+    )
+    """Its template, told of options, and the same of that."""
     prefill: Prefill | None = None
     """What processes ids ahead of time; None where the engine's slots are not ours, or that is not wanted."""
+
+    def with_options(self, options: Options) -> "ReadyEngine":
+        """Give the same engine with its template told of options."""
+        template = self.template.with_options(options)
+        if not template.options:
+            return self
+        key = repr(sorted(template.options.items()))
+        if key not in self.variants:
+            self.variants[key] = (template, Shapes())
+            if len(self.variants) > _VARIANTS:
+                self.variants.popitem(last=False)
+        self.variants.move_to_end(key)
+        known, shapes = self.variants[key]
+        return replace(self, template=known, shapes=shapes)
 
 
 class EngineRoute:

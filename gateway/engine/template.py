@@ -6,6 +6,7 @@ a tool, and the ids of a content do not depend on its neighbours. What the templ
 (`scaffold.py`) is asked once for each shape of turn and kept. It does not know tool-call formats or limits.
 """
 
+import re
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,7 @@ from gateway.engine.scaffold import (
     following,
     layouts,
 )
+from gateway.engine.template_options import NO_OPTIONS, Options
 from gateway.errors import EngineRefused, TemplateRefused
 from leaf_sdk.vocab import TokenMap
 
@@ -62,7 +64,9 @@ class Prompt:
 class ChatTemplate:
     """The chat template of one running engine, under one map."""
 
-    def __init__(self, engine: Engine, facts: EngineFacts, token_map: TokenMap) -> None:
+    def __init__(self, engine: Engine, facts: EngineFacts, token_map: TokenMap, options: Options = NO_OPTIONS) -> None:
+        """`options`: what the template is told beside the messages (`template_options.py`)."""
+        self.options = options
         self._engine = engine
         self._facts = facts
         self._map = token_map
@@ -75,6 +79,12 @@ class ChatTemplate:
         # By identity: what follows a shape of turn is one object for as long as it is kept.
         self._scaffold_of = lru_cache(_KEPT)(self._without_ids)
         self._following: OrderedDict[tuple[TurnShape, Role, int], Following] = OrderedDict()
+
+    def with_options(self, options: Options) -> "ChatTemplate":
+        """Give the same template, told of those options that its text names; others would be without effect."""
+        text = self._facts.chat_template
+        known = {key: value for key, value in options.items() if re.search(rf"\b{key}\b", text)}
+        return ChatTemplate(self._engine, self._facts, self._map, known)
 
     async def prompt(
         self,
@@ -241,6 +251,8 @@ class ChatTemplate:
 
     async def _render(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
         try:
-            return await self._engine.apply_template(messages, tools)
+            if not self.options:
+                return await self._engine.apply_template(messages, tools)
+            return await self._engine.apply_template(messages, tools, self.options)
         except EngineRefused as error:
             raise TemplateRefused(f"the chat template of {self._facts.model!r} refuses: {error.message}") from error

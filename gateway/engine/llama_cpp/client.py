@@ -124,6 +124,7 @@ class LlamaCpp(Questions):
                     most=request.max_tokens,
                     gather=request.gather,
                     logprobs=request.logprobs,
+                    tops=request.top_logprobs if request.logprobs else 0,
                 )
                 events = self._events(answer, stream)
                 try:

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from pydantic_core import from_json
 
 from gateway.engine.interface import Generated, GenerationEnd, GenerationEvent, Timings
-from gateway.engine.llama_cpp.json import MISREAD, logprobs_of, misread, read_end, repaired, said
+from gateway.engine.llama_cpp.json import MISREAD, logprobs_of, misread, read_end, repaired, said, tops_of
 from gateway.engine.llama_cpp.repair import IdRepair
 from gateway.errors import EngineRefused
 from leaf_sdk.vocab import TokenMap
@@ -25,7 +25,14 @@ class CompletionStream:
     """Reads one stream."""
 
     def __init__(
-        self, url: str, token_map: TokenMap | None, *, most: int, gather: bool, logprobs: bool = False
+        self,
+        url: str,
+        token_map: TokenMap | None,
+        *,
+        most: int,
+        gather: bool,
+        logprobs: bool = False,
+        tops: int = 0,
     ) -> None:
         """Read nothing yet.
 
@@ -35,6 +42,7 @@ class CompletionStream:
             most: ids that were asked for; an engine that goes on is left there.
             gather: ids of one read may be told as one event.
             logprobs: how probable they were is told too.
+            tops: how many of the most probable ids are told at each place.
         """
         self._url = url
         self._most = most
@@ -43,6 +51,7 @@ class CompletionStream:
         self._repair = IdRepair(token_map) if token_map is not None else None
         self._gather = gather
         self._logprobs = logprobs
+        self._tops = tops
         self._counts = [0, 0, 0]
         self._last: int | None = None
 
@@ -64,6 +73,7 @@ class CompletionStream:
         """
         ids: list[int] = []
         logprobs: list[float | None] = []
+        tops: list[tuple[tuple[int, float], ...]] = []
         guessed = False
         fault: EngineRefused | None = None
         try:
@@ -73,6 +83,7 @@ class CompletionStream:
                 ids += new
                 if self._logprobs:
                     logprobs += logprobs_of(message, new)
+                    tops += tops_of(message, new, self._tops) if self._tops else ()
                 guessed |= doubtful
                 self._given += len(new)
                 self._messages += 1
@@ -81,8 +92,8 @@ class CompletionStream:
                     self._given = min(self._given, self._most)
                     end = self.cut()
                 if ids and (end is not None or not self._gather):
-                    yield Generated(tuple(ids), guessed, tuple(logprobs[: len(ids)]))
-                    ids, guessed, logprobs = [], False, []
+                    yield Generated(tuple(ids), guessed, tuple(logprobs[: len(ids)]), tuple(tops[: len(ids)]))
+                    ids, guessed, logprobs, tops = [], False, [], []
                 if end is not None:
                     yield end
                     return
@@ -91,7 +102,7 @@ class CompletionStream:
         except MISREAD as error:
             fault = misread(self._url, error)
         if ids:
-            yield Generated(tuple(ids), guessed, tuple(logprobs[: len(ids)]))
+            yield Generated(tuple(ids), guessed, tuple(logprobs[: len(ids)]), tuple(tops[: len(ids)]))
         if fault is not None:
             raise fault
 

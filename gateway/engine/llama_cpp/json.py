@@ -92,7 +92,7 @@ def completion_body(request: GenerateRequest) -> dict[str, Any]:
         body["id_slot"] = request.slot
     if request.logprobs:
         # With the most probable id comes the sampled one.
-        body["n_probs"] = 1
+        body["n_probs"] = max(1, request.top_logprobs)
     if request.grammar is not None:
         body["grammar"] = request.grammar
     if request.triggers:
@@ -138,6 +138,18 @@ def logprobs_of(message: dict[str, Any], ids: Sequence[int]) -> list[float | Non
             break
         # One of no probability at all is null in JSON.
         found[place] = None if each["logprob"] is None else float(each["logprob"])
+    return found
+
+
+def tops_of(message: dict[str, Any], ids: Sequence[int], most: int) -> list[tuple[tuple[int, float], ...]]:
+    """The most probable ids at the places of the ids of one stream message; none where it tells only of the last."""
+    found: list[tuple[tuple[int, float], ...]] = [()] * len(ids)
+    told: list[dict[str, Any]] = message.get("completion_probabilities") or []
+    for place, each in zip(range(len(ids) - 1, -1, -1), reversed(told), strict=False):
+        if each["id"] != ids[place]:
+            break
+        tops = [(int(top["id"]), top["logprob"]) for top in each.get("top_logprobs") or ()]
+        found[place] = tuple((token_id, float(logprob)) for token_id, logprob in tops if logprob is not None)[:most]
     return found
 
 

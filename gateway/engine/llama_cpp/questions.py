@@ -41,14 +41,20 @@ class Questions:
         with expecting(self._url):
             return [int(token) for token in answer["tokens"]]
 
-    async def apply_template(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+    async def apply_template(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] = (),
+        options: Mapping[str, str | int | float | bool] | None = None,
+    ) -> str:
         """`POST /apply-template`: rendered by the engine's own template code, so that it can't differ from it."""
         body: dict[str, Any] = {"messages": list(messages)}
         if tools:
             body["tools"] = list(tools)
-        if self._keep_reasoning:
-            # The server turns it into the template's own switch, where it has one (llama.cpp, common/chat.cpp).
-            body["chat_template_kwargs"] = {"preserve_reasoning": True}
+        # The server turns the first into the template's own switch, where it has one (llama.cpp, common/chat.cpp).
+        told = {**({"preserve_reasoning": True} if self._keep_reasoning else {}), **(options or {})}
+        if told:
+            body["chat_template_kwargs"] = told
         answer = await self._post("/apply-template", body)
         with expecting(self._url):
             return str(answer["prompt"])

@@ -18,6 +18,16 @@ from gateway.serve.generation.finite import must_hold_numbers
 from gateway.serve.generation.watch import DEFAULT_END, DEFAULT_START, WatchIds, WatchTexts
 from leaf_sdk.vocab import TokenMap
 
+OTHER_GRAMMARS: Final = dict.fromkeys(
+    ("grammar", "guided_choice", "guided_grammar", "guided_json", "guided_regex", "json_schema", "structured_outputs"),
+    "say `response_format` in a chat",
+)
+"""Names that servers have for forms of answers."""
+HINTS: Final = frozenset(
+    ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention")
+)
+"""Fields of OpenAI's that are of no effect here."""
+
 _EITHER: Final = frozenset({"tool_choice", "stop", "prompt", "tool_watcher"})
 
 StreamFormat = Literal["json", "msgpack", "protobuf", "msgpack-delta"]
@@ -117,7 +127,6 @@ class GenerationFields(RequestModel):
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
     stop: Annotated[str | list[str] | None, AfterValidator(_checked_stop)] = None
-    n: Literal[1] | None = None
     return_token_ids: bool = False
     stream_format: StreamFormat = "json"
     stream_flush: FlushName = "interactive"

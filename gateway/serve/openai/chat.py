@@ -5,14 +5,17 @@ Codec endpoint's. Plain completions are `completions.py`'s, what can be asked of
 """
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.agent import Agent, AnswerOptions, Conversation
-from gateway.agent.events import Emit, Finished
+from gateway.agent.events import Emit
 from gateway.config import LimitsConfig
+from gateway.engine.interface import Message
 from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of
@@ -21,6 +24,7 @@ from gateway.serve.generation.answers import Answering, ApiForm, StreamedAnswer,
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.openai.chat_reply import ChatReply
 from gateway.serve.openai.chat_request import ChatRequest
+from gateway.serve.openai.choices_reply import ChoicesReply
 from gateway.serve.openai.form import event_bytes, openai_form
 
 
@@ -44,26 +48,38 @@ class ChatEndpoint:
         try:
             must_be_json(request)
             chat, messages = ChatRequest.checked(await read_body(request, self._limits.body_bytes))
-            conversation = await self._agent.open(
-                messages,
-                choice=chat.choice(),
-                client_tools=chat.client_tools(),
-                gateway_tools=chat.gateway_scope(),
-                principal=principal_of(request.scope),
-            )
-            options = chat.options(conversation.ready.token_map)
+            conversations = [await self._open(request, chat, messages) for _ in range(chat.n)]
+            options = chat.options(conversations[0].ready.token_map)
         except GatewayError as error:
             self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
             return form.refused(error)
-        return self._answered(request, chat, conversation, options, form)
+        return self._answered(request, chat, conversations, options, form)
+
+    async def _open(self, request: Request, chat: ChatRequest, messages: Sequence[Message]) -> Conversation:
+        return await self._agent.open(
+            messages,
+            choice=chat.choice(),
+            client_tools=chat.client_tools(),
+            gateway_tools=chat.gateway_scope(),
+            principal=principal_of(request.scope),
+            options=chat.template_options,
+            continues=chat.continue_final_message,
+        )
 
     def _answered(
-        self, request: Request, chat: ChatRequest, conversation: Conversation, options: AnswerOptions, form: ApiForm
+        self,
+        request: Request,
+        chat: ChatRequest,
+        conversations: Sequence[Conversation],
+        options: AnswerOptions,
+        form: ApiForm,
     ) -> Response:
+        conversation = conversations[0]
         prompt = tuple(conversation.ids)
 
-        async def make(emit: Emit) -> Finished:
-            return await self._agent.answer(conversation, options, emit)
+        async def make(emit: Emit) -> None:
+            for number, each in enumerate(conversations):
+                await self._agent.answer(each, _drawn_anew(options, number), emit)
 
         answering = Answering(make, self._metrics.chat_request)
         created = int(time.time())  # noqa: TID251
@@ -80,13 +96,28 @@ class ChatEndpoint:
                 name_calls=False,
                 json_event=event_bytes(plain),
             )
-        ids = prompt if chat.return_token_ids else None
-        reply = ChatReply(
-            conversation.ready.facts.model,
-            created,
-            usage_chunk=chat.usage_chunk,
-            prompt_ids=ids,
-            ignored=chat.ignored,
-            answer_id=conversation.answer_id,
-        )
+        unused = chat.unused(conversation.ready.template.options)
+        token_map = conversation.ready.token_map
+        replies = [
+            ChatReply(
+                conversation.ready.facts.model,
+                created,
+                usage_chunk=chat.usage_chunk,
+                prompt_ids=prompt if chat.return_token_ids else None,
+                ignored=unused,
+                answer_id=conversation.answer_id,
+                spell=token_map.token_bytes if chat.logprobs else None,
+            )
+            for _ in conversations
+        ]
+        several = ChoicesReply(replies, len(prompt), usage_chunk=chat.usage_chunk)
+        reply = replies[0] if chat.n == 1 else several
         return StreamedAnswer(answering, reply, form) if chat.stream else WholeAnswer(answering, reply, form)
+
+
+def _drawn_anew(options: AnswerOptions, number: int) -> AnswerOptions:
+    """Answers to one request with a seed are drawn by seeds that follow it: they would all be the same."""
+    seed = options.sampling.seed
+    if seed is None or not number:
+        return options
+    return replace(options, sampling=replace(options.sampling, seed=(seed + number) % 2**32))

@@ -5,16 +5,18 @@ shape has no place for (where a result's ids came from, what the KV cache saved)
 ids, where they are wanted, as vLLM spells them (`token_ids`, `prompt_token_ids`). Pure: it knows no HTTP and no engine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gateway.agent.events import (
     AgentEvent,
+    ContentSampled,
     Finished,
     GenerationFinished,
     IdsGenerated,
     IdsSpliced,
     PromptCompared,
+    TokenLogprob,
     ToolFinished,
 )
 from gateway.serve.generation.account import Account
@@ -23,6 +25,9 @@ from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, D
 from gateway.toolcalls.stream.deltas import event_delta
 
 Chunk = dict[str, Any]
+
+_NEVER = -9999.0
+"""The logarithm of no probability, as OpenAI writes it."""
 
 
 class ChatReply:
@@ -37,8 +42,15 @@ class ChatReply:
         prompt_ids: Sequence[int] | None = None,
         ignored: Sequence[str] = (),
         answer_id: str = "",
+        spell: Callable[[int], bytes] | None = None,
     ) -> None:
-        """`prompt_ids`: given where the client wants ids, None where it does not. `ignored`: fields without effect."""
+        """`prompt_ids`: given where the client wants ids, None where it does not. `ignored`: fields without effect.
+
+        `spell` gives an id's bytes, where probabilities are told.
+        """
+        self._spell = spell
+        self._weighed: list[Chunk] = []
+        self._unsent: list[Chunk] = []
         self._head: Chunk = {"id": f"chatcmpl-{answer_id}", "created": created, "model": model}
         self._usage_chunk = usage_chunk
         self._prompt_ids = prompt_ids
@@ -62,6 +74,9 @@ class ChatReply:
             case IdsGenerated(ids):
                 self._pending += ids
                 self._ids += ids
+                return []
+            case ContentSampled(tokens):
+                self._unsent += [weighed(token, self._spell) for token in tokens] if self._spell else []
                 return []
             case IdsSpliced():
                 return [{**self._chunk({}), "codec": {"spliced": self._splice(event)}}]
@@ -115,6 +130,8 @@ class ChatReply:
         if whole := [call for call in self._calls if call["id"] in self._closed]:
             message["tool_calls"] = whole
         choice: Chunk = {"index": 0, "message": message, "finish_reason": finished.reason, "logprobs": None}
+        if self._spell is not None:
+            choice["logprobs"] = {"content": [*self._weighed, *self._unsent], "refusal": None}
         prompt = {} if self._prompt_ids is None else {"prompt_token_ids": list(self._prompt_ids)}
         if self._prompt_ids is not None:
             choice["token_ids"] = self._ids
@@ -143,11 +160,33 @@ class ChatReply:
         choice: Chunk = {"index": 0, "delta": delta, "finish_reason": reason}
         if self._prompt_ids is not None:
             choice["token_ids"], self._pending = self._pending, []
+        if self._unsent:
+            choice["logprobs"] = {"content": self._unsent, "refusal": None}
+            self._weighed += self._unsent
+            self._unsent = []
         return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
 
     def _codec(self) -> dict[str, Any]:
         spliced = {"spliced": self._spliced} if self._spliced else {}
         return {**self._account.codec(), **spliced}
+
+
+def weighed(token: TokenLogprob, spell: Callable[[int], bytes]) -> Chunk:
+    """An id with its probability, as OpenAI's API writes it."""
+    return {
+        **_weight(token.token_id, token.logprob, spell),
+        "top_logprobs": [_weight(token_id, logprob, spell) for token_id, logprob in token.tops],
+    }
+
+
+def _weight(token_id: int, logprob: float | None, spell: Callable[[int], bytes]) -> Chunk:
+    data = spell(token_id)
+    # What was not told, or was impossible, is written as OpenAI does.
+    return {
+        "token": data.decode("utf-8", "replace"),
+        "logprob": _NEVER if logprob is None else logprob,
+        "bytes": [*data],
+    }
 
 
 def usage_of(finished: Finished) -> dict[str, Any]:

@@ -5,17 +5,22 @@ fields that we know and can't honour are refused by name, so that nobody gets an
 Knows nothing of HTTP. The fields that are not chat's own stand in `serve/generation/fields.py`.
 """
 
+from collections.abc import Container, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
 from gateway.agent import EVERY_TOOL, NO_TOOL, AnswerOptions, ToolChoice, ToolScope
 from gateway.agent.history import checked_messages
-from gateway.serve.generation.fields import ApiModel, GenerationFields
+from gateway.errors import RequestInvalid
+from gateway.serve.generation.fields import HINTS, OTHER_GRAMMARS, ApiModel, GenerationFields
 from gateway.serve.generation.schemas import MOST_TOOLS, check_schemas
 from gateway.toolcalls import AnswerForm, ToolSpec
 from leaf_sdk.vocab import TokenMap
+
+_CHOICES: Final = 16
+"""Answers to one request (OpenAI takes 128): they are made one after another."""
 
 
 class _Function(ApiModel):
@@ -70,6 +75,15 @@ class _JsonSchema(ApiModel):
 class ChatRequest(GenerationFields):
     """One request, checked. `messages` is checked apart (`checked`), with places that a person finds."""
 
+    refused: ClassVar[Mapping[str, str]] = {
+        "audio": "this model reads and writes text",
+        "function_call": "say `tool_choice`",
+        "functions": "say `tools`",
+        "web_search_options": "nothing is searched here but by tools",
+        **OTHER_GRAMMARS,
+    }
+    hints: ClassVar[frozenset[str]] = HINTS | {"prediction", "verbosity"}
+
     messages: Any
     tools: Annotated[tuple[_Tool, ...], Field(max_length=MOST_TOOLS)] = ()
     tool_choice: Literal["auto", "none", "required"] | _NamedChoice | _AllowedChoice = "auto"
@@ -77,7 +91,14 @@ class ChatRequest(GenerationFields):
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     show_calls: bool | None = None
     gateway_tools: Literal["all", "none"] = "all"
-    logprobs: Literal[False] | None = None
+    n: Annotated[int, Field(ge=1, le=_CHOICES)] = 1
+    logprobs: bool = False
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] = 0
+    reasoning_effort: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    continue_final_message: bool = False
+    add_generation_prompt: bool | None = None
+    modalities: tuple[Literal["text"], ...] | None = None
     response_format: Annotated[_Text | _JsonObject | _JsonSchema, Field(discriminator="type")] | None = None
 
     @classmethod
@@ -85,9 +106,27 @@ class ChatRequest(GenerationFields):
         """The request of an HTTP body, and its messages. Raises `RequestInvalid` naming the first field at fault."""
         request = cls.of_body(body)
         check_schemas(tool.function.parameters for tool in request.tools)
+        if request.top_logprobs and not request.logprobs:
+            raise RequestInvalid("top_logprobs: say logprobs: true with it", param="top_logprobs")
+        request.check_prefill()
+        for name, asked in (("n", request.n > 1), ("logprobs", request.logprobs)):
+            if asked and request.stream_format != "json":
+                raise RequestInvalid(f"{name}: frames have no place for it; leave stream_format out", param=name)
         # Named here, before anything is asked of anybody.
         _ = request.form
         return request, checked_messages(request.messages)
+
+    def check_prefill(self) -> None:
+        """Raise `RequestInvalid` where the answer can't begin as the request says."""
+        if self.add_generation_prompt not in (None, not self.continue_final_message):
+            words = "add_generation_prompt: false goes with continue_final_message: true, and with nothing else"
+            raise RequestInvalid(words, param="add_generation_prompt")
+        held = self.response_format is not None and not isinstance(self.response_format, _Text)
+        if self.continue_final_message and (held or self.choice().mode == "required"):
+            words = (
+                "continue_final_message: what a grammar holds begins with the grammar; leave the one or the other out"
+            )
+            raise RequestInvalid(words, param="continue_final_message")
 
     def client_tools(self) -> list[ToolSpec]:
         """The tools that the client runs itself."""
@@ -130,9 +169,23 @@ class ChatRequest(GenerationFields):
             stops=self.stops,
             parallel=self.parallel_tool_calls,
             form=self.form,
+            logprobs=self.top_logprobs if self.logprobs else None,
             ids=self.return_token_ids or self.stream_format != "json",
             show_calls=self.show_calls,
         )
+
+    @property
+    def template_options(self) -> dict[str, Any]:
+        """What the chat template is to be told."""
+        effort = {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
+        return {**effort, **(self.chat_template_kwargs or {})}
+
+    def unused(self, used: Container[str]) -> tuple[str, ...]:
+        """Name the fields without effect. `used`: options that the template knows."""
+        given = self.chat_template_kwargs or {}
+        options = [f"chat_template_kwargs.{name}" for name in sorted(given) if name not in used]
+        effort = ["reasoning_effort"] if self.reasoning_effort is not None and "reasoning_effort" not in used else []
+        return (*self.ignored, *options, *effort)
 
     @property
     def most(self) -> int | None:

@@ -4,12 +4,13 @@ OpenAI's older shape, whose prompt is a text or ids; what of it we can't honour 
 HTTP. The fields that are not its own stand in `serve/generation/fields.py`.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from gateway.agent import CompletionOptions
-from gateway.serve.generation.fields import GenerationFields
+from gateway.serve.generation.fields import HINTS, OTHER_GRAMMARS, GenerationFields
 from leaf_sdk.vocab import TokenMap
 
 
@@ -17,10 +18,16 @@ class CompletionRequest(GenerationFields):
     """One request, checked."""
 
     prompt: str | list[Annotated[int, Field(ge=0, lt=2**32)]]
+    refused: ClassVar[Mapping[str, str]] = {
+        "echo": "put the prompt before the text yourself",
+        "suffix": "the model only goes on from a prompt",
+        "logprobs": "chats tell them; leave it out here",
+        **OTHER_GRAMMARS,
+    }
+    hints: ClassVar[frozenset[str]] = HINTS
+
+    n: Literal[1] | None = None
     best_of: Literal[1] | None = None
-    echo: Literal[False] | None = None
-    suffix: Literal[""] | None = None
-    logprobs: Literal[0] | None = None
 
     def options(self, token_map: TokenMap) -> CompletionOptions:
         """How the completion is to be made. Raises `RequestInvalid` for what the map has no id of."""

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from gateway.agent.events import (
     AgentEvent,
+    ContentSampled,
     Finished,
     GenerationFinished,
     IdsGenerated,
@@ -152,7 +153,7 @@ class ResponseReply:
                 return self._finish(event)
             case GenerationFinished() | PromptCompared() | Diagnostic():
                 self._account.add(event)
-            case IdsGenerated() | IdsSpliced():
+            case IdsGenerated() | ContentSampled() | IdsSpliced():
                 pass
         return []
 

@@ -39,8 +39,21 @@ def request_of(**fields: Any) -> ChatRequest:
         ({"messages": None}, "messages"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "x"}]}, "messages[0].role"),
-        ({"n": 2}, "n"),
-        ({"logprobs": True}, "logprobs"),
+        ({"n": 0}, "n"),
+        ({"n": 17}, "n"),
+        ({"n": 2, "stream_format": "msgpack"}, "n"),
+        ({"logprobs": True, "stream_format": "msgpack"}, "logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"functions": [{"name": "f"}]}, "functions"),
+        ({"function_call": "auto"}, "function_call"),
+        ({"guided_json": {"type": "object"}}, "guided_json"),
+        ({"audio": {"voice": "x"}}, "audio"),
+        ({"modalities": ["text", "audio"]}, "modalities.1"),
+        ({"add_generation_prompt": False}, "add_generation_prompt"),
+        ({"add_generation_prompt": True, "continue_final_message": True}, "add_generation_prompt"),
+        ({"continue_final_message": True, "response_format": {"type": "json_object"}}, "continue_final_message"),
+        ({"continue_final_message": True, "tool_choice": "required"}, "continue_final_message"),
         ({"temperature": -1}, "temperature"),
         ({"temperature": 2.5}, "temperature"),
         ({"top_p": 0}, "top_p"),
@@ -309,3 +322,11 @@ def test_bias_of_what_is_no_ordinary_id_is_refused(name):
     with pytest.raises(RequestInvalid, match=r"no id of the map|control token") as refused:
         request.options(TINY)
     assert refused.value.param == "logit_bias"
+
+
+def test_options_that_the_template_does_not_know_are_named_beside_other_fields_without_effect():
+    request = request_of(user="u", reasoning_effort="low", chat_template_kwargs={"enable_thinking": False, "x": 1})
+
+    assert request.template_options == {"reasoning_effort": "low", "enable_thinking": False, "x": 1}
+    assert request.unused({"enable_thinking"}) == ("user", "chat_template_kwargs.x", "reasoning_effort")
+    assert request.unused(request.template_options) == ("user",)

@@ -1,0 +1,69 @@
+"""Several answers to one request (`n`), in OpenAI's shape: chunks of each with its index, or one completion with all.
+
+The answers are made one after another; each has a `ChatReply` of its own, and this joins what they say. Pure.
+"""
+
+from collections.abc import Sequence
+
+from gateway.agent.events import AgentEvent, Finished
+from gateway.serve.http.errors import error_answer
+from gateway.serve.openai.chat_reply import ChatReply, Chunk, usage_of
+
+
+class ChoicesReply:
+    """The reply to one request for several answers. `prompt`: ids that they have in common, which count once."""
+
+    def __init__(self, replies: Sequence[ChatReply], prompt: int, *, usage_chunk: bool) -> None:
+        self._replies = replies
+        self._prompt = prompt
+        self._usage_chunk = usage_chunk
+        self._at = 0
+        """The answer that is being made."""
+        self._finished: list[Finished] = []
+
+    def begin(self) -> list[Chunk]:
+        """The first chunk of each answer."""
+        return [chunk for number, reply in enumerate(self._replies) for chunk in _numbered(reply.begin(), number)]
+
+    def feed(self, event: AgentEvent) -> list[Chunk]:
+        """Chunks for one event of the answer that is being made."""
+        number = self._at
+        chunks = _numbered(self._replies[number].feed(event), number)
+        if not isinstance(event, Finished):
+            return chunks
+        self._finished.append(event)
+        self._at += 1
+        if self._at < len(self._replies):
+            return chunks
+        if not self._usage_chunk:
+            return [*chunks[:-1], {**chunks[-1], "usage": self._usage()}]
+        return [*chunks, {**chunks[-1], "choices": [], "usage": self._usage()}]
+
+    def completion(self) -> Chunk:
+        """All answers. What `codec` says is of the first; `codec.choices` has that of the others."""
+        first, *others = (reply.completion() for reply in self._replies)
+        choices = [{**one["choices"][0], "index": number} for number, one in enumerate((first, *others))]
+        codec = {**first["codec"], "choices": [other["codec"] for other in others]}
+        return {**first, "choices": choices, "usage": self._usage(), "codec": codec}
+
+    def fail(self, error: Exception) -> list[Chunk]:
+        """The chunk that ends a stream which broke."""
+        return [error_answer(error)[1]]
+
+    def _usage(self) -> Chunk:
+        again = self._prompt * (len(self._finished) - 1)
+        return usage_of(
+            Finished(
+                reason="stop",
+                prompt_ids=sum(one.prompt_ids for one in self._finished) - again,
+                cached_ids=max(sum(one.cached_ids for one in self._finished) - again, 0),
+                completion_ids=sum(one.completion_ids for one in self._finished),
+                reasoning_ids=sum(one.reasoning_ids for one in self._finished),
+            )
+        )
+
+
+def _numbered(chunks: Sequence[Chunk], number: int) -> list[Chunk]:
+    """Chunks of one answer, which leave the account to all of them."""
+    told = ({key: value for key, value in chunk.items() if key != "usage"} for chunk in chunks if chunk["choices"])
+    return [{**chunk, "choices": [{**chunk["choices"][0], "index": number}]} for chunk in told]
