@@ -21,6 +21,8 @@ RECORDS = {
     "observe/tracing.py": {"traced"},  # what is sent depends on the span that it is made in
     "proxy": {"attempt", "connection", "held", "held.member", "member", "parked", "request", "running"},
     "serve/mcp": {"call.session", "request"},
+    # What is gathered from the items of one request.
+    "serve/responses": {"asked", "kept", "self._read", "tools"},
     "toolcalls": {"at", "call", "self._cursor", "self._making()"},
     "engine/llama_cpp/connections.py": {"connection"},
 }
