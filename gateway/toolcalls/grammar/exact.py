@@ -15,7 +15,7 @@ from gateway.toolcalls.grammar.numbers import integer_bounds
 from gateway.toolcalls.grammar.schema_walk import MAX_KEYS, Key, bounds, kinds
 from gateway.toolcalls.grammar.schemas import MAX_NEEDED, JsonRules
 from gateway.toolcalls.schema.kinds import ALL, Kinds, mapping_of, resolve
-from gateway.toolcalls.schema.merge import MAX_PARTS, Parts, Schema, TooMany, listed, parts_of, spread
+from gateway.toolcalls.schema.merge import MAX_ALTERNATIVES, MAX_PARTS, Parts, Schema, TooMany, listed, parts_of, spread
 
 _DESCRIBING: Final = frozenset(
     (
@@ -53,6 +53,7 @@ _BY_KIND: Final = {
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
 }
 _NEGATED: Final = re.compile(r"(?<!\\)(?:\\\\)*\\[DSW]")
+_TOO_MANY: Final = "the schema has too many alternatives in one place"
 _WHOLE: Final = 10**20
 _OLD: Final = re.compile(r"draft-0\d|2019-09")
 _POINTER: Final = re.compile(r"#(/[^%]*)?")
@@ -97,7 +98,7 @@ class _Exact(JsonRules):
         try:
             plain = spread(parts, self.root)
         except TooMany:
-            _refuse("the schema has too many alternatives in one place")
+            _refuse(_TOO_MANY)
         for schema in plain:
             self._check(schema)
         return [_with_fitting(schema) for schema in plain]
@@ -136,9 +137,13 @@ class _Exact(JsonRules):
             _refuse("no value fits `false` in `allOf`")
 
     def _check_one_of(self, part: Schema) -> None:
-        options = [parts_of(option, self.root) for option in listed(part.get("oneOf")) if option is not False]
+        given = [option for option in listed(part.get("oneOf")) if option is not False]
+        if len(given) > MAX_ALTERNATIVES:
+            # Before each is compared with every other.
+            _refuse(_TOO_MANY)
+        options = [_Option(parts_of(option, self.root)) for option in given]
         for one, other in combinations(options, 2):
-            if not _apart(one, other):
+            if not one.is_apart(other):
                 _refuse("a value may fit two schemas of `oneOf`; say `anyOf`, or give each a `const` of its own")
 
     def _check(self, schema: Schema) -> None:
@@ -185,7 +190,7 @@ def _check_kinds(schema: Schema) -> None:
 
 def _check_object(schema: Schema) -> None:
     properties = mapping_of(schema.get("properties"))
-    required = [name for name in listed(schema.get("required")) if isinstance(name, str)]
+    required = dict.fromkeys(name for name in listed(schema.get("required")) if isinstance(name, str))
     optional = sum(name not in required for name in properties)
     extra = schema.get("additionalProperties", True)
     if len(properties) > MAX_KEYS:
@@ -256,18 +261,24 @@ def _kinds_of(value: object) -> frozenset[str]:
             return frozenset({"object"})
 
 
-def _apart(one: Parts, other: Parts) -> bool:
-    """Whether no value fits both: by their types, or by a member that must be there and can't be the same in both."""
-    mine, theirs = _said_kinds(one), _said_kinds(other)
-    if mine.isdisjoint(theirs):
-        return True
-    values = _values(one), _values(other)
-    if values[0] is not None and values[1] is not None:
-        return values[0].isdisjoint(values[1])
-    if mine | theirs != frozenset({"object"}):
-        return False
-    tags, others = _tags(one), _tags(other)
-    return any(tags[name].isdisjoint(others[name]) for name in tags.keys() & others.keys())
+class _Option:
+    """One schema of `oneOf`, as it is compared with the others: read once."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._kinds = _said_kinds(parts)
+        self._values = _values(parts)
+        self._tags = _tags(parts)
+
+    def is_apart(self, other: "_Option") -> bool:
+        """Whether no value fits both: by type, or by a member that must be there and can't be the same in both."""
+        if self._kinds.isdisjoint(other._kinds):
+            return True
+        if self._values is not None and other._values is not None:
+            return self._values.isdisjoint(other._values)
+        if self._kinds | other._kinds != frozenset({"object"}):
+            return False
+        both = self._tags.keys() & other._tags.keys()
+        return any(self._tags[name].isdisjoint(other._tags[name]) for name in both)
 
 
 def _said_kinds(parts: Parts) -> frozenset[str]:
