@@ -8,9 +8,10 @@ what a server asks here is one generation. It knows no server and no budget: `pr
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
+from gateway.agent.agent import Agent
 from gateway.agent.choice import ToolChoice
 from gateway.agent.events import AgentEvent, Finished
-from gateway.agent.turn import Agent, AnswerOptions
+from gateway.agent.turn import AnswerOptions
 from gateway.engine.interface import Sampling
 from gateway.engine.readiness import EngineRoute
 from gateway.errors import GatewayError, RpcError

@@ -1,39 +1,29 @@
-"""The turn: from a request to its answer, through as many generations and tool calls as it takes.
+"""The turn: from a prompt to its answer, through as many generations and tool calls as it takes.
 
-This is the data path of docs/architecture.md in one place. It builds the prompt, generates, runs the calls of the
-gateway's tools, splices their ids and generates again, until the model is done, a limit is reached, or a call belongs
-to the client. It speaks in events and knows no HTTP.
+This is the data path of docs/architecture.md in one place. It generates, runs the calls of the gateway's tools, splices
+their ids and generates again, until the model is done, a limit is reached, or a call belongs to the client. It speaks
+in events and knows no HTTP.
 """
 
-import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.agent.calls import CallRunner, FinishedCall, RunningCalls
-from gateway.agent.choice import FREE, Hold, ToolChoice, check_choice, hold_for
+from gateway.agent.choice import FREE, Hold, ToolChoice, hold_for
 from gateway.agent.conversation import Conversation
-from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced, ToolFinished
+from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
 from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
-from gateway.agent.history import begun_text, check_size, tool_definitions, without_volatile
-from gateway.agent.late_system import in_their_places
-from gateway.agent.offers import EVERY_TOOL, ToolOffers, ToolScope, is_heavy
 from gateway.agent.prefill import prefill
-from gateway.agent.prompt import begin
 from gateway.agent.recall import Recall
 from gateway.agent.sources import spans_of_result
 from gateway.agent.splices import fitted, parts_of
 from gateway.config import LimitsConfig
-from gateway.engine.interface import Message, Sampling
-from gateway.engine.readiness import EngineRoute
-from gateway.engine.template_options import NO_OPTIONS, checked_options
-from gateway.errors import ContextExceeded, EngineUnavailable
+from gateway.engine.interface import Sampling
 from gateway.observe.metrics import Metrics
-from gateway.observe.trajectories import Span, Trajectories
-from gateway.proxy.caller import ANYBODY, Principal
-from gateway.toolcalls import AnswerForm, CallClosed, ToolSpec
+from gateway.observe.trajectories import Span
+from gateway.toolcalls import AnswerForm, CallClosed
 
-_ANSWER_ROOM = 64
+ANSWER_ROOM = 64
 """Ids of context that results leave to the model's answer."""
 
 
@@ -62,115 +52,8 @@ class AnswerOptions:
     """How many calls the gateway may make; it answers those beyond without making them."""
 
 
-class Agent:
-    """Answers requests with one engine and one proxy."""
-
-    def __init__(
-        self,
-        route: EngineRoute,
-        calls: CallRunner,
-        limits: LimitsConfig,
-        metrics: Metrics,
-        *,
-        hold_calls: bool = False,
-        show_calls: bool = False,
-        volatile: Sequence[str] = (),
-        trajectories: Trajectories | None = None,
-    ) -> None:
-        """`hold_calls`, `volatile`: see `EngineConfig`; `show_calls`: see `AgentConfig`."""
-        self._route = route
-        self._hold_calls = hold_calls
-        self._calls = calls
-        self._limits = limits
-        self._metrics = metrics
-        self._show_calls = show_calls
-        self._volatile = re.compile("|".join(f"(?:{pattern})" for pattern in volatile)) if volatile else None
-        self.recall = Recall(limits, metrics, trajectories)
-
-    async def open(
-        self,
-        messages: Sequence[Message],
-        *,
-        choice: ToolChoice = FREE,
-        client_tools: Sequence[ToolSpec] = (),
-        gateway_tools: ToolScope = EVERY_TOOL,
-        principal: Principal = ANYBODY,
-        bare: bool = False,
-        options: Mapping[str, object] = NO_OPTIONS,
-        continues: bool = False,
-    ) -> Conversation:
-        """The conversation that `messages` (see `history.checked_messages`) begin, as prompt ids.
-
-        The gateway's own tools are those that `principal` may call and `gateway_tools` holds. `bare`: without them, and
-        remembered by nobody. `options`: what the chat template is to be told; those that it does not name are left out.
-        `continues`: the answer goes on with the last message, the model's own; it is remembered by nobody either.
-
-        Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, and `ContextExceeded` when it does not fit.
-        """
-        ready = self._route.ready()
-        if options:
-            ready = ready.with_options(checked_options(options, ready.token_map, "chat_template_kwargs"))
-        ours = () if bare else self._calls.offers.to(principal, ready.facts.context, choice.names or (), gateway_tools)
-        tools = _merged(ours, client_tools)
-        check_choice(choice, tools)
-        check_size(messages, ready.facts.context)
-        messages, begun = (messages[:-1], begun_text(messages)) if continues else (messages, "")
-        messages = await in_their_places(without_volatile(messages, self._volatile), ready.template)
-        names = frozenset(tool.name for tool in client_tools)
-        fmt = ready.tool_format.format
-        conversation = Conversation(ready, fmt, tools, [], names, principal, may_call=choice.may_call)
-        await (begin(conversation, messages) if bare or continues else self.recall.begin(conversation, messages))
-        if begun:
-            conversation.begin_turn(begun)
-        if conversation.room <= 0:
-            raise ContextExceeded(_too_long(conversation), len(conversation.ids), ready.facts.context)
-        return conversation
-
-    @property
-    def offers(self) -> ToolOffers:
-        """The gateway's tools."""
-        return self._calls.offers
-
-    async def call(
-        self, calls: Sequence[CallClosed], conversation: Conversation, scope: ToolScope
-    ) -> list[tuple[str, ToolFinished]]:
-        """Make calls of the gateway's tools that a client has approved; gives what the model is told of each.
-
-        `conversation`: the one that their results will stand in; `scope`: the tools that the client wants.
-        """
-        ready, principal = conversation.ready, conversation.principal
-        offered = self.offers.specs(principal, scope)
-        async with self._calls.running(offered, principal, ready.token_map.map_id) as running:
-            for call in calls:
-                running.start(call)
-        outcomes = running.finished(ready.token_map, max(conversation.room - _ANSWER_ROOM, 0))
-        return [(ready.token_map.decode(outcome.ids), outcome.finished) for outcome in outcomes]
-
-    async def answer(self, conversation: Conversation, options: AnswerOptions, emit: Emit) -> Finished:
-        """Generate, call and splice until the answer is complete; every event goes to `emit`, `Finished` last.
-
-        Raises `EngineUnavailable` and `EngineRefused` when the engine fails; what was emitted before stands.
-        """
-        shows = self._show_calls if options.show_calls is None else options.show_calls
-        answer = _Answer(
-            *(self._calls, self.recall, self._limits, self._metrics, conversation, options, emit),
-            hold_calls=self._hold_calls,
-            show_calls=shows,
-        )
-        ended = "broken"
-        try:
-            finished = await answer.run()
-            ended = finished.reason
-        except EngineUnavailable:
-            self._route.report_loss()
-            raise
-        finally:
-            self.recall.keep(conversation, ended)
-        return finished
-
-
-class _Answer:
-    """The state of one answer."""
+class Answer:
+    """One answer being made. Make one, then `await run()` once."""
 
     def __init__(
         self,
@@ -201,6 +84,10 @@ class _Answer:
         self._generations: list[GenerationFinished] = []
 
     async def run(self) -> Finished:
+        """Generate, call and splice until it is complete.
+
+        Raises `EngineUnavailable` and `EngineRefused` when the engine fails; what was emitted before stands.
+        """
         reason: FinishReason = "length"
         stop: str | None = None
         for turn in range(self._limits.turns):
@@ -214,7 +101,7 @@ class _Answer:
                     for call in result.calls:
                         self._start_ours(call, calls)
                 if result.stopped and result.calls and not (last or mixed):
-                    await prefill(held, calls, held.room - _ANSWER_ROOM, self._metrics)
+                    await prefill(held, calls, held.room - ANSWER_ROOM, self._metrics)
             # All calls that were started are over here. The client's choice of a call is for the first generation.
             self._choice = self._choice.after_first()
             if mixed:
@@ -229,15 +116,13 @@ class _Answer:
                 break
             if last or not await self._splice(calls) or self._left() <= 0:
                 break
-        finished = self._finished(reason, stop)
-        await self._emit(finished)
-        return finished
+        return self._finished(reason, stop)
 
     async def _generate(self, calls: RunningCalls | None) -> GenerationResult:
         """Generate once. `calls` runs each call of ours from when it is closed; None: none is run yet."""
 
         def start(call: CallClosed, room: int) -> None:
-            if calls is not None and room > _ANSWER_ROOM:
+            if calls is not None and room > ANSWER_ROOM:
                 self._start_ours(call, calls)
 
         options = GenerationOptions(
@@ -295,7 +180,7 @@ class _Answer:
         """Tell the results of all calls and splice them in the calls' order; False when there is no room for them."""
         conversation = self._conversation
         scaffold = await conversation.around_results()
-        room = conversation.room - scaffold.size - _ANSWER_ROOM
+        room = conversation.room - scaffold.size - ANSWER_ROOM
         outcomes = calls.finished(conversation.ready.token_map, max(room, 0))
         if room > 0:
             scaffold, outcomes = await fitted(conversation, scaffold, outcomes, self._runner.share(room, len(outcomes)))
@@ -340,22 +225,3 @@ class _Answer:
             reasoning_ids=sum(g.reasoning for g in self._generations),
             stop=stop,
         )
-
-
-def _too_long(conversation: Conversation) -> str:
-    context, tools = conversation.ready.facts.context, conversation.tools
-    written = json.dumps(tool_definitions(tools), ensure_ascii=False).encode("utf-8", "replace").decode()
-    taken = len(conversation.ready.token_map.encode(written)) if tools else 0
-    words = f"the conversation has {len(conversation.ids)} tokens; the engine's context holds {context}"
-    if not is_heavy(taken, context):
-        return words
-    return (
-        f"{words}. The definitions of {len(tools)} tools take about {taken} of them: send fewer, offer fewer "
-        '(`include`, `exclude`), or let the model look for those of the gateway (`tool_search = "auto"`)'
-    )
-
-
-def _merged(ours: Sequence[ToolSpec], theirs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """The gateway's tools and the client's; where names clash the client's counts, since it is told of that call."""
-    names = {tool.name for tool in theirs}
-    return (*theirs, *(tool for tool in ours if tool.name not in names))

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from gateway.agent import AnswerOptions
-from gateway.agent.events import PromptCompared
+from gateway.agent.events import Finished, PromptCompared
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Message
 from gateway.errors import EngineUnavailable
@@ -46,6 +46,22 @@ def prompts(stage: Any) -> list[list[int]]:
 
 def begins(longer: Sequence[int], shorter: Sequence[int]) -> bool:
     return list(longer[: len(shorter)]) == list(shorter)
+
+
+async def test_request_that_comes_the_moment_an_answer_is_complete_finds_it(open_stage):
+    found: list[bool] = []
+    async with open_stage("It is 42.") as stage:
+
+        async def listen(event: object) -> None:
+            if isinstance(event, Finished):
+                answer = {"role": "assistant", "content": "It is 42."}
+                later = await stage.agent.open([*QUESTION, answer, *QUESTION], principal=Principal("a"))
+                found.append(later.before is not None)
+
+        conversation = await stage.agent.open(QUESTION, principal=Principal("a"))
+        await stage.agent.answer(conversation, AnswerOptions(), listen)
+
+    assert found == [True]
 
 
 async def test_calls_of_the_gateway_are_not_told_and_come_back_with_their_results(open_stage):

@@ -1,0 +1,157 @@
+"""The agent: conversations that are opened, answered, and remembered.
+
+Turns a request's messages into a conversation with its prompt, and a conversation into an answer (`turn.py`), with one
+engine and one proxy. It speaks in events and knows no HTTP.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from gateway.agent.calls import CallRunner
+from gateway.agent.choice import FREE, ToolChoice, check_choice
+from gateway.agent.conversation import Conversation
+from gateway.agent.events import Emit, Finished, ToolFinished
+from gateway.agent.history import begun_text, check_size, tool_definitions, without_volatile
+from gateway.agent.late_system import in_their_places
+from gateway.agent.offers import EVERY_TOOL, ToolOffers, ToolScope, is_heavy
+from gateway.agent.prompt import begin
+from gateway.agent.recall import Recall
+from gateway.agent.turn import ANSWER_ROOM, Answer, AnswerOptions
+from gateway.config import LimitsConfig
+from gateway.engine.interface import Message
+from gateway.engine.readiness import EngineRoute
+from gateway.engine.template_options import NO_OPTIONS, checked_options
+from gateway.errors import ContextExceeded, EngineUnavailable
+from gateway.observe.metrics import Metrics
+from gateway.observe.trajectories import Trajectories
+from gateway.proxy.caller import ANYBODY, Principal
+from gateway.toolcalls import CallClosed, ToolSpec
+
+
+class Agent:
+    """Answers requests with one engine and one proxy."""
+
+    def __init__(
+        self,
+        route: EngineRoute,
+        calls: CallRunner,
+        limits: LimitsConfig,
+        metrics: Metrics,
+        *,
+        hold_calls: bool = False,
+        show_calls: bool = False,
+        volatile: Sequence[str] = (),
+        trajectories: Trajectories | None = None,
+    ) -> None:
+        """`hold_calls`, `volatile`: see `EngineConfig`; `show_calls`: see `AgentConfig`."""
+        self._route = route
+        self._hold_calls = hold_calls
+        self._calls = calls
+        self._limits = limits
+        self._metrics = metrics
+        self._show_calls = show_calls
+        self._volatile = re.compile("|".join(f"(?:{pattern})" for pattern in volatile)) if volatile else None
+        self.recall = Recall(limits, metrics, trajectories)
+
+    async def open(
+        self,
+        messages: Sequence[Message],
+        *,
+        choice: ToolChoice = FREE,
+        client_tools: Sequence[ToolSpec] = (),
+        gateway_tools: ToolScope = EVERY_TOOL,
+        principal: Principal = ANYBODY,
+        bare: bool = False,
+        options: Mapping[str, object] = NO_OPTIONS,
+        continues: bool = False,
+    ) -> Conversation:
+        """The conversation that `messages` (see `history.checked_messages`) begin, as prompt ids.
+
+        The gateway's own tools are those that `principal` may call and `gateway_tools` holds. `bare`: without them, and
+        remembered by nobody. `options`: what the chat template is to be told; those that it does not name are left out.
+        `continues`: the answer goes on with the last message, the model's own; it is remembered by nobody either.
+
+        Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, and `ContextExceeded` when it does not fit.
+        """
+        ready = self._route.ready()
+        if options:
+            ready = ready.with_options(checked_options(options, ready.token_map, "chat_template_kwargs"))
+        ours = () if bare else self._calls.offers.to(principal, ready.facts.context, choice.names or (), gateway_tools)
+        tools = _merged(ours, client_tools)
+        check_choice(choice, tools)
+        check_size(messages, ready.facts.context)
+        messages, begun = (messages[:-1], begun_text(messages)) if continues else (messages, "")
+        messages = await in_their_places(without_volatile(messages, self._volatile), ready.template)
+        names = frozenset(tool.name for tool in client_tools)
+        fmt = ready.tool_format.format
+        conversation = Conversation(ready, fmt, tools, [], names, principal, may_call=choice.may_call)
+        await (begin(conversation, messages) if bare or continues else self.recall.begin(conversation, messages))
+        if begun:
+            conversation.begin_turn(begun)
+        if conversation.room <= 0:
+            raise ContextExceeded(_too_long(conversation), len(conversation.ids), ready.facts.context)
+        return conversation
+
+    @property
+    def offers(self) -> ToolOffers:
+        """The gateway's tools."""
+        return self._calls.offers
+
+    async def call(
+        self, calls: Sequence[CallClosed], conversation: Conversation, scope: ToolScope
+    ) -> list[tuple[str, ToolFinished]]:
+        """Make calls of the gateway's tools that a client has approved; gives what the model is told of each.
+
+        `conversation`: the one that their results will stand in; `scope`: the tools that the client wants.
+        """
+        ready, principal = conversation.ready, conversation.principal
+        offered = self.offers.specs(principal, scope)
+        async with self._calls.running(offered, principal, ready.token_map.map_id) as running:
+            for call in calls:
+                running.start(call)
+        outcomes = running.finished(ready.token_map, max(conversation.room - ANSWER_ROOM, 0))
+        return [(ready.token_map.decode(outcome.ids), outcome.finished) for outcome in outcomes]
+
+    async def answer(self, conversation: Conversation, options: AnswerOptions, emit: Emit) -> Finished:
+        """Generate, call and splice until the answer is complete; every event goes to `emit`, `Finished` last.
+
+        Raises `EngineUnavailable` and `EngineRefused` when the engine fails; what was emitted before stands.
+        """
+        shows = self._show_calls if options.show_calls is None else options.show_calls
+        answer = Answer(
+            *(self._calls, self.recall, self._limits, self._metrics, conversation, options, emit),
+            hold_calls=self._hold_calls,
+            show_calls=shows,
+        )
+        ended = "broken"
+        try:
+            finished = await answer.run()
+            ended = finished.reason
+        except EngineUnavailable:
+            self._route.report_loss()
+            raise
+        finally:
+            # Before anybody hears that it is complete: the next request may come at once.
+            self.recall.keep(conversation, ended)
+        await emit(finished)
+        return finished
+
+
+def _too_long(conversation: Conversation) -> str:
+    context, tools = conversation.ready.facts.context, conversation.tools
+    written = json.dumps(tool_definitions(tools), ensure_ascii=False).encode("utf-8", "replace").decode()
+    taken = len(conversation.ready.token_map.encode(written)) if tools else 0
+    words = f"the conversation has {len(conversation.ids)} tokens; the engine's context holds {context}"
+    if not is_heavy(taken, context):
+        return words
+    return (
+        f"{words}. The definitions of {len(tools)} tools take about {taken} of them: send fewer, offer fewer "
+        '(`include`, `exclude`), or let the model look for those of the gateway (`tool_search = "auto"`)'
+    )
+
+
+def _merged(ours: Sequence[ToolSpec], theirs: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+    """The gateway's tools and the client's; where names clash the client's counts, since it is told of that call."""
+    names = {tool.name for tool in theirs}
+    return (*theirs, *(tool for tool in ours if tool.name not in names))
