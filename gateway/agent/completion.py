@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gateway.agent.end_hold import EndHold
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsGenerated
+from gateway.agent.history import check_length
 from gateway.agent.stop import StopFilter
 from gateway.config import LimitsConfig
 from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling, Timings
@@ -59,6 +60,8 @@ class Completer:
         Raises `EngineUnavailable`, `MapDiffers`, and `RequestInvalid` when it is empty, too long or has unknown ids.
         """
         ready = self._route.ready()
+        if isinstance(prompt, str):
+            check_length(len(prompt), ready.facts.context, "prompt")
         ids = _encoded(prompt, ready) if isinstance(prompt, str) else list(prompt)
         unknown = next((token_id for token_id in ids if not ready.token_map.has_id(token_id)), None)
         if unknown is not None:

@@ -168,10 +168,14 @@ def _call_as_text(message: Message, fmt: Format) -> Message:
 
 def check_size(messages: Sequence[Message], context: int) -> None:
     """Refuse what can't fit before it is tokenized: no tokenizer packs so many characters into an id."""
-    size = sum(len(str(message.get("content") or "")) for message in messages)
-    if size > context * _CHARACTERS_PER_ID:
+    check_length(sum(len(str(message.get("content") or "")) for message in messages), context, "messages")
+
+
+def check_length(characters: int, context: int, param: str) -> None:
+    """Refuse a text that can't fit, as `check_size` does."""
+    if characters > context * _CHARACTERS_PER_ID:
         raise RequestInvalid(
-            f"the messages have {size} characters; the engine's context holds {context} tokens", param="messages"
+            f"{param}: {characters} characters are too many; the engine's context holds {context} tokens", param=param
         )
 
 

@@ -53,6 +53,7 @@ def test_messages_are_counted_as_the_prompt_that_they_come_to(chat, post):
         ("/tokenize", {}, "prompt"),
         ("/tokenize", {"prompt": "a", "messages": []}, "prompt"),
         ("/tokenize", {"messages": []}, "messages"),
+        ("/tokenize", {"prompt": "a" * 3_000_000}, "prompt"),
         ("/detokenize", {"tokens": [4_000_000_000]}, "tokens"),
         ("/detokenize", {"tokens": [-1]}, "tokens.0"),
         ("/detokenize", {"tokens": []}, "tokens"),

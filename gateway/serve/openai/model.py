@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.agent import Agent
+from gateway.agent.history import check_length
 from gateway.config import LimitsConfig
 from gateway.engine.readiness import EngineRoute, ReadyEngine
 from gateway.errors import EngineRefused, GatewayError, RequestInvalid
@@ -121,6 +122,7 @@ class ModelEndpoint:
             if asked.prompt is None:
                 ids = await self._prompt(request, body)
             else:
+                check_length(len(asked.prompt), ready.facts.context, "prompt")
                 before = ready.facts.bos if asked.add_special_tokens else ()
                 ids = [*before, *ready.token_map.encode(asked.prompt, specials=asked.add_special_tokens)]
         except GatewayError as error:

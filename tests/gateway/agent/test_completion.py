@@ -127,7 +127,14 @@ async def test_completion_that_its_length_ends_says_so(open_stage):
 async def test_prompt_needs_an_id_and_room_for_one_more(open_stage):
     async with open_stage("", context=5) as stage:
         completer = Completer(stage.route, LimitsConfig(), stage.metrics)
-        for prompt, said in (("", "got none"), ([], "got none"), ([1] * 5, "has 5 tokens; .* holds 5")):
+        # A text that no tokenizer packs into the context is not tokenized to find that out.
+        wrong = (
+            ("", "got none"),
+            ([], "got none"),
+            ([1] * 5, "has 5 tokens; .* holds 5"),
+            ("a" * 321, "321 characters"),
+        )
+        for prompt, said in wrong:
             with pytest.raises(RequestInvalid, match=said) as refused:
                 completer.open(prompt)
             assert refused.value.param == "prompt"
