@@ -6,7 +6,7 @@ at the end of the message before it, which came with it, so that nothing that wa
 """
 
 from collections.abc import Sequence
-from itertools import dropwhile
+from itertools import dropwhile, takewhile
 
 from gateway.engine.interface import Message
 from gateway.engine.template import ChatTemplate
@@ -22,15 +22,23 @@ async def in_their_places(messages: Sequence[Message], template: ChatTemplate) -
 
 def merged(messages: Sequence[Message]) -> list[Message]:
     """The messages, each late system message within the one before it; behind an answer it is the user's."""
-    kept: list[Message] = []
-    for message in messages:
-        if not _is_system(message) or all(map(_is_system, kept)):
-            kept.append(message)
-        elif kept[-1]["role"] == "assistant":
-            kept.append({"role": "user", "content": message["content"]})
-        else:
-            kept[-1] = {**kept[-1], "content": f"{kept[-1]['content']}\n\n{message['content']}"}
+    kept = list(takewhile(_is_system, messages))
+    # Words that stand at the end of the last one kept, joined once.
+    behind: list[str] = []
+    for message in messages[len(kept) :]:
+        if _is_system(message) and kept[-1]["role"] != "assistant":
+            behind.append(message["content"])
+            continue
+        _end(kept, behind)
+        kept.append({"role": "user", "content": message["content"]} if _is_system(message) else message)
+    _end(kept, behind)
     return kept
+
+
+def _end(kept: list[Message], behind: list[str]) -> None:
+    if behind:
+        kept[-1] = {**kept[-1], "content": "\n\n".join([kept[-1]["content"], *behind])}
+        behind.clear()
 
 
 def _is_system(message: Message) -> bool:
