@@ -37,13 +37,19 @@ def read_messages(system: object, messages: object) -> tuple[list[Message], tupl
         reader.add({"role": "system", "content": words})
     for number, message in enumerate(cast(list[object], messages)):
         reader.read(message, f"messages[{number}]")
-    if reader.messages[-1]["role"] == "assistant":
+    _check_begun(reader.messages)
+    return reader.messages, tuple(reader.unread)
+
+
+def _check_begun(messages: Sequence[Message]) -> None:
+    """Refuse a last message of the assistant's that nothing can go on with."""
+    last = messages[-1]
+    if last["role"] == "assistant" and (len(messages) == 1 or last.get("tool_calls") or not last["content"]):
         raise RequestInvalid(
-            "messages: the last one is the assistant's; the beginning of an answer is not continued here, "
-            "so the conversation must end with a user message",
+            "messages: the last one is the assistant's, so the answer goes on with it: it must have text, no calls, "
+            "and a message before it",
             param="messages",
         )
-    return reader.messages, tuple(reader.unread)
 
 
 class _Reader:

@@ -60,7 +60,7 @@ class MessagesEndpoint:
         except GatewayError as error:
             self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
             return form.refused(error)
-        return self._answered(asked, conversation, form, _manner(request, asked), named)
+        return self._answered(asked, conversation, form, _manner(request, asked, conversation), named)
 
     async def _open(self, request: Request, asked: Conversed) -> Conversation:
         principal = principal_of(request.scope)
@@ -71,6 +71,8 @@ class MessagesEndpoint:
             client_tools=asked.sorted_tools.client,
             gateway_tools=asked.gateway_scope(),
             principal=principal,
+            options=asked.template_options,
+            continues=asked.continues,
         )
 
     def _answered(
@@ -139,7 +141,7 @@ class _VersionedRoute(Route):
         return super().matches(scope) if speaks_anthropic(scope) else (Match.NONE, {})
 
 
-def _manner(request: Request, asked: MessagesRequest) -> Manner:
+def _manner(request: Request, asked: MessagesRequest, conversation: Conversation) -> Manner:
     betas = ",".join(request.headers.getlist("anthropic-beta"))
     eager = asked.sorted_tools.eager
     every = _EAGER in betas
@@ -148,7 +150,7 @@ def _manner(request: Request, asked: MessagesRequest) -> Manner:
         ran=_MCP in betas,
         marked=asked.marks_cache,
         eager=lambda name: every or name in eager,
-        ignored=asked.without_effect(),
+        ignored=asked.without_effect(conversation.ready.template.options),
         edits_context="context_management" in asked.ignored,
     )
 

@@ -4,7 +4,7 @@ Anthropic's shape. Fields are of the three classes of `RequestModel`; of those t
 are named by their path (`thinking.budget_tokens`). Knows nothing of HTTP.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 
@@ -12,6 +12,7 @@ from pydantic import Field
 
 from gateway.agent import EVERY_TOOL, NO_TOOL, AnswerOptions, ToolChoice, ToolScope
 from gateway.engine.interface import Message, Sampling
+from gateway.errors import RequestInvalid
 from gateway.serve.generation.fields import ApiModel, RequestModel
 from gateway.serve.generation.schemas import MOST_TOOLS
 from gateway.serve.messages.blocks import read_messages
@@ -79,6 +80,16 @@ class Conversed(RequestModel):
         """The tools, by who runs them."""
         return SortedTools(self.tools)
 
+    @property
+    def template_options(self) -> dict[str, str]:
+        """What the chat template is to be told."""
+        return {} if self.output_config.effort is None else {"reasoning_effort": self.output_config.effort}
+
+    @property
+    def continues(self) -> bool:
+        """Whether the last message is the beginning of the answer."""
+        return self.conversation[0][-1]["role"] == "assistant"
+
     def gateway_scope(self) -> ToolScope:
         """The gateway's tools that the request wants to see."""
         return NO_TOOL if self.gateway_tools == "none" else self.sorted_tools.scope(EVERY_TOOL)
@@ -124,7 +135,13 @@ class MessagesRequest(Conversed):
         """The request of an HTTP body. Raises `RequestInvalid` naming the first field at fault."""
         request = cls.of_body(body)
         # Whether it can be held is known before anything is generated.
-        _ = request.form
+        held = request.form is not None or request.choice().mode == "required"
+        if held and request.continues:
+            raise RequestInvalid(
+                "messages: what a grammar holds (`output_config.format`, a required call) begins with the grammar; "
+                "end the messages with a user message",
+                param="messages",
+            )
         return request
 
     @cached_property
@@ -133,13 +150,11 @@ class MessagesRequest(Conversed):
         asked = self.output_config.format
         return None if asked is None else AnswerForm.of_schema(asked.schema_, "output_config.format")
 
-    def without_effect(self) -> list[str]:
-        """Names of all that has no effect: fields, parts of fields, tools and blocks."""
-        parts = {
-            "thinking.budget_tokens": self.thinking.budget_tokens,
-            "output_config.effort": self.output_config.effort,
-        }
-        named = [name for name, value in parts.items() if value is not None]
+    def without_effect(self, used: Container[str]) -> list[str]:
+        """Name all without effect: fields, parts of them, tools, blocks. `used`: options that the template knows."""
+        named = ["thinking.budget_tokens"] if self.thinking.budget_tokens is not None else []
+        if self.output_config.effort is not None and "reasoning_effort" not in used:
+            named.append("output_config.effort")
         blocks = [f"messages: {kind}" for kind in self.conversation[1]]
         return [*self.ignored, *named, *self.sorted_tools.left_out, *blocks]
 

@@ -79,6 +79,7 @@ class Exchange:
             client_tools=self._tools.specs,
             gateway_tools=self._tools.scope(asked.gateway_tools),
             principal=self._principal,
+            options=asked.template_options,
         )
 
     async def _make_approved(self, approved: list[Asked]) -> list[Made]:
@@ -121,7 +122,8 @@ class Exchange:
             sign=partial(self._seal.sign, owner),
             keep=keep if asked.store else _nothing,
         )
-        ignored = dict.fromkeys((*asked.without_effect, *self._tools.ignored, *items.ignored, *self._read.ignored))
+        unused = asked.without_effect(self.conversation.ready.template.options)
+        ignored = dict.fromkeys((*unused, *self._tools.ignored, *items.ignored, *self._read.ignored))
         lists = [label for label in self._tools.servers or () if label not in self._read.listed]
         return ResponseReply(
             self._head(), self._tools, options, ignored=list(ignored)[:64], lists=lists, made=self._made
@@ -146,7 +148,7 @@ class Exchange:
             "metadata": asked.metadata or {},
             "parallel_tool_calls": asked.parallel_tool_calls is not False,
             "previous_response_id": asked.previous_response_id,
-            "reasoning": {"effort": None, "summary": summary},
+            "reasoning": {"effort": asked.reasoning.effort, "summary": summary},
             "service_tier": "default",
             "store": asked.store,
             "temperature": asked.temperature,

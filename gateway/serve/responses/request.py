@@ -4,7 +4,7 @@ OpenAI's shape (API reference, "Create a response"). `input.py` and `tools.py` r
 HTTP.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -156,9 +156,13 @@ class ResponsesRequest(RequestModel):
         return SEALED in self.include
 
     @property
-    def without_effect(self) -> tuple[str, ...]:
-        """Fields without effect, and those within fields."""
-        effort = ("reasoning.effort",) if self.reasoning.effort is not None else ()
+    def template_options(self) -> dict[str, str]:
+        """What the chat template is to be told."""
+        return {} if self.reasoning.effort is None else {"reasoning_effort": self.reasoning.effort}
+
+    def without_effect(self, used: Container[str]) -> tuple[str, ...]:
+        """Name fields without effect, and those within fields. `used`: options that the template knows."""
+        effort = ("reasoning.effort",) if self.reasoning.effort is not None and "reasoning_effort" not in used else ()
         verbosity = ("text.verbosity",) if self.text.verbosity is not None else ()
         included = (f"include.{escape_text(each, _SHOWN)}" for each in self.include if each != SEALED)
         return (*self.ignored, *effort, *verbosity, *included)

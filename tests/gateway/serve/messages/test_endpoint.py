@@ -155,6 +155,15 @@ async def test_servers_that_a_request_names_are_those_that_it_sees(
     assert {name for name in ("look", "say") if f'"name": "{name}"' in site.engine.prompts[0]} == names
 
 
+async def test_answer_goes_on_with_a_last_message_of_the_assistant(site: Any) -> None:
+    site.says(" sky is blue.")
+
+    message = (await site.post({**BODY, "messages": [*ASK, {"role": "assistant", "content": "The"}]})).json()
+
+    assert site.engine.prompts[0].endswith("<|im_start|>assistant\nThe")
+    assert message["content"] == [{"type": "text", "text": " sky is blue."}]
+
+
 async def test_all_without_effect_is_named(site: Any) -> None:
     site.says("Hello.")
     hosted = [{"type": "web_search_20250305", "name": "web_search"}, {"type": "bash_20250124", "name": "bash"}]
@@ -177,12 +186,18 @@ async def test_all_without_effect_is_named(site: Any) -> None:
     assert message["context_management"] == {"applied_edits": []}
 
 
+FORMAT = {"type": "json_schema", "schema": {"type": "object"}}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"max_tokens": None}, "max_tokens"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"messages": None}, "messages"),
     ({"messages": []}, "messages"),
-    ({"messages": [*ASK, {"role": "assistant", "content": "The"}]}, "must end with a user message"),
+    ({"messages": [{"role": "assistant", "content": "The"}]}, "a message before it"),
+    ({"messages": [*ASK, {"role": "assistant", "content": ""}]}, "it must have text"),
+    (
+        {"messages": [*ASK, {"role": "assistant", "content": "{"}], "output_config": {"format": FORMAT}},
+        "what a grammar holds",
+    ),
     ({"mcp_servers": [{"type": "url", "url": "http://evil", "name": "x"}]}, "mcp_servers"),
     ({"container": "c"}, "container"),
     ({"output_config": {"format": {"type": "text"}}}, "output_config.format"),
