@@ -18,7 +18,7 @@ from gateway.agent.memory import Call, LivedTurn
 from gateway.agent.memory.cut import cut_turn
 from gateway.agent.refused_grammar import loosened_hold, looseness
 from gateway.agent.stop import StopFilter
-from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling
+from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.engine.left_behind import shared_prefix
 from gateway.engine.slots import Place
 from gateway.errors import EngineUnavailable, GrammarRefused
@@ -167,9 +167,8 @@ class Generation:
                 return event
             self._ttft = self._ttft or time.perf_counter() - started
             self._guessed |= event.guessed
-            self._logprobs += event.logprobs
-            if self._options.logprobs is not None:
-                self._weighed += starmap(TokenLogprob, zip_longest(event.ids, event.logprobs, event.tops, fillvalue=()))
+            if event.logprobs:
+                self._weigh(event)
             ids = self._hold.feed(event.ids)
             if ids and self._called_enough:
                 return None
@@ -177,6 +176,12 @@ class Generation:
             if self._stop.hit:
                 return None
         raise EngineUnavailable("the engine's stream ended without an end; ask again")
+
+    def _weigh(self, event: Generated) -> None:
+        """Keep how probable ids were, for a trajectory and for the client."""
+        self._logprobs += event.logprobs
+        if self._options.logprobs is not None:
+            self._weighed += starmap(TokenLogprob, zip_longest(event.ids, event.logprobs, event.tops, fillvalue=()))
 
     async def _feed(self, ids: Sequence[int]) -> None:
         self._ids += ids

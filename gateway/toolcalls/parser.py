@@ -27,23 +27,13 @@ _OVER = object()
 class Machine:
     """Runs a format's nodes over text that comes in pieces."""
 
-    def __init__(self, fmt: Format, cursor: Cursor, *, formed: bool = False) -> None:
-        """`formed`: from the first character of the answer on all is text, whatever it says (`answer_grammar`)."""
+    def __init__(self, fmt: Format, cursor: Cursor) -> None:
         self._cursor = cursor
         self._run = fmt.body.run(cursor)
-        self._running = True
-        self._formed = formed
+        self._running: bool = True
 
     def feed(self, text: str) -> None:
         """Read what has come."""
-        if self._formed and self._running:
-            # One by one, until the answer begins: what stands behind its first character must not be looked at.
-            for char in text[:-1]:
-                self._feed(char)
-            text = text[-1:]
-        self._feed(text)
-
-    def _feed(self, text: str) -> None:
         cursor = self._cursor
         cursor.feed(text)
         if self._running:
@@ -54,8 +44,6 @@ class Machine:
             except Exception as error:  # noqa: BLE001 - the one boundary: no fault of a format may cost the answer
                 self._running = False
                 cursor.fail(error)
-        if self._formed and cursor.calls.spoken:
-            self._running = False
         if not self._running:
             # The format has nothing more to say of this message, or failed; the text must not be lost for that.
             cursor.calls.content(cursor.take(len(cursor.buffer)))
@@ -70,6 +58,19 @@ class Machine:
             self._run.throw(RegionTooLong(f"a tool call is longer than {MAX_REGION} characters"))
         except StopIteration:
             self._running = False
+
+
+class FormedMachine(Machine):
+    """Reads an answer of a form (`answer_grammar`): from its first character on all is text, whatever it says."""
+
+    def feed(self, text: str) -> None:
+        """Read what has come, by single characters until the answer begins: what is behind must not be looked at."""
+        read = 0
+        while self._running and read < len(text):
+            super().feed(text[read])
+            read += 1
+            self._running = self._running and not self._cursor.calls.spoken
+        super().feed(text[read:])
 
 
 class StreamParser:
@@ -127,7 +128,7 @@ def machine_for(
 ) -> tuple[Machine, Cursor]:
     """Set up a format's machine and the cursor that it reads from."""
     cursor = Cursor(calls, spelling, tools={tool.name: tool for tool in tools}, prompt_tail=prompt_tail, forget=forget)
-    return Machine(fmt, cursor, formed=formed), cursor
+    return (FormedMachine if formed else Machine)(fmt, cursor), cursor
 
 
 def parser_for(

@@ -71,6 +71,8 @@ class ChatReply:
     def feed(self, event: AgentEvent) -> list[Chunk]:
         """Chunks to send for one event."""
         match event:
+            case Content():
+                return self._tell(event)
             case IdsGenerated(ids):
                 self._pending += ids
                 self._ids += ids
@@ -89,9 +91,12 @@ class ChatReply:
                 self._finished = event
                 return self._end(event)
             case _:
-                self._keep(event)
-                delta = event_delta(event)
-                return [] if delta is None else [self._chunk(delta)]
+                return self._tell(event)
+
+    def _tell(self, event: Event) -> list[Chunk]:
+        self._keep(event)
+        delta = event_delta(event)
+        return [] if delta is None else [self._chunk(delta)]
 
     def _splice(self, event: IdsSpliced) -> list[dict[str, Any]]:
         """Ids that the model did not write, and where in `token_ids` they stand."""

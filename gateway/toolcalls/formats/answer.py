@@ -10,8 +10,9 @@ from typing import Any, cast
 
 from gateway.errors import RequestInvalid
 from gateway.toolcalls.formats.format import Format, reasoning_rules
-from gateway.toolcalls.grammar.exact import NotHeld, exact_rules
+from gateway.toolcalls.grammar.exact import exact_rules
 from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.held import NotHeld
 from gateway.toolcalls.grammar.schemas import schema_rules
 from gateway.toolcalls.grammar.shared_rules import shared
 from gateway.toolcalls.schema.spec import ToolSpec

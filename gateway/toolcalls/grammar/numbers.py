@@ -45,7 +45,7 @@ def _positive(g: Grammar, least: int, most: int | None) -> str:
     first = len(str(least))
     last = first if most is None else len(str(most))
     parts = [
-        _between(
+        digits_between(
             g,
             str(least) if size == first else f"1{'0' * (size - 1)}",
             "9" * size if most is None or size < last else str(most),
@@ -57,21 +57,21 @@ def _positive(g: Grammar, least: int, most: int | None) -> str:
     return g.either(parts)
 
 
-def _between(g: Grammar, low: str, high: str) -> str:
+def digits_between(g: Grammar, low: str, high: str) -> str:
     """Give the strings of digits from one to another of the same length."""
     if not low or (set(low) == {"0"} and set(high) == {"9"}):
         return g.repeat("[0-9]", "", len(low), len(low))
     if low[0] == high[0]:
-        return f"{g.literal(low[0])} {_between(g, low[1:], high[1:])}".strip()
+        return f"{g.literal(low[0])} {digits_between(g, low[1:], high[1:])}".strip()
     nines, zeros = "9" * (len(low) - 1), "0" * (len(low) - 1)
     parts: list[str] = []
     start, end = int(low[0]), int(high[0])
     if low[1:] != zeros:
-        parts.append(f"{g.literal(low[0])} {_between(g, low[1:], nines)}")
+        parts.append(f"{g.literal(low[0])} {digits_between(g, low[1:], nines)}")
         start += 1
     if high[1:] != nines:
-        parts.append(f"{g.literal(high[0])} {_between(g, zeros, high[1:])}")
+        parts.append(f"{g.literal(high[0])} {digits_between(g, zeros, high[1:])}")
         end -= 1
     if start <= end:
-        parts.append(f"[{start}-{end}] {_between(g, zeros, nines)}".strip())
+        parts.append(f"[{start}-{end}] {digits_between(g, zeros, nines)}".strip())
     return g.either(parts)

@@ -50,6 +50,10 @@ class SchemaWalk(ABC):
         """Give a value of a schema that is too large to be looked at: whatever it says, nothing is known of it."""
         return self.anything()
 
+    def nothing(self) -> str:
+        """Give a value where it turns out that none fits: whoever wrote the schema meant another."""
+        return self.anything()
+
     def alternatives(self, parts: Parts) -> list[Schema]:
         """Take a schema apart."""
         return alternatives(parts, self.root)
@@ -80,7 +84,7 @@ class SchemaWalk(ABC):
         if all(kinds(schema).isdisjoint(("object", "array")) for schema in plain):
             return self.g.either(filter(None, map(self.plain, plain)))
         name = self._rules[key] = self.g.reserve(f"{self.name}-value")
-        self.g.define(name, self.g.either(filter(None, map(self.plain, plain))))
+        self.g.define(name, self.g.either(filter(None, map(self.plain, plain))) or self.nothing())
         return name
 
     def plain_schemas(self, parts: Parts) -> list[Schema]:

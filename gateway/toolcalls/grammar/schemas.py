@@ -9,21 +9,22 @@ MCP servers still write it.
 
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 
 from gateway.toolcalls.grammar.characters import JsonText
+from gateway.toolcalls.grammar.fractions import Bounds, number_rules
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.numbers import integer_bounds, integer_rules
 from gateway.toolcalls.grammar.patterns import pattern_rules
 from gateway.toolcalls.grammar.schema_walk import MAX_KEYS, SchemaWalk, bounds, kinds, length_bounds, unnamed
 from gateway.toolcalls.grammar.shared_rules import key_other_than, shared
 from gateway.toolcalls.schema.kinds import ALL, mapping_of
-from gateway.toolcalls.schema.merge import Schema, is_number, listed, parts_of
+from gateway.toolcalls.schema.merge import Schema, listed, parts_of
 
 NOT_HELD = (
     "`format`",
     "`contentEncoding`",
     "`multipleOf`",
-    "bounds of numbers with a fraction",
     "`uniqueItems`",
     "`contains`",
     "`patternProperties`",
@@ -41,6 +42,8 @@ NOT_HELD = (
 
 MAX_NEEDED = 512
 """Rules that a `minProperties` may cost."""
+
+NUMBER_BOUNDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"))
 
 _COMMA = '", "'
 
@@ -87,8 +90,8 @@ class JsonRules(SchemaWalk):
                 return self._string(schema)
             case "integer":
                 return self._integer(schema)
-            case "number" if is_number(least := schema.get("minimum", schema.get("exclusiveMinimum"))) and least >= 0:
-                return shared(self.g, "amount")
+            case "number":
+                return self._number(schema)
             case _:
                 return shared(self.g, kind)
 
@@ -154,6 +157,16 @@ class JsonRules(SchemaWalk):
     def pattern(self, pattern: str) -> str | None:
         """Give the texts in which a pattern is found, None where it is not simple."""
         return self.g.once(("pattern", pattern), lambda: pattern_rules(self.g, pattern, JsonText()))
+
+    def _number(self, schema: Schema) -> str:
+        if not NUMBER_BOUNDS & schema.keys():
+            return shared(self.g, "number")
+        bounds = Bounds.of(schema)
+        if bounds == Bounds(Decimal(0)):
+            return shared(self.g, "amount")
+        # As for integers.
+        written = self.g.once(("number", bounds), lambda: number_rules(self.g, bounds)) if bounds is not None else ""
+        return written or shared(self.g, "number")
 
     def _integer(self, schema: Schema) -> str:
         low, high = integer_bounds(schema)

@@ -56,16 +56,17 @@ def alternatives(parts: Parts, root: Schema) -> list[Schema]:
         return _joined(parts)
 
 
-def spread(parts: Parts, root: Schema) -> list[Schema]:
-    """Give them all. Raises `TooMany`."""
-    return _Spread(root).spread(parts, {}, frozenset())
+def spread(parts: Parts, root: Schema, look: Callable[[Parts], None] = lambda parts: None) -> list[Schema]:
+    """Give them all. `look` sees the schemas that are joined to one, each time. Raises `TooMany`."""
+    return _Spread(root, look).spread(parts, {}, frozenset())
 
 
 class _Spread:
     """The alternatives of one schema."""
 
-    def __init__(self, root: Schema) -> None:
+    def __init__(self, root: Schema, look: Callable[[Parts], None]) -> None:
         self._root = root
+        self._look = look
         self._steps = 0
         self._found = 0
 
@@ -82,6 +83,7 @@ class _Spread:
         if self._steps > _MAX_STEPS or self._found > MAX_ALTERNATIVES:
             raise TooMany
         if choice is None:
+            self._look(parts)
             plain = _joined(parts)
             self._found += len(plain)
             return plain

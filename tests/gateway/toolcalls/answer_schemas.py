@@ -112,6 +112,7 @@ HELD: dict[str, Any] = {
     },
     "an integer above a bound": {"type": "array", "items": {**INTEGER, "exclusiveMinimum": 999}, "minItems": 3},
     "a number that is not negative": {"type": "array", "items": {"type": "number", "minimum": 0}, "minItems": 3},
+    "bounds of a number": list_of({"type": "number", "exclusiveMinimum": 0, "maximum": 2.5}, minItems=4),
     "patterns": members(
         "d", "i", d={**STRING, "pattern": r"^\d{4}-\d{2}-\d{2}$"}, i={**STRING, "pattern": "^[a-f]+|x$"}
     ),
@@ -163,6 +164,10 @@ UNHELD: dict[str, tuple[Any, str]] = {
     "elsewhere": ({"$ref": "https://example.com/other.json"}, "names no schema of this one"),
     "a name": ({"$anchor": "a", "properties": {"b": {"$ref": "#a"}}, "type": "object"}, "names no schema of this one"),
     "nothing": ({"$ref": "#/$defs/none"}, "names no schema of this one"),
+    "a circle": ({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}, "refers to itself"),
+    "bounds of a number that leave none": ({"type": "number", "minimum": 1, "exclusiveMaximum": 1}, "leave none"),
+    "a keyword in an option": ({"anyOf": [{"type": "array", "uniqueItems": True}]}, "`uniqueItems`"),
+    "one of any and an integer": ({"oneOf": [{"oneOf": [{}, INTEGER]}]}, "`oneOf`"),
     "unique items": ({"type": "array", "items": INTEGER, "uniqueItems": True}, "`uniqueItems`"),
     "steps": ({**INTEGER, "multipleOf": 5}, "`multipleOf`"),
     "not": ({"not": STRING}, "`not`"),

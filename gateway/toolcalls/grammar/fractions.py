@@ -1,0 +1,124 @@
+"""Numbers with a fraction to GBNF: from 0.5 to 2 is 0.5 to 0.9, with more digits or without, 1 with any, or 2.
+
+A number is written with as many decimals as the bounds have, or fewer, or more: the first are whole numbers with a
+point in them, and what has more lies between two of these. No exponents. Digits are as many as tell two numbers apart
+for sure (15), so that a reader who makes binary numbers of them finds them within the bounds too.
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.numbers import digits_between, integer_rules
+from gateway.toolcalls.schema.merge import Schema, is_number
+
+_SURE = 15
+_MAX_BOUND = 10**15
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """From where to where; None: without end. `above`, `below`: the bound itself is not among them."""
+
+    low: Decimal | None = None
+    above: bool = False
+    high: Decimal | None = None
+    below: bool = False
+
+    @classmethod
+    def of(cls, schema: Schema) -> "Bounds | None":
+        """Give those of a schema; None where one is too large, or too fine, to be written."""
+        least = [(_decimal(schema[key]), key != "minimum") for key in ("minimum", "exclusiveMinimum") if key in schema]
+        most = [(_decimal(schema[key]), key != "maximum") for key in ("maximum", "exclusiveMaximum") if key in schema]
+        if any(value is None for value, _ in (*least, *most)):
+            return None
+        low = max(((value, open_) for value, open_ in least if value is not None), default=(None, False))
+        high = min(((value, not open_) for value, open_ in most if value is not None), default=(None, True))
+        return cls(*low, high[0], not high[1])
+
+
+def number_rules(g: Grammar, bounds: Bounds) -> str:
+    """Give the numbers within bounds; "" where there are none."""
+    low, high = bounds.low, bounds.high
+    parts: list[str] = []
+    if low is None or low < 0:
+        # What is below zero, mirrored.
+        least, open_ = (-high, bounds.below) if high is not None and high < 0 else (Decimal(0), True)
+        below = _unsigned(g, Bounds(least, open_, None if low is None else -low, bounds.above))
+        parts.append(f'"-" {below}' if below else "")
+    if high is None or high >= 0:
+        least, open_ = (low, bounds.above) if low is not None and low >= 0 else (Decimal(0), False)
+        parts.append(_unsigned(g, Bounds(least, open_, high, bounds.below)))
+    return g.either(filter(None, parts))
+
+
+def _decimal(value: Any) -> Decimal | None:
+    if not is_number(value) or math.isinf(value):
+        return None
+    # As the schema's author wrote it: what the binary number really is, nobody meant.
+    found = Decimal(repr(value))
+    return found if abs(found) < _MAX_BOUND and _decimals(found) < _SURE else None
+
+
+def _decimals(value: Decimal) -> int:
+    exponent = value.normalize().as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+def _unsigned(g: Grammar, bounds: Bounds) -> str:
+    """Give the numbers within bounds of which none is below zero."""
+    low, high = bounds.low or Decimal(0), bounds.high
+    fine = max(_decimals(low), 0 if high is None else _decimals(high))
+    parts = [_fixed(g, *_whole(bounds, size), size) for size in range(fine + 1)]
+    least, most = int(low * 10**fine), None if high is None else int(high * 10**fine) - 1
+    more = _SURE - len(str(max(least, most or 0)))
+    if more > 0:
+        rest = g.repeat("[0-9]", "", 1, more)
+        if bounds.above and (most is None or least <= most):
+            parts.append(_longer(g, least, least, fine, f"{g.repeat('[0-9]', '', 0, more - 1)} [1-9]".strip()))
+        parts.append(_longer(g, least + bounds.above, most, fine, rest))
+    return g.either(filter(None, parts))
+
+
+def _whole(bounds: Bounds, size: int) -> tuple[int, int | None]:
+    """Give the bounds as whole numbers of the last of `size` decimals."""
+    low, high = (bounds.low or Decimal(0)) * 10**size, bounds.high
+    least = math.floor(low) + 1 if bounds.above else math.ceil(low)
+    if high is None:
+        return least, None
+    return least, math.ceil(high * 10**size) - 1 if bounds.below else math.floor(high * 10**size)
+
+
+def _longer(g: Grammar, least: int, most: int | None, size: int, rest: str) -> str:
+    """Give the numbers with `size` decimals, each followed by more digits."""
+    head = _fixed(g, least, most, size)
+    if not head:
+        return ""
+    return f"{head} {rest}" if size else f'{head} "." {rest}'
+
+
+def _fixed(g: Grammar, least: int, most: int | None, size: int) -> str:
+    """Give the whole numbers from `least` to `most` with a point before their last `size` digits."""
+    if most is not None and most < least:
+        return ""
+    if not size:
+        return integer_rules(g, least, most)
+    unit = 10**size
+    first, from_ = divmod(least, unit)
+    last, to = (None, 0) if most is None else divmod(most, unit)
+    nines = "9" * size
+    if first == last:
+        return _pointed(g, first, digits_between(g, f"{from_:0{size}}", f"{to:0{size}}"))
+    parts = [_pointed(g, first, digits_between(g, f"{from_:0{size}}", nines))]
+    between = integer_rules(g, first + 1, None if last is None else last - 1)
+    if between:
+        parts.append(f'{between} "." {digits_between(g, "0" * size, nines)}')
+    if last is not None:
+        parts.append(_pointed(g, last, digits_between(g, "0" * size, f"{to:0{size}}")))
+    return g.either(f"({part})" for part in parts)
+
+
+def _pointed(g: Grammar, whole: int, digits: str) -> str:
+    return f"{g.literal(f'{whole}.')} {digits}"

@@ -1,0 +1,164 @@
+"""What of a schema a grammar holds exactly: one schema's keywords, several that hold for one value, one joined of them.
+
+Each check refuses by name what is left out elsewhere. Pure.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Never
+
+from gateway.toolcalls.grammar.fractions import Bounds, number_rules
+from gateway.toolcalls.grammar.gbnf import Grammar
+from gateway.toolcalls.grammar.numbers import integer_bounds
+from gateway.toolcalls.grammar.schema_walk import MAX_KEYS, bounds, kinds
+from gateway.toolcalls.grammar.schemas import MAX_NEEDED, schema_rules
+from gateway.toolcalls.schema.kinds import Kinds, mapping_of
+from gateway.toolcalls.schema.merge import MAX_PARTS, Parts, Schema, listed
+
+_DESCRIBING: Final = frozenset(
+    (
+        *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "$schema"),
+        *("$id", "$anchor", "$defs", "definitions", "discriminator", "contentMediaType", "contentEncoding", "format"),
+        *("contentSchema", "example", "externalDocs", "xml", "id"),
+    )
+)
+_HELD: Final = frozenset(
+    (
+        *("type", "enum", "const", "allOf", "anyOf", "oneOf", "$ref"),
+        *("properties", "required", "additionalProperties", "minProperties", "maxProperties"),
+        *("items", "prefixItems", "additionalItems", "minItems", "maxItems"),
+        *("minLength", "maxLength", "pattern"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+    )
+)
+_NOTHING: Final[Mapping[str, tuple[object, ...]]] = {
+    "uniqueItems": (False,),
+    "minContains": (1,),
+    "nullable": (False,),
+    "patternProperties": ({},),
+    "propertyNames": ({}, True),
+    "unevaluatedProperties": (True, {}),
+    "unevaluatedItems": (True, {}),
+    "dependentRequired": ({},),
+    "dependentSchemas": ({},),
+    "dependencies": ({},),
+}
+"""Keywords that are not held, with what they say nothing by."""
+_BY_KIND: Final = {
+    "object": ("properties", "required", "additionalProperties", "minProperties", "maxProperties"),
+    "array": ("items", "prefixItems", "minItems", "maxItems"),
+    "string": ("minLength", "maxLength", "pattern"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+}
+_WHOLE: Final = 10**20
+
+
+class NotHeld(Exception):
+    """No grammar says just what the schema says; the message is the reason."""
+
+
+def refuse(why: str) -> Never:
+    """Say why no grammar is exact."""
+    raise NotHeld(why)
+
+
+def check_plain(schema: Schema) -> None:
+    """Refuse what a plain schema says that is not held."""
+    _check_kinds(schema)
+    known = kinds(schema)
+    if "enum" in schema:
+        if beside := sorted(key for keys in _BY_KIND.values() for key in keys if key in schema):
+            refuse(f"`enum` or `const` stands beside `{beside[0]}`")
+        return
+    if "object" in known:
+        _check_object(schema)
+    if "array" in known:
+        _check_array(schema)
+    if "string" in known:
+        _check_string(schema)
+    if known & {"integer", "number"}:
+        _check_number(schema, known)
+
+
+def check_together(parts: Parts) -> None:
+    """Refuse what several schemas of one value say and is held of one alone."""
+    if len(parts) >= MAX_PARTS:
+        refuse("too many schemas hold for one value")
+    if sum("pattern" in part for part in parts) > 1:
+        refuse("two `pattern`s hold for one value")
+    arrays = [part for part in parts if any(key in part for key in ("items", "prefixItems", "additionalItems"))]
+    if len(arrays) > 1 and any("prefixItems" in part or listed(part.get("items")) for part in arrays):
+        refuse("lists of items by place hold for one value together with another schema of items")
+    extra = [part for part in parts if mapping_of(part.get("additionalProperties"))]
+    if extra and sum("properties" in part or "additionalProperties" in part for part in parts) > 1:
+        refuse("a schema in `additionalProperties` holds for one value together with another schema of members")
+
+
+def check_keywords(part: Schema) -> None:
+    """Refuse keywords that are not held."""
+    for key, value in part.items():
+        if key in _HELD or key in _DESCRIBING or key.startswith("x-"):
+            continue
+        if key not in _NOTHING or value not in _NOTHING[key]:
+            refuse(f"`{key[:60]}` is not held by a grammar")
+    if "const" in part and "enum" in part:
+        refuse("`const` stands beside `enum`")
+
+
+def _check_kinds(schema: Schema) -> None:
+    if "type" in schema or "enum" in schema:
+        return
+    said = [key for keys in _BY_KIND.values() for key in keys if key in schema]
+    if said:
+        refuse(f"`{said[0]}` stands without a `type`")
+
+
+def _check_object(schema: Schema) -> None:
+    properties = mapping_of(schema.get("properties"))
+    required = dict.fromkeys(name for name in listed(schema.get("required")) if isinstance(name, str))
+    optional = sum(name not in required for name in properties)
+    extra = schema.get("additionalProperties", True)
+    if len(properties) > MAX_KEYS:
+        refuse(f"an object names more than {MAX_KEYS} members")
+    if extra is False and (missing := [name for name in required if name not in properties]):
+        refuse(f"the member {missing[0][:100]!r} is required, and no additional one may be")
+    least, most = _counts(schema, "minProperties", "maxProperties")
+    open_ended = extra is not False and ("additionalProperties" in schema or "properties" not in schema)
+    room = None if open_ended else len({*properties, *required})
+    if most is not None and (room is None or most < room) and (optional or most < len(required)):
+        refuse("`maxProperties` is less than the members that are named")
+    needed = max(0, least - len(required))
+    if needed and (open_ended or needed > optional or needed * optional > MAX_NEEDED):
+        refuse("`minProperties` asks for more than the members that are named")
+
+
+def _check_array(schema: Schema) -> None:
+    _, most = _counts(schema, "minItems", "maxItems")
+    if most is not None and most < len(listed(schema.get("prefixItems"))):
+        refuse("`maxItems` is less than the items that have a place")
+
+
+def _check_string(schema: Schema) -> None:
+    least, most = _counts(schema, "minLength", "maxLength")
+    if "pattern" in schema and (least or most is not None):
+        refuse("`pattern` stands beside a bound of the length; say it in the pattern")
+
+
+def _check_number(schema: Schema, known: Kinds) -> None:
+    if any(isinstance(schema.get(key), int | float) and abs(schema[key]) >= _WHOLE for key in _BY_KIND["number"]):
+        refuse("a bound of a number has more than 20 digits")
+    low, high = integer_bounds(schema)
+    if "integer" in known and low is not None and high is not None and low > high:
+        refuse("the bounds of an integer leave none")
+    if "number" in known:
+        bounds = Bounds.of(schema)
+        if bounds is None:
+            refuse("a bound of a number has more than 15 digits")
+        if bounds != Bounds() and not number_rules(Grammar((), parallel=False, schemas=schema_rules), bounds):
+            refuse("the bounds of a number leave none")
+
+
+def _counts(schema: Schema, least_key: str, most_key: str) -> tuple[int, int | None]:
+    least, most = bounds(schema, least_key, most_key)
+    if isinstance(given := schema.get(most_key), int | float) and given < least:
+        refuse(f"`{least_key}` is greater than `{most_key}`")
+    return least, most
