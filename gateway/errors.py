@@ -20,6 +20,7 @@ GatewayError
 ├── RpcError                    a JSON-RPC error that a client or a server is to be sent
 ├── UnknownTool                 no upstream offers a tool of that name
 ├── RequestInvalid              a client asked for something we can't do
+│   ├── NotStored               an id names no response that is kept for it (gateway.serve.responses)
 │   ├── ContextExceeded         its conversation does not fit into the engine's context
 │   ├── BodyOverLimit           its body is too large (gateway.serve.http)
 │   └── BodyUnread              its body is in a form that is not read (gateway.serve.http)
@@ -37,7 +38,7 @@ engine.llama_cpp        StreamSilent, LineOverLimit
 serve.auth              CredentialRefused, ScopeMissing, CannotTell, MustWait, FetchFailed
 serve.mcp               Rejected, ClientGone, _MapRefused
 serve.http              _HeadRefused
-toolcalls               NotSimple, RegionTooLong, _TooMuch, _TooMany
+toolcalls               NotSimple, NotHeld, RegionTooLong, TooMany, _TooMuch
 """
 
 from typing import Any

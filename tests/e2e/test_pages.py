@@ -21,6 +21,7 @@ PAGES = sorted(
 ELSEWHERE = {
     "docs/graduate.md": "tests/e2e/test_tutorial.py",
     **{f"docs/clients/{name.name}": "tests/e2e/test_client_pages.py" for name in ROOT.glob("docs/clients/*.md")},
+    **{f"docs/agents/{name.name}": "tests/agents/page.py" for name in ROOT.glob("docs/agents/*.md")},
     **{
         f"examples/{name.parent.name}/README.md": "tests/examples/test_examples.py"
         for name in ROOT.glob("examples/*/*.md")
