@@ -7,8 +7,9 @@ vocabulary has one merge, which this model never uses, so that held ids are told
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from gateway.agent import Agent, AnswerOptions
@@ -224,6 +225,20 @@ class Talk:
         ]
 
     async def rendering(self, messages: Sequence[Message]) -> str:
+        """The engine's own rendering of messages; late system messages are the user's where it does not show them."""
+        late = next((n for n, message in enumerate(messages) if n and message["role"] == "system"), None)
+        if late is None:
+            return await self._as_they_are(messages)
+        with suppress(EngineRefused):
+            text = await self._as_they_are(messages)
+            places = [text.find(messages[n]["content"]) for n in (late - 2, late, late + 1)]
+            if -1 not in places and places == sorted(places):
+                return text
+        # Each stands behind an answer here, so that there is no other message for its words to go to.
+        assert all(a["role"] == "assistant" for a, b in pairwise(messages) if b["role"] == "system")
+        return await self._as_they_are([{**m, "role": "user"} if m["role"] == "system" else m for m in messages])
+
+    async def _as_they_are(self, messages: Sequence[Message]) -> str:
         """The engine's own rendering of messages as they are, in the first form that it takes."""
         definitions = tool_definitions(TOOLS)
         if self.format.preamble:

@@ -1,7 +1,8 @@
 """The law of recall over the chat templates of llama.cpp's set: a conversation goes on with the ids it was lived with.
 
-What a prompt must be is computed here apart from the code: the engine renders the messages as they were lived, and each
-turn of the model that stands in this rendering, in the template's JSON or in the model's, is replaced by its ids.
+What a prompt must be is computed here apart from the code: the engine renders the messages as they were lived (the late
+system messages as the user's, where it does not show them in their places), and each turn of the model that stands in
+this rendering, in the template's JSON or in the model's, is replaced by its ids.
 """
 
 import os
@@ -55,7 +56,6 @@ CASES = {
 REWRITES = {
     name: set(cases)
     for cases, names in {
-        ("loop", "next question", "late system"): ["Apertus-8B-Instruct"],
         ("chat", "loop", "next question", "late system"): [
             "Apriel-1.6-15b-Thinker-fixed",
             "CohereForAI-c4ai-command-r-plus-tool_use",
@@ -69,16 +69,12 @@ REWRITES = {
             "Bielik-11B-v3.0-Instruct",
             "Cohere2MoE",
             "Spark2.5",
-            "deepseek-ai-DeepSeek-V4",
-            "deepseek-ai-DeepSeek-V4-Flash-0731",
             "google-gemma-2-2b-it",
             "mistralai-Ministral-3-14B-Reasoning-2512",
             "muse-glimmer",
             "poolside-Laguna-XS-2.1",
             "poolside-Laguna-XS.2",
-            "tencent-Hy3",
             "unsloth-Apriel-1.5",
-            "upstage-Solar-Open-100B",
         ],
         ("chat", "next question"): ["GLM-4.6", "LFM2.5-8B-A1B"],
         ("chat", "next question", "late system"): [
@@ -102,14 +98,15 @@ REWRITES = {
         ],
         ("loop",): ["LFM2-8B-A1B", "LFM2.5-Instruct", "ibm-granite-granite-3.3-2B-Instruct"],
         ("loop", "next question"): [
+            "Apertus-8B-Instruct",
             "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use",
             "NousResearch-Hermes-3-Llama-3.1-8B-tool_use",
         ],
         ("chat", "loop", "late system"): [
             "deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
             "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
-            "deepseek-ai-DeepSeek-V3.1",
         ],
+        ("chat", "loop"): ["deepseek-ai-DeepSeek-V3.1"],
     }.items()
     for name in names
 }
