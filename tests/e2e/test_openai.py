@@ -277,11 +277,11 @@ REFUSED = {
     "bad role": ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role"),
     "image": ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content"),
     "empty question": ({"messages": [{"role": "user", "content": ""}]}, "messages[0].content"),
-    "two answers": ({"n": 2}, "n"),
+    "no answers": ({"n": 0}, "n"),
     "hot": ({"temperature": 9}, "temperature"),
     "unknown tool": ({"tool_choice": named("time_leaf__nope")}, "tool_choice"),
     "no tool": ({"max_tokens": 0}, "max_tokens"),
-    "json mode": ({"response_format": {"type": "json_object"}}, "response_format"),
+    "unknown form": ({"response_format": {"type": "yaml_object"}}, "response_format"),
     "too long": ({"messages": [{"role": "user", "content": "word " * 5000}]}, "messages"),
 }
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.choice import hold_for
+from gateway.agent.choice import FREE, hold_for
 from gateway.agent.conversation import Conversation
 from gateway.agent.generation import Generation, GenerationOptions
 from gateway.engine.interface import GenerateRequest, Sampling
@@ -149,7 +149,7 @@ async def test_the_agent_holds_a_call_that_the_model_begins_of_itself_to_its_sch
     template = ChatTemplate(engine, facts, model_map)
     ready = ReadyEngine(engine, facts, model_map, template, SlotTable(1), ChosenFormat(ISSUES, preamble=False))
     conversation = Conversation(ready, ISSUES, (CLOCK,), shots(CLOCK.name, model_map))
-    hold = hold_for(conversation, "auto", parallel=False, always=True)
+    hold = hold_for(conversation, FREE, parallel=False, always=True)
     told: list[object] = []
 
     async def listen(event: object) -> None:
