@@ -193,7 +193,8 @@ def test_what_the_gateway_ran_may_be_sent_back_or_left_out(client: anthropic.Ant
         told = client.beta.messages.create(**given, messages=echo, tool_choice={"type": "none"}).codec
 
         assert ("mcp_tool_use" in [block["type"] for block in blocks]) == shown
-        assert told["turns"][0]["held"] == told["turns"][0]["cache_n"] > 0
+        # More where ids behind the last call were processed while it ran, and no answer came behind them.
+        assert told["turns"][0]["cache_n"] >= told["turns"][0]["held"] > 0
         assert told["prompt"]["lost"] == 0
 
 
@@ -240,6 +241,8 @@ def test_answer_is_held_to_the_schema_that_a_title_is_asked_for_with(client: ant
         max_tokens=60,
         messages=[{"role": "user", "content": "A title, please."}],
         thinking={"type": "disabled"},
+        # The gateway's own tools are there for every request: where one may be called, that may come first.
+        tool_choice={"type": "none"},
         output_config={"format": {"type": "json_schema", "schema": schema}},
     )
 
