@@ -8,7 +8,8 @@ from typing import Final
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from gateway.serve.http.anthropic import REQUEST_ID, anthropic_error, new_request_id, speaks_anthropic
+from gateway.serve.http.anthropic import REQUEST_ID, anthropic_error, speaks_anthropic
+from gateway.serve.http.request_id import new_request_id
 from gateway.serve.mcp.http import Rejected, send_rejection
 
 _STOPPING: Final = "the gateway is stopping; ask again"

@@ -14,6 +14,8 @@ from gateway.toolcalls import CallTrigger
 
 Message = Mapping[str, Any]
 """One chat message in OpenAI's shape: `role`, `content` and what else the role has."""
+Options = Mapping[str, str | int | float | bool]
+"""What a chat template is told beside the messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ class Engine(Protocol):
         self,
         messages: Sequence[Message],
         tools: Sequence[Mapping[str, Any]] = (),
-        options: Mapping[str, str | int | float | bool] | None = None,
+        options: Options | None = None,
     ) -> str:
         """The engine's chat template over `messages`, with the generation prompt at the end.
 

@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from gateway.config import GatewayConfig
 from gateway.engine.embedded import EmbeddedServer, embedded_server
-from gateway.engine.interface import Engine, EngineFacts
+from gateway.engine.interface import Engine, EngineFacts, Options
 from gateway.engine.llama_cpp.client import LlamaCpp, Proven
 from gateway.engine.llama_cpp.questions import Questions
 from gateway.engine.map_proof import check_map, with_all_specials
@@ -27,7 +27,6 @@ from gateway.engine.shapes import Shapes
 from gateway.engine.slot_files import SlotFiles, open_slot_files, slot_table
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
-from gateway.engine.template_options import Options
 from gateway.errors import ConfigError, EngineError, EngineUnavailable, MapDiffers
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics

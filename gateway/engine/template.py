@@ -15,7 +15,7 @@ from typing import Any
 
 from gateway.engine.foreign import Foreign, Signs, is_json_result
 from gateway.engine.histories import Numbered, histories
-from gateway.engine.interface import Engine, EngineFacts, Message
+from gateway.engine.interface import Engine, EngineFacts, Message, Options
 from gateway.engine.markers import MarkerGuard
 from gateway.engine.placed import CallsIn, Known, regions
 from gateway.engine.rendered import (
@@ -40,7 +40,7 @@ from gateway.engine.scaffold import (
     following,
     layouts,
 )
-from gateway.engine.template_options import NO_OPTIONS, Options
+from gateway.engine.template_options import NO_OPTIONS
 from gateway.errors import EngineRefused, TemplateRefused
 from leaf_sdk.vocab import TokenMap
 

@@ -8,11 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from gateway.engine.interface import Options
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import cut_text
 from leaf_sdk.vocab import TokenMap
-
-Options = Mapping[str, str | int | float | bool]
 
 NO_OPTIONS: Final[Options] = {}
 _MOST: Final = 16

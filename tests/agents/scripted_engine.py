@@ -23,7 +23,9 @@ from leaf_sdk.vocab import TokenMap
 Script = Callable[[str], str]
 """Gives what the model says behind a prompt, as its family writes it."""
 
-_PROGRAM: Final = Path(__file__).with_name("long_context_server.py")
+_PROGRAM: Final = "gateway.engine.embedded_server"
+_CONTEXT: Final = 131_072
+_CACHE_MIB: Final = 8192
 _PASSED: Final = ("content-type", "authorization")
 _FORCED: Final = ("grammar", "grammar_lazy", "grammar_triggers", "json_schema")
 
@@ -61,7 +63,9 @@ def only(text: str) -> str:
 @contextmanager
 def _server(model: Path, template: Path) -> Iterator[str]:
     """Give host and port of a real server."""
-    command = [sys.executable, str(_PROGRAM), str(model), str(template)]
+    settings = {"model": str(model), "template": template.read_text(encoding="utf-8"), "context": _CONTEXT}
+    settings |= {"host": "127.0.0.1", "port": 0, "slots": 2, "threads": 2, "cache_mib": _CACHE_MIB}
+    command = [sys.executable, "-m", _PROGRAM, json.dumps(settings)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as child:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
-from gateway.engine.interface import EngineFacts, Message, Moved
+from gateway.engine.interface import EngineFacts, Message, Moved, Options
 from gateway.engine.llama_cpp.json import error_of_answer, expecting, read_facts
 from gateway.errors import EngineRefused
 
@@ -45,7 +45,7 @@ class Questions:
         self,
         messages: Sequence[Message],
         tools: Sequence[Mapping[str, Any]] = (),
-        options: Mapping[str, str | int | float | bool] | None = None,
+        options: Options | None = None,
     ) -> str:
         """`POST /apply-template`: rendered by the engine's own template code, so that it can't differ from it."""
         body: dict[str, Any] = {"messages": list(messages)}

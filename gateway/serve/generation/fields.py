@@ -111,21 +111,40 @@ class _StreamOptions(ApiModel):
     include_usage: bool = False
 
 
-class GenerationFields(RequestModel):
+class SamplingFields(RequestModel):
+    """How ids are drawn, in OpenAI's names and in those that others have added."""
+
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+
+    @property
+    def sampling(self) -> Sampling:
+        """How ids are drawn."""
+        return Sampling(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            seed=self.seed,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            # As others spell it, -1 is no bound.
+            top_k=0 if self.top_k == -1 else self.top_k,
+            min_p=self.min_p,
+        )
+
+
+class GenerationFields(SamplingFields):
     """What both endpoints take."""
 
     model: str | None = None
     stream: bool = False
     stream_options: _StreamOptions | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     logit_bias: Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=_BIASES)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
     stop: Annotated[str | list[str] | None, AfterValidator(_checked_stop)] = None
     return_token_ids: bool = False
     stream_format: StreamFormat = "json"
@@ -143,20 +162,6 @@ class GenerationFields(RequestModel):
     def stops(self) -> tuple[str, ...]:
         """The stop strings."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-
-    @property
-    def sampling(self) -> Sampling:
-        """How ids are drawn."""
-        return Sampling(
-            temperature=self.temperature,
-            top_p=self.top_p,
-            seed=self.seed,
-            presence_penalty=self.presence_penalty,
-            frequency_penalty=self.frequency_penalty,
-            # As others spell it, -1 is no bound.
-            top_k=0 if self.top_k == -1 else self.top_k,
-            min_p=self.min_p,
-        )
 
     def sampling_by(self, token_map: TokenMap) -> Sampling:
         """How ids are drawn under a map. Raises `RequestInvalid` for a bias of what is no ordinary id of it."""

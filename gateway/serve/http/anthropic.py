@@ -4,7 +4,6 @@ Turns a status and a sentence into the body that clients of that API read. They 
 quote `request_id` to whoever runs the server. Pure. Source: Anthropic's API reference, "Errors".
 """
 
-import secrets
 from typing import Any, Final
 
 from starlette.types import Scope
@@ -30,11 +29,6 @@ def speaks_anthropic(scope: Scope) -> bool:
     """Whether whoever asks reads this shape: by the path, or by the version that only such clients name."""
     path = scope["path"]
     return path == _PATH or path.startswith(f"{_PATH}/") or any(name == _VERSION for name, _ in scope["headers"])
-
-
-def new_request_id() -> str:
-    """A name for one request, the same in its header and in its error."""
-    return f"req_{secrets.token_hex(12)}"
 
 
 def anthropic_error(status: int, message: str, request_id: str) -> tuple[int, dict[str, Any]]:

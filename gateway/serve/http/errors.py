@@ -23,8 +23,9 @@ from gateway.errors import (
     UnknownTool,
 )
 from gateway.observe.logs import get_logger
-from gateway.serve.http.anthropic import REQUEST_ID, anthropic_error, new_request_id, speaks_anthropic
+from gateway.serve.http.anthropic import REQUEST_ID, anthropic_error, speaks_anthropic
 from gateway.serve.http.body import BodyOverLimit, BodyUnread
+from gateway.serve.http.request_id import new_request_id
 
 log = get_logger("serve")
 

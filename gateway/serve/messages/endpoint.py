@@ -20,8 +20,9 @@ from gateway.errors import ContextExceeded, EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.generation.answers import Answering, ApiForm, Chunk, StreamedAnswer, WholeAnswer
-from gateway.serve.http.anthropic import new_request_id, speaks_anthropic
+from gateway.serve.http.anthropic import speaks_anthropic
 from gateway.serve.http.body import must_be_json, read_body
+from gateway.serve.http.request_id import new_request_id
 from gateway.serve.messages.form import form_of
 from gateway.serve.messages.reply import Manner, MessagesReply, Thinking
 from gateway.serve.messages.request import Conversed, MessagesRequest

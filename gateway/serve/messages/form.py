@@ -42,16 +42,17 @@ def refused(request_id: str, error: Exception) -> tuple[int, Chunk]:
 
 def written(chunk: Chunk) -> bytes:
     """The JSON of an answer, its `Verbatim` parts as they are."""
-    secret, texts = secrets.token_hex(16), list[str]()
+    texts: dict[str, str] = {}
 
     def keep(part: Any) -> str:
         if not isinstance(part, Verbatim):
             raise TypeError(f"{type(part).__name__} has no place in an answer")
-        texts.append(part.text)
-        return f"{secret}{len(texts) - 1}."
+        mark = secrets.token_hex(16)
+        texts[mark] = part.text
+        return mark
 
     text = json.dumps(chunk, ensure_ascii=False, separators=(",", ":"), default=keep)
-    # Nothing that a model or a tool wrote can hold a secret that was drawn after it.
-    for number, part in enumerate(texts):
-        text = text.replace(f'"{secret}{number}."', part, 1)
+    # Nothing that a model or a tool wrote can hold a mark that was drawn after it.
+    for mark, part in texts.items():
+        text = text.replace(f'"{mark}"', part, 1)
     return text.encode()

@@ -110,8 +110,9 @@ class ChatEndpoint:
             )
             for _ in conversations
         ]
-        several = ChoicesReply(replies, len(prompt), usage_chunk=chat.usage_chunk)
-        reply = replies[0] if chat.n == 1 else several
+        reply = replies[0]
+        if chat.n > 1:
+            reply = ChoicesReply(replies, len(prompt), usage_chunk=chat.usage_chunk)
         return StreamedAnswer(answering, reply, form) if chat.stream else WholeAnswer(answering, reply, form)
 
 

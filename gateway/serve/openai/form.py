@@ -1,11 +1,11 @@
 """How the OpenAI API writes its streams and its errors."""
 
-import secrets
 from dataclasses import replace
 from typing import Final
 
 from gateway.serve.generation.answers import ApiForm, Reply
 from gateway.serve.http.errors import error_answer
+from gateway.serve.http.request_id import new_request_id
 from gateway.toolcalls import Content
 
 OPENAI: Final = ApiForm(error_answer, last=b"data: [DONE]\n\n")
@@ -13,7 +13,7 @@ OPENAI: Final = ApiForm(error_answer, last=b"data: [DONE]\n\n")
 
 def openai_form() -> ApiForm:
     """Give the form of one answer, whose request gets an id."""
-    return replace(OPENAI, headers={"x-request-id": f"req_{secrets.token_hex(12)}"})
+    return replace(OPENAI, headers={"x-request-id": new_request_id()})
 
 
 def event_bytes(reply: Reply) -> int:

@@ -11,10 +11,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from gateway.engine.interface import Sampling
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
-from gateway.serve.generation.fields import ApiModel, RequestModel
+from gateway.serve.generation.fields import ApiModel, SamplingFields
 from gateway.serve.generation.schemas import MOST_TOOLS
 from gateway.toolcalls import AnswerForm
 
@@ -64,7 +63,7 @@ class _Text(ApiModel):
     verbosity: str | None = None
 
 
-class ResponsesRequest(RequestModel):
+class ResponsesRequest(SamplingFields):
     """One request, checked. What `input`, `tools` and `tool_choice` hold is read by others."""
 
     refused: ClassVar[Mapping[str, str]] = {
@@ -95,13 +94,6 @@ class ResponsesRequest(RequestModel):
     include: Annotated[tuple[str, ...], Field(max_length=_INCLUDED)] = ()
     reasoning: _Reasoning = _Reasoning()
     text: _Text = _Text()
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
     gateway_tools: Literal["all", "none"] = "all"
 
     @classmethod
@@ -130,20 +122,6 @@ class ResponsesRequest(RequestModel):
         """`text` as the answer repeats it."""
         form = self.text.format or _PlainText(type="text")
         return {"format": form.model_dump(by_alias=True, exclude_none=True)}
-
-    @property
-    def sampling(self) -> Sampling:
-        """How ids are drawn."""
-        return Sampling(
-            temperature=self.temperature,
-            top_p=self.top_p,
-            seed=self.seed,
-            presence_penalty=self.presence_penalty,
-            frequency_penalty=self.frequency_penalty,
-            # As others spell it, -1 is no bound.
-            top_k=0 if self.top_k == -1 else self.top_k,
-            min_p=self.min_p,
-        )
 
     @property
     def summarized(self) -> bool:
