@@ -99,6 +99,8 @@ class Generation:
         self._ids: list[int] = []
         self._calls: list[CallClosed] = []
         self._started = 0
+        self._known = 0
+        """Calls among them that a client sends back."""
         self._shown: dict[int, int] = {}
         """Indexes of calls that are told of, in this generation and in the response."""
         self._guessed = False
@@ -226,6 +228,7 @@ class Generation:
             return event
         if isinstance(event, CallStarted):
             self._started += 1
+            self._known += self._options.shows(event.name)
             if self._options.tells(event.name):
                 self._shown[event.index] = self._options.first_index + len(self._shown)
         if isinstance(event, CallClosed):
@@ -252,7 +255,11 @@ class Generation:
         place.slot.holds(list(conversation.ids), at_rest=told, answered=end is not None or self._ttft > 0)
         ended_by = end.ended_by if end is not None else None
         conversation.turn = LivedTurn(
-            tuple(self._calls), self._begun or bool(self._content), bool(self._reasoning), ended_by
+            tuple(self._calls),
+            self._begun or bool(self._content),
+            bool(self._reasoning),
+            ended_by,
+            broken=self._started > len(self._calls),
         )
         if conversation.trail is not None:
             conversation.trail.wrote(self._sampled(end))
@@ -276,7 +283,9 @@ class Generation:
         if cut:
             ids = cut_turn(self._ids, content, told, conversation.ready.token_map)
             content = told
-        if ids is None or self._started != len(self._calls) or (cut and self._calls):
+        # Of one that broke off the client may make what it likes, if it knows of it; behind others it has no form.
+        astray = conversation.turn.broken and (self._calls or self._known)
+        if ids is None or astray or (cut and self._calls):
             lived.whole = False
         else:
             own = shared_prefix(ids, self._ids) if cut else len(ids)

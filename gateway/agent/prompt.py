@@ -205,13 +205,14 @@ def _shape(conversation: Conversation, recalled: Recalled) -> Shape:
 
 
 def _message(lived: Lived, text: str, fmt: Format, *, taught: bool) -> Message:
-    """A lived message for the template: a result with its text, a turn of a model that is taught as its words."""
+    """A lived message for the template: a result with its text, a turn whose calls are none for it as its words."""
     role = {key: value for key, value in lived.message.items() if key != "tool_calls"}
     if lived.turn is None:
         return {**role, "content": text}
-    if not taught or not lived.turn.calls:
+    if not (lived.turn.broken or (taught and lived.turn.calls)):
         return lived.message
-    words = _words(lived.message, text, fmt)
+    whole = lived.turn.broken and not lived.turn.reasoning
+    words = text if whole else _words(lived.message, text, fmt)
     return lived.message if words is None else {**role, "content": words}
 
 

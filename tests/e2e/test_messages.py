@@ -185,8 +185,9 @@ def test_what_the_gateway_ran_may_be_sent_back_or_left_out(client: anthropic.Ant
         first = client.beta.messages.create(
             **given,
             messages=question,
-            tool_choice={"type": "tool", "name": "plain_time__get_time"},
-            extra_body={"temperature": 0},
+            tool_choice={"type": "tool", "name": "plain_time__get_time", "disable_parallel_tool_use": True},
+            # So that it writes no words behind a call, which no template shows so.
+            output_config={"format": {"type": "json_schema", "schema": {"enum": ["It is noon.", "It is late."]}}},
         )
         blocks = [block.model_dump(exclude_none=True) for block in first.content]
         echo = [*question, {"role": "assistant", "content": blocks}, {"role": "user", "content": "And now?"}]

@@ -32,6 +32,8 @@ class LivedTurn:
     reasoning: bool = False
     ended_by: int | None = None
     """The end-of-turn id that it ended with."""
+    broken: bool = False
+    """Whether it has a call that broke off, of which its client has not heard."""
     form: str = ""
     """What it wrote around its words (`form_of`): whether a template shows it so depends on that."""
 
@@ -90,7 +92,7 @@ class LivedAnswer:
     start: int = 0
     """Ids of the context before the last turn."""
     whole: bool = True
-    """Whether what the client was shown says all that its turns hold: not where a call broke off."""
+    """Whether what the client was shown says all that its turns hold: not where a call of its own broke off."""
 
     @property
     def shown(self) -> Shown:
