@@ -93,5 +93,5 @@ def _opencode_turns(file: Path) -> list[Turn]:
 CODING: Final = {
     "claude_code": _coding("Claude Code", "@anthropic-ai/claude-code", "Messages", _claude, _claude_turns),
     "codex": _coding("Codex CLI", "@openai/codex", "Responses", _codex, _codex_turns),
-    "opencode": _coding("opencode", "opencode-ai", "chat completions", _opencode, _opencode_turns),
+    "opencode": _coding("opencode", "opencode-linux-x64", "chat completions", _opencode, _opencode_turns),
 }
