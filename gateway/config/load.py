@@ -178,10 +178,13 @@ def _build_engine(values: Layer) -> EngineConfig:
         )
     if engine.isolate and engine.cache_mib:
         raise ConfigError(f"engine.isolate needs the host cache off, but engine.cache_mib is {engine.cache_mib}")
-    if engine.slot_files not in {"auto", "off"} and engine.kind != "embedded":
+    if engine.slot_files not in {"auto", "off"} and not (
+        engine.kind == "embedded" or (engine.kind == "url" and engine.exclusive)
+    ):
         raise ConfigError(
-            f"engine.slot_files {engine.slot_files!r} is of the embedded engine only, but engine.kind is "
-            f"{engine.kind!r}: remove one of them"
+            f"engine.slot_files {engine.slot_files!r} is of an engine that is this gateway's alone, but engine.kind is "
+            f"{engine.kind!r} and engine.exclusive is not set: set it where nobody else generates with that server "
+            "and the server was started with --slot-save-path of the same path, or remove slot_files"
         )
     if engine.model is not None:
         _must_be_file(engine.model, "engine.model", "a GGUF file")

@@ -146,8 +146,8 @@ class EngineConfig:
     cache_mib: int | None = None
     """Mebibytes in which the embedded engine keeps what its slots held; 0: none, None: by the machine's memory."""
     slot_files: str = "auto"
-    """Where the embedded engine keeps what its slots held: `auto`, a directory in memory for this process; `off`; or
-    the path of one that is kept."""
+    """Where an engine of ours keeps what its slots held: `auto`, with the embedded one a directory in memory for this
+    process; `off`; or the path of one that is kept."""
     slot_files_bytes: int | None = None
     """Bytes of all slot files; None: as many as the host cache would have."""
     isolate: bool = False

@@ -62,7 +62,8 @@ class EngineSection(Section):
     slot_files: str = Field(
         default=_ENGINE.slot_files,
         description="Where the embedded engine keeps what its slots held: `auto`: a directory in memory, removed with "
-        "the gateway; `off`: its host cache; or the path of a directory, in which conversations survive a restart.",
+        "the gateway; `off`: its host cache; or the path of a directory, in which conversations survive a restart. "
+        "With an `exclusive` server at `url` only a path: that of its `--slot-save-path`.",
     )
     slot_files_bytes: CountOrZero | None = Field(
         default=_ENGINE.slot_files_bytes,

@@ -58,6 +58,14 @@ class SlotDirectory:
         """A name for one more file."""
         return secrets.token_hex(16)
 
+    def close_to_others(self, name: str) -> None:
+        """Give a file that a server has written the mode that it must have, whatever that server's umask is.
+
+        Raises `FileUnfit`.
+        """
+        with self._opened(name, closed=False) as handle:
+            os.fchmod(handle, 0o600)
+
     def measure(self, name: str) -> tuple[int, str]:
         """Bytes and digest of a file. Raises `FileUnfit` for one that is not simply a file of ours."""
         with self._opened(name) as handle:
@@ -114,7 +122,7 @@ class SlotDirectory:
         return file
 
     @contextmanager
-    def _opened(self, name: str) -> Generator[int]:
+    def _opened(self, name: str, *, closed: bool = True) -> Generator[int]:
         try:
             handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self.handle)
         except OSError as error:
@@ -125,7 +133,7 @@ class SlotDirectory:
                 raise FileUnfit("link")
             if about.st_uid != os.geteuid():
                 raise FileUnfit("owner")
-            if about.st_mode & 0o077:
+            if closed and about.st_mode & 0o077:
                 raise FileUnfit("mode")
             yield handle
         finally:

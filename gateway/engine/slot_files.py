@@ -35,7 +35,8 @@ log = get_logger("engine")
 class SlotFiles:
     """The slot files of one gateway."""
 
-    model: Path
+    model: Path | None
+    """What the engine has loaded; None for a server of somebody else's: its files are those of its process."""
     directory: SlotDirectory
     paging: Paging
     metrics: SlotFileMetrics
@@ -46,7 +47,11 @@ class SlotFiles:
 
     async def adopt(self, swapper: Swapper, facts: EngineFacts) -> None:
         """Tell a swapper which engine it has."""
+        if self.model is None and facts.start_marker is None:
+            log.warning("slots are not kept in files: the engine does not tell one start of it from another")
+            return
         about = {
+            "start": facts.start_marker if self.model is None else None,
             "build": version("xllamacpp"),
             "kv": _KV_TYPES,
             "context": facts.context,
@@ -75,7 +80,8 @@ def open_slot_files(
 
     Raises `ConfigError` for a directory that can't be used.
     """
-    if config.kind != "embedded":
+    ours = config.kind == "embedded"
+    if not ours and config.slot_files in {"auto", "off"}:
         yield None
         return
     with slot_directory(config.slot_files, slot_files_limit(config)) as directory:
@@ -83,7 +89,7 @@ def open_slot_files(
             yield None
             return
         paging = Paging(directory.limit, rates, isolate=config.isolate, share=share)
-        yield SlotFiles(embedded_model(config), directory, paging, metrics)
+        yield SlotFiles(embedded_model(config) if ours else None, directory, paging, metrics)
 
 
 async def slot_table(

@@ -57,14 +57,14 @@ class Swapper:
         self._not_before = 0.0
         self._leaving: list[_Leaving] = []
 
-    async def adopt(self, model: Path, about: Mapping[str, object]) -> None:
+    async def adopt(self, model: Path | None, about: Mapping[str, object]) -> None:
         """Find out which engine this is, and begin with the files that such a one has left.
 
         Args:
-            model: its file.
+            model: its file, where that is known.
             about: what else makes states of one unfit for another.
         """
-        digest = await run_sync(model_digest, model)
+        digest = await run_sync(model_digest, model) if model is not None else None
         identity = hashlib.sha256(json.dumps({**about, "model": digest}, sort_keys=True).encode()).hexdigest()
         await self._forget_others(identity)
         self._identity = identity
@@ -186,6 +186,7 @@ class Swapper:
     async def _written(self, number: int, name: str, ids: list[int], owner: str, *, shared: bool) -> SlotFile:
         moved = await self._engine.save_slot(number, name)
         begun = monotonic()
+        await run_sync(self._directory.close_to_others, name)
         size, digest = await run_sync(self._directory.measure, name)
         self._paging.rates.moved(moved.ids, size, moved.seconds + monotonic() - begun)
         self._metrics.moved("save", size)

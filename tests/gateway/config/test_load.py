@@ -436,6 +436,11 @@ def test_engine_of_somebody_else_can_not_be_isolated(tmp_path: Path) -> None:
     assert "engine.isolate can't be held for a server at engine.url" in said
 
 
+def test_slot_files_of_a_server_that_others_may_use_are_refused(tmp_path):
+    wanted = "[engine]\nkind = 'url'\nurl = 'http://127.0.0.1:1'\nslot_files = 'slots'\n"
+    assert "engine.exclusive is not set" in refuse(tmp_path, wanted)
+
+
 def test_isolation_and_a_host_cache_exclude_each_other(tmp_path: Path) -> None:
     said = refuse(tmp_path, "[engine]\nkind = 'embedded'\nisolate = true\ncache_mib = 64\n")
     assert "engine.cache_mib is 64" in said

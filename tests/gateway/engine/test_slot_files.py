@@ -1,8 +1,10 @@
 """The real embedded engine with slot files: what is restored is what was there, and what does not fit is not used."""
 
+import json
 import os
 import resource
 import shutil
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -170,6 +172,52 @@ async def test_conversations_survive_a_restart_of_the_gateway_in_a_directory_tha
     assert again == alone
     assert timings.cache_n >= len(one) + len(first) - 1
     assert others.cache_n == len(other) - 1
+
+
+@asynccontextmanager
+async def somebody_elses(slot_files: Path) -> AsyncGenerator[str]:
+    """A server at a URL."""
+    place = {"model": str(packaged_model()), "host": "127.0.0.1", "port": 0, "slot_files": str(slot_files)}
+    settings = json.dumps({**place, "context": 512, "slots": 1, "threads": 1, "chosen": True})
+    command = [sys.executable, "-m", "gateway.engine.embedded_server", settings]
+    async with await anyio.open_process(command, stderr=None) as process:
+        assert process.stdout is not None
+        yield (await process.stdout.receive()).decode().strip()
+        process.kill()
+
+
+async def test_slots_of_an_exclusive_server_are_kept_in_the_directory_that_it_shares(
+    tmp_path: Path, talks: list[list[int]]
+) -> None:
+    one, other, _ = talks
+    kept = tmp_path / "kept"
+    url = {"kind": "url", "exclusive": True}
+    async with somebody_elses(kept) as at_url:
+        async with running(kept, **url, url=at_url) as at:
+            first, _ = await at.ask(one)
+            await at.ask(other)
+            _, back = await at.ask([*one, *first])
+            await at.ask(other)
+        async with running(kept, **url, url=at_url) as at:
+            _, later = await at.ask([*one, *first])
+    async with somebody_elses(kept) as at_url, running(kept, **url, url=at_url) as at:
+        _, elsewhere = await at.ask([*one, *first])
+
+    assert back.cache_n == later.cache_n == len(one) + len(first) - 1
+    assert elsewhere.cache_n == 0
+
+
+def test_file_that_a_server_leaves_open_to_others_is_closed_to_them(tmp_path: Path) -> None:
+    with slot_directory(str(tmp_path / "kept"), 2**20) as directory:
+        assert directory is not None
+        name = directory.new_name()
+        written = directory.path / name
+        written.write_bytes(b"state")
+        written.chmod(0o644)
+        directory.close_to_others(name)
+
+        assert directory.measure(name)[0] == 5
+        assert written.stat().st_mode & 0o777 == 0o600
 
 
 async def test_directory_of_the_process_goes_with_it_and_nobody_else_may_enter() -> None:
