@@ -63,7 +63,7 @@ class EngineSection(Section):
         default=_ENGINE.slot_files,
         description="Where the embedded engine keeps what its slots held: `auto`: a directory in memory, removed with "
         "the gateway; `off`: its host cache; or the path of a directory, in which conversations survive a restart. "
-        "With an `exclusive` server at `url` only a path: that of its `--slot-save-path`.",
+        "With an `exclusive` server at `url` only a path: the one that `llama-server --slot-save-path` has.",
     )
     slot_files_bytes: CountOrZero | None = Field(
         default=_ENGINE.slot_files_bytes,
