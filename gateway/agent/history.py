@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from math import isinf
 from typing import Any, cast
 
+from gateway.agent.memory import RETOLD as RETOLD
+from gateway.agent.memory import retold
 from gateway.engine.interface import Message
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import cut_text
@@ -63,6 +65,8 @@ def checked_message(message: object, where: str) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise RequestInvalid(f"{where} must be an object with 'role' and 'content'", param=where)
     fields = dict(cast(Mapping[str, Any], message))
+    # Not a client's to say: only what reads a client's pieces.
+    fields.pop(RETOLD, None)
     role = fields.get("role")
     if role not in ROLES:
         raise RequestInvalid(
@@ -168,7 +172,8 @@ def _call_as_text(message: Message, fmt: Format) -> Message:
 
 def check_size(messages: Sequence[Message], context: int) -> None:
     """Refuse what can't fit before it is tokenized: no tokenizer packs so many characters into an id."""
-    check_length(sum(len(str(message.get("content") or "")) for message in messages), context, "messages")
+    told = (each for message in messages for each in retold(message))
+    check_length(sum(len(str(each.get("content") or "")) for each in told), context, "messages")
 
 
 def check_length(characters: int, context: int, param: str) -> None:

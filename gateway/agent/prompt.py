@@ -16,7 +16,7 @@ from typing import Final
 from gateway.agent.conversation import Conversation, Spliced, calls_of_turns
 from gateway.agent.events import PromptCompared
 from gateway.agent.history import tool_definitions, with_preamble
-from gateway.agent.memory import ConversationMemory, Lived, Miss, Recalled, Remembered, Turn
+from gateway.agent.memory import ConversationMemory, Lived, Miss, Recalled, Remembered, Turn, retold
 from gateway.agent.sources import spans_of_new, spans_of_rendering
 from gateway.engine.foreign import is_json_result
 from gateway.engine.interface import Message
@@ -82,7 +82,8 @@ async def begin(conversation: Conversation, messages: Sequence[Message], recalle
             return
         lost = any(turn.lived is not None and turn.lived.turn is None for turn in recalled.lived)
         conversation.miss = Miss("template_rewrote", recalled.last.held, results_lost=lost)
-    conversation.ids = (await render(conversation, [Turn(message) for message in messages])).ids
+    messages = [each for message in messages for each in retold(message)]
+    conversation.ids = (await render(conversation, [*map(Turn, messages)])).ids
     conversation.earlier = calls_of_turns(messages)
 
 

@@ -23,6 +23,8 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.trajectories import Span
 from gateway.toolcalls import AnswerForm, CallClosed
 
+NO_MORE = "no more calls may be made for this answer; answer without another"
+"""What the model is told of calls beyond those that may be made."""
 ANSWER_ROOM = 64
 """Ids of context that results leave to the model's answer."""
 
@@ -158,7 +160,7 @@ class Answer:
         if self._is_client_s(call):
             return
         if most is not None and self._made >= most:
-            calls.refuse(call, f"this answer may make {most} calls, which have been made; answer without another")
+            calls.refuse(call, NO_MORE)
             return
         self._made += 1
         calls.start(call)

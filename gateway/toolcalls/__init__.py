@@ -15,6 +15,7 @@ from gateway.toolcalls.parser import StreamParser, parser_for
 from gateway.toolcalls.preamble import call_text, system_preamble
 from gateway.toolcalls.schema.spec import ToolSpec, read_tools
 from gateway.toolcalls.schema.validate import validate_call
+from gateway.toolcalls.stream.calls import is_of_one_turn
 from gateway.toolcalls.stream.events import (
     CallArguments,
     CallClosed,
@@ -59,6 +60,7 @@ __all__ = [
     "format_for_template",
     "format_named",
     "format_names",
+    "is_of_one_turn",
     "join_events",
     "loosened",
     "parse",

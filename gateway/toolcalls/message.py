@@ -14,7 +14,7 @@ from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.formats.registry import format_named
 from gateway.toolcalls.parser import machine_for
 from gateway.toolcalls.schema.spec import ToolSpec, read_tools
-from gateway.toolcalls.stream.calls import CallEvents, random_call_id
+from gateway.toolcalls.stream.calls import CallEvents, new_call_ids
 from gateway.toolcalls.stream.events import CallArguments, CallStarted, Content, Diagnostic, Event, Reasoning
 from gateway.toolcalls.stream.policy import Policy
 from gateway.toolcalls.stream.spelling import Spelling
@@ -176,7 +176,7 @@ def read_events(
     policy: Policy | None = None,
 ) -> Iterator[Event]:
     """Give the events of an answer in pieces, those of a piece before the next one is taken. Otherwise as `stream`."""
-    calls = CallEvents(new_id or random_call_id, lambda end: (), policy)
+    calls = CallEvents(new_id or new_call_ids(), lambda end: (), policy)
     machine, _ = machine_for(
         fmt,
         calls,

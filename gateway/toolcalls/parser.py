@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from gateway.toolcalls.formats.format import Format
 from gateway.toolcalls.nodes.regions import RegionTooLong
 from gateway.toolcalls.schema.spec import ToolSpec
-from gateway.toolcalls.stream.calls import CallEvents, random_call_id
+from gateway.toolcalls.stream.calls import CallEvents, new_call_ids
 from gateway.toolcalls.stream.cursor import Cursor
 from gateway.toolcalls.stream.events import Content, Event, Reasoning
 from gateway.toolcalls.stream.policy import Policy
@@ -154,7 +154,7 @@ def parser_for(
     """
     found = {} if by_text else stand_ins(vocabulary, fmt.markers)
     reader = TokenReader(vocabulary, dict(found.values()))
-    calls = CallEvents(new_id or random_call_id, reader.take, policy)
+    calls = CallEvents(new_id or new_call_ids(), reader.take, policy)
     spelling = Spelling({marker: stand_in for marker, (_, stand_in) in found.items()})
     machine, cursor = machine_for(
         fmt, calls, spelling, tools, prompt_tail=prompt_tail, forget=reader.forget, formed=formed

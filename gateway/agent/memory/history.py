@@ -16,6 +16,8 @@ from gateway.engine.interface import Message
 from gateway.toolcalls import ToolSpec
 
 T = TypeVar("T")
+RETOLD: Final = "retold"
+"""Key of an answer whose client also tells of calls that the gateway ran for it: the messages that it was made of."""
 _DIGEST: Final = 16
 """Bytes: two histories that differ never meet."""
 
@@ -117,6 +119,11 @@ def root_digest(key: bytes, *parts: str) -> bytes:
     state = blake2b(key=key, digest_size=_DIGEST)
     _add(state, "root", *parts)
     return state.digest()
+
+
+def retold(message: Message) -> Sequence[Message]:
+    """A message that nobody remembers: itself, or all that its client tells of it."""
+    return message.get(RETOLD) or (message,)
 
 
 def shown_of(message: Message) -> Shown:

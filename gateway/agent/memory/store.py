@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from sys import getsizeof
 from typing import Any, Final
 
-from gateway.agent.memory.history import History, Shown, ordered_results
+from gateway.agent.memory.history import History, Shown, ordered_results, retold
 from gateway.agent.memory.lived import Lived
 from gateway.engine.interface import Message
 
@@ -227,7 +227,7 @@ def _recalled(node: Remembered, messages: Sequence[Message]) -> Recalled:
     for place, message in enumerate(messages):
         if place not in answers:
             if str(message.get("tool_call_id")) not in ran or message["role"] != "tool":
-                found.append(Turn(message))
+                found += map(Turn, retold(message))
             continue
         for lived in answers[place].lived:
             found.append(Turn(lived.message, lived))

@@ -3,7 +3,8 @@
 Turns `system` and `messages`, whose contents are texts or lists of typed blocks, into messages with one text each, so
 that an echo of an answer means what the answer meant: the texts of an assistant's blocks are one text, its thinking is
 reasoning, its calls keep their ids. Results of calls stand before other words of their message, whatever their order.
-`cache_control` makes no difference, nor do blocks of what the gateway itself ran. Each refusal names its place. Pure.
+`cache_control` makes no difference; what the gateway itself ran stands beside the message (`generation/echoed.py`).
+Each refusal names its place. Pure.
 Source: Anthropic's API reference, "Create a Message".
 """
 
@@ -14,13 +15,12 @@ from typing import Any, Final, cast
 from gateway.agent.history import MOST_MESSAGES
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import cut_text, escape_text
+from gateway.serve.generation.echoed import EchoedAnswer
 
 Message = dict[str, Any]
 Block = Mapping[str, Any]
 
 _SHOWN: Final = 100
-_OURS: Final = frozenset({"mcp_tool_use", "mcp_tool_result", "redacted_thinking"})
-"""Blocks of an answer that are not what the model said: what the gateway ran, the conversation's memory has."""
 _UNREAD: Final = 32
 """Types of blocks that are named as left out."""
 
@@ -95,31 +95,34 @@ class _Reader:
             raise RequestInvalid(f"{where} is empty", param=where)
 
     def _read_assistant(self, content: object, where: str) -> None:
-        texts: list[str] = []
-        thoughts: list[str] = []
-        calls: list[dict[str, Any]] = []
+        answer = EchoedAnswer(where)
+        ran: dict[str, Block] = {}
+        calls = 0
         for block, place in _blocks(content, where):
             match block.get("type"):
                 case "text":
-                    texts.append(_string(block, "text", place))
+                    answer.say("content", _string(block, "text", place))
                 case "thinking":
                     # Its signature is opaque to clients and says nothing to us: a memory compares the text.
-                    thoughts.append(_string(block, "thinking", place))
+                    answer.say("reasoning_content", _string(block, "thinking", place))
                 case "tool_use":
-                    calls.append(_call(block, place))
+                    calls += 1
+                    answer.call(*_call(block, place))
+                case "mcp_tool_use":
+                    ran[_name(block, "id", place)] = block
+                case "mcp_tool_result":
+                    calls += 1
+                    called = ran.pop(_name(block, "tool_use_id", place), None)
+                    if called is not None:
+                        answer.ran(*_call(called, place), _result(block, place)["content"])
                 case kind:
                     self._leave_out(kind, place)
-        message: Message = {"role": "assistant", "content": "".join(texts)}
-        if thoughts:
-            message["reasoning_content"] = "".join(thoughts)
-        if calls:
-            message["tool_calls"] = calls
-        self.add(message, len(calls))
+        self.add(answer.end(), calls)
 
     def _leave_out(self, kind: object, where: str) -> None:
         if not isinstance(kind, str):
             raise RequestInvalid(f"{where}.type: {_shown(kind)} is no type of a block", param=f"{where}.type")
-        if kind not in _OURS and len(self.unread) < _UNREAD:
+        if kind != "redacted_thinking" and len(self.unread) < _UNREAD:
             self.unread[escape_text(kind, _SHOWN)] = None
 
 
@@ -170,13 +173,12 @@ def _result(block: Block, where: str) -> Message:
     return {"content": f"Error: {words}" if block.get("is_error") is True else words}
 
 
-def _call(block: Block, where: str) -> dict[str, Any]:
+def _call(block: Block, where: str) -> tuple[str, str, str]:
+    """The id, the name and the arguments of a call."""
     arguments = block.get("input")
     if not isinstance(arguments, dict):
         raise RequestInvalid(f"{where}.input: expected an object; got {_shown(arguments)}", param=f"{where}.input")
-    written = json.dumps(arguments, ensure_ascii=False)
-    function = {"name": _name(block, "name", where), "arguments": written}
-    return {"id": _name(block, "id", where), "type": "function", "function": function}
+    return _name(block, "id", where), _name(block, "name", where), json.dumps(arguments, ensure_ascii=False)
 
 
 def _object(value: object, where: str) -> Block:

@@ -5,7 +5,7 @@ shape has no place for (where a result's ids came from, what the KV cache saved)
 ids, where they are wanted, as vLLM spells them (`token_ids`, `prompt_token_ids`). Pure: it knows no HTTP and no engine.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gateway.agent.events import (
@@ -16,18 +16,15 @@ from gateway.agent.events import (
     IdsGenerated,
     IdsSpliced,
     PromptCompared,
-    TokenLogprob,
     ToolFinished,
 )
 from gateway.serve.generation.account import Account
+from gateway.serve.generation.weights import Spell, weighed
 from gateway.serve.http.errors import error_answer
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Event, Reasoning
 from gateway.toolcalls.stream.deltas import event_delta
 
 Chunk = dict[str, Any]
-
-_NEVER = -9999.0
-"""The logarithm of no probability, as OpenAI writes it."""
 
 
 class ChatReply:
@@ -42,7 +39,7 @@ class ChatReply:
         prompt_ids: Sequence[int] | None = None,
         ignored: Sequence[str] = (),
         answer_id: str = "",
-        spell: Callable[[int], bytes] | None = None,
+        spell: Spell | None = None,
     ) -> None:
         """`prompt_ids`: given where the client wants ids, None where it does not. `ignored`: fields without effect.
 
@@ -174,24 +171,6 @@ class ChatReply:
     def _codec(self) -> dict[str, Any]:
         spliced = {"spliced": self._spliced} if self._spliced else {}
         return {**self._account.codec(), **spliced}
-
-
-def weighed(token: TokenLogprob, spell: Callable[[int], bytes]) -> Chunk:
-    """An id with its probability, as OpenAI's API writes it."""
-    return {
-        **_weight(token.token_id, token.logprob, spell),
-        "top_logprobs": [_weight(token_id, logprob, spell) for token_id, logprob in token.tops],
-    }
-
-
-def _weight(token_id: int, logprob: float | None, spell: Callable[[int], bytes]) -> Chunk:
-    data = spell(token_id)
-    # What was not told, or was impossible, is written as OpenAI does.
-    return {
-        "token": data.decode("utf-8", "replace"),
-        "logprob": _NEVER if logprob is None else logprob,
-        "bytes": [*data],
-    }
 
 
 def usage_of(finished: Finished) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
 from gateway.serve.http.body import must_be_json, read_body
+from gateway.serve.responses.approvals import Approvals
 from gateway.serve.responses.exchange import Exchange
 from gateway.serve.responses.form import RESPONSES, NotStored
 from gateway.serve.responses.history import shown
@@ -41,6 +42,7 @@ class ResponsesEndpoint:
         self._limits = limits
         self._metrics = metrics
         self._seal = Seal()
+        self._approvals = Approvals()
         self._store = ResponseStore(
             limits.responses_bytes, limits.responses_ttl, limits.principal_share, time.monotonic
         )
@@ -60,7 +62,8 @@ class ResponsesEndpoint:
             must_be_json(request)
             most = self._limits.body_bytes
             asked = ResponsesRequest.checked(await read_body(request, most))
-            exchange = Exchange(self._agent, asked, principal_of(request.scope), self._store, self._seal, most)
+            kept = (self._store, self._seal, self._approvals)
+            exchange = Exchange(self._agent, asked, principal_of(request.scope), *kept, most)
             if not await _is_wanted(exchange, request):
                 self._metrics.chat_request("cancelled")
                 return Response(status_code=_CLIENT_LEFT)

@@ -10,11 +10,13 @@ from typing import Any
 
 from gateway.agent import Agent, AnswerOptions, Conversation, ToolChoice
 from gateway.agent.events import Emit, Finished
+from gateway.agent.turn import NO_MORE
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import Principal
+from gateway.serve.responses.approvals import Approvals, Made
 from gateway.serve.responses.choice import read_choice
 from gateway.serve.responses.history import Gathered, gather, kept
-from gateway.serve.responses.reply import Made, ReplyOptions, ResponseReply
+from gateway.serve.responses.reply import ReplyOptions, ResponseReply
 from gateway.serve.responses.request import ResponsesRequest
 from gateway.serve.responses.seal import Seal
 from gateway.serve.responses.store import ResponseStore
@@ -35,6 +37,7 @@ class Exchange:
         principal: Principal,
         store: ResponseStore,
         seal: Seal,
+        approvals: Approvals,
         most: int,
     ) -> None:
         """`most`: bytes of the items that it refers to. Raises `RequestInvalid`."""
@@ -43,6 +46,7 @@ class Exchange:
         self._principal = principal
         self._store = store
         self._seal = seal
+        self._approvals = approvals
         offers = agent.offers
         servers = partial(offers.servers, principal)
         self._tools: RequestTools = read_tools(asked.tools, offers.entries(principal), servers)
@@ -55,6 +59,8 @@ class Exchange:
         unseal, sign = partial(seal.open, principal.name), partial(seal.sign, principal.name)
         self._read: Transcript = Reader(self._tools, unseal, sign).read(self._items.placed)
         self._made: list[Made] = []
+        self._called = 0
+        """Calls that were made before the answer."""
 
     @property
     def approves(self) -> bool:
@@ -82,14 +88,27 @@ class Exchange:
             options=asked.template_options,
         )
 
+    @property
+    def _calls_left(self) -> int | None:
+        """Calls that may still be made for this request."""
+        most = self._asked.max_tool_calls
+        return None if most is None else max(most - self._called, 0)
+
     async def _make_approved(self, approved: list[Asked]) -> list[Made]:
-        calls = [CallClosed(n, each.call_id, each.name, each.item["arguments"], ()) for n, each in enumerate(approved)]
-        made: list[Made] = []
+        """What became of each call, each made once, however often its client says yes."""
+        fresh = [each for each in approved if self._approvals.made(each.item) is None][: self._calls_left]
+        for each in fresh:
+            self._approvals.begin(each.item)
+        calls = [CallClosed(n, each.call_id, each.name, each.item["arguments"], ()) for n, each in enumerate(fresh)]
         outcomes = await self._agent.call(calls, self.conversation, self._tools.scope(self._asked.gateway_tools))
-        for each, (text, finished) in zip(approved, outcomes, strict=True):
+        self._called = len(fresh)
+        for each, (text, finished) in zip(fresh, outcomes, strict=True):
+            self._approvals.note(Made(each.item, text, finished.is_error))
+        made: list[Made] = []
+        for each in approved:
+            made.append(self._approvals.made(each.item) or Made(each.item, f"error: {NO_MORE}", is_error=True))
             if each.place is not None:
-                self._read.messages[each.place]["content"] = text
-            made.append(Made(each.item, text, finished.is_error))
+                self._read.messages[each.place]["content"] = made[-1].text
         return made
 
     async def make(self, emit: Emit) -> Finished:
@@ -103,7 +122,8 @@ class Exchange:
             form=asked.form,
             show_calls=False,
             tell_calls=True,
-            max_calls=asked.max_tool_calls,
+            max_calls=self._calls_left,
+            logprobs=asked.logprobs,
         )
         return await self._agent.answer(self.conversation, options, emit)
 
@@ -120,6 +140,7 @@ class Exchange:
             summarized=asked.summarized,
             seal=partial(self._seal.close, owner) if asked.sealed else None,
             sign=partial(self._seal.sign, owner),
+            spell=None if asked.logprobs is None else self.conversation.ready.token_map.token_bytes,
             keep=keep if asked.store else _nothing,
         )
         unused = asked.without_effect(self.conversation.ready.template.options)
@@ -155,6 +176,7 @@ class Exchange:
             "text": asked.shown_text,
             "tool_choice": asked.tool_choice,
             "tools": self._tools.shown,
+            "top_logprobs": asked.top_logprobs,
             "top_p": asked.top_p,
             "truncation": "disabled",
         }

@@ -6,7 +6,7 @@ reply's (`reply.py`). Source: OpenAI's API reference, "Streaming events" of the 
 
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 from gateway.serve.responses.items import Item, text_part, tool_error
@@ -32,6 +32,11 @@ class _Item:
         self.done = True
         return {"type": "response.output_item.done", "output_index": self.index, "item": self.item}
 
+    def break_off(self) -> list[Event]:
+        """It ends as far as it came: what has begun is ended, or clients wait for it in silence."""
+        self.item["status"] = "incomplete"
+        return [self._ended()]
+
 
 class TextWriter(_Item):
     """A message, or what the model thinks: one text."""
@@ -49,21 +54,25 @@ class TextWriter(_Item):
         self._text_event = names[kind]
         self._part_event = "reasoning_summary_part" if kind == "summary" else "content_part"
         self._place = {"summary_index": 0} if kind == "summary" else {"content_index": 0}
-        self._more: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
+        self._weights: list[Item] = []
 
     def begin(self) -> list[Event]:
         """It is there."""
         return [self._added(), self._tell(f"{self._part_event}.added", **self._place, part=self._part(""))]
 
-    def add(self, piece: str) -> list[Event]:
-        """Its next piece."""
+    def add(self, piece: str, weights: Sequence[Item] = ()) -> list[Event]:
+        """Its next piece. `weights`: the ids of it, where their probabilities are told."""
         self._pieces.append(piece)
-        return [self._tell(f"{self._text_event}.delta", **self._place, delta=piece, **self._more)]
+        self._weights += weights
+        return [self._tell(f"{self._text_event}.delta", **self._place, delta=piece, **self._weighed(weights))]
+
+    def _weighed(self, weights: Sequence[Item]) -> Item:
+        return {"logprobs": [*weights]} if self.kind == "message" else {}
 
     def end(self, *, whole: bool, seal: Callable[[str], str] | None) -> list[Event]:
         """It is over. `whole`: no limit cut it; `seal`: seals what the model thought, where a client keeps it."""
         text = "".join(self._pieces)
-        part = self._part(text)
+        part = {**self._part(text), **self._weighed(self._weights)}
         if self.kind == "message":
             self.item |= {"content": [part], "status": "completed" if whole else "incomplete"}
         else:
@@ -71,7 +80,7 @@ class TextWriter(_Item):
             if seal is not None:
                 self.item["encrypted_content"] = seal(text)
         return [
-            self._tell(f"{self._text_event}.done", **self._place, text=text, **self._more),
+            self._tell(f"{self._text_event}.done", **self._place, text=text, **self._weighed(self._weights)),
             self._tell(f"{self._part_event}.done", **self._place, part=part),
             self._ended(),
         ]
@@ -96,12 +105,18 @@ class CallWriter(_Item):
 
     def add(self, piece: str) -> list[Event]:
         """The next piece of its arguments."""
+        self._pieces.append(piece)
         return [self._tell("function_call_arguments.delta", delta=piece)]
 
     def end(self, arguments: str) -> list[Event]:
         """It is whole."""
         self.item |= {"arguments": arguments, "status": "completed"}
         return [self._tell("function_call_arguments.done", arguments=arguments), self._ended()]
+
+    def break_off(self) -> list[Event]:
+        """It is not whole: its arguments are as far as they came."""
+        self.item["arguments"] = "".join(self._pieces)
+        return super().break_off()
 
 
 class CustomWriter(_Item):
@@ -154,6 +169,10 @@ class QuestionWriter(_Item):
         self.item["id"] = self._name(self.item)
         return [self._added(), self._ended()]
 
+    def break_off(self) -> list[Event]:
+        """Nothing is asked."""
+        return []
+
 
 class RunWriter(_Item):
     """A call that the gateway runs."""
@@ -169,6 +188,7 @@ class RunWriter(_Item):
 
     def add(self, piece: str) -> list[Event]:
         """The next piece of its arguments."""
+        self._pieces.append(piece)
         return [self._tell("mcp_call_arguments.delta", delta=piece)]
 
     def end(self, arguments: str) -> list[Event]:
@@ -176,12 +196,17 @@ class RunWriter(_Item):
         self.item["arguments"] = arguments
         return [self._tell("mcp_call_arguments.done", arguments=arguments)]
 
-    def finish(self, text: str | None, *, is_error: bool) -> list[Event]:
-        """It was run. None: it was not."""
-        status = "incomplete" if text is None else "failed" if is_error else "completed"
-        said = {} if text is None else {"error": tool_error(text)} if is_error else {"output": text}
-        self.item |= {**said, "status": status}
-        return [self._tell("mcp_call.completed" if status == "completed" else "mcp_call.failed"), self._ended()]
+    def finish(self, text: str, *, is_error: bool) -> list[Event]:
+        """It was run."""
+        status = "failed" if is_error else "completed"
+        self.item |= {"error": tool_error(text)} if is_error else {"output": text}
+        self.item["status"] = status
+        return [self._tell(f"mcp_call.{status}"), self._ended()]
+
+    def break_off(self) -> list[Event]:
+        """It was not run, and may not even be whole."""
+        self.item["arguments"] = self.item["arguments"] or "".join(self._pieces)
+        return [self._tell("mcp_call.failed"), *super().break_off()]
 
 
 class ListWriter(_Item):

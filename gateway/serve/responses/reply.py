@@ -16,14 +16,14 @@ from gateway.agent.events import (
     ContentSampled,
     Finished,
     GenerationFinished,
-    IdsGenerated,
-    IdsSpliced,
     PromptCompared,
     ToolFinished,
 )
 from gateway.observe.escape import cut_text
 from gateway.serve.generation.account import Account
+from gateway.serve.generation.weights import Spell, weighed
 from gateway.serve.http.errors import error_answer
+from gateway.serve.responses.approvals import Made, Sign, question_id
 from gateway.serve.responses.items import Item
 from gateway.serve.responses.output import (
     CallWriter,
@@ -35,7 +35,6 @@ from gateway.serve.responses.output import (
     TextWriter,
 )
 from gateway.serve.responses.tools import RequestTools
-from gateway.serve.responses.transcript import Sign, question_id
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
 
 _RESULT_TEXT: Final = 100_000
@@ -44,15 +43,6 @@ _RESULT_TEXT: Final = 100_000
 Kind = Literal["message", "summary", "thought"]
 _Writer = TextWriter | CallWriter | CustomWriter | QuestionWriter | RunWriter | ListWriter
 W = TypeVar("W", bound=_Writer)
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A call that was approved, and has been run before the model goes on."""
-
-    question: Item
-    text: str
-    is_error: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +56,9 @@ class ReplyOptions:
     seal: Callable[[str], str] | None = None
     """Seals it, where the client keeps the conversation itself."""
     sign: Sign = lambda call_id, server, tool, arguments: ""
-    """Signs a question whether a call may be made (`transcript.question_id`)."""
+    """Signs a question whether a call may be made (`question_id`)."""
+    spell: Spell | None = None
+    """Where probabilities of ids are told."""
     keep: Callable[[dict[str, Any]], None] = lambda response: None
     """Hears of the whole response before its client does."""
 
@@ -93,6 +85,8 @@ class ResponseReply:
         self._written: list[_Writer] = []
         self._text: TextWriter | None = None
         self._held = {"message": "", "thought": ""}
+        self._weights: list[Item] = []
+        """Ids of the message that are not told yet, with their probabilities."""
         self._calls: dict[int, CallWriter | CustomWriter | QuestionWriter | RunWriter] = {}
         self._runs: dict[str, RunWriter] = {}
         self._response: dict[str, Any] | None = None
@@ -151,24 +145,35 @@ class ResponseReply:
                 return self._ran(event)
             case Finished():
                 return self._finish(event)
-            case GenerationFinished() | PromptCompared() | Diagnostic():
-                self._account.add(event)
-            case IdsGenerated() | ContentSampled() | IdsSpliced():
-                pass
+            case _:
+                self._note(event)
         return []
+
+    def _note(self, event: AgentEvent) -> None:
+        """What is told with other events, or at the end."""
+        if isinstance(event, GenerationFinished | PromptCompared | Diagnostic):
+            self._account.add(event)
+        elif isinstance(event, ContentSampled) and (spell := self._options.spell) is not None:
+            self._weights += [weighed(token, spell) for token in event.tokens]
 
     def _say(self, kind: Literal["message", "thought"], text: str) -> list[Event]:
         """A text goes on, or begins with its first character that is no blank; blanks are kept for the next one."""
         told: Kind = "summary" if kind == "thought" and self._options.summarized else kind
         if self._text is not None and self._text.kind == told:
-            return self._text.add(text)
+            return self._text.add(text, self._weights_of(kind))
         self._held[kind] += text
         if not self._held[kind].strip():
             return []
         ended, text = self._end_text(), self._held[kind]
         self._held[kind] = ""
         self._text = self._new(TextWriter(len(self._written), told))
-        return [*ended, *self._text.begin(), *self._text.add(text)]
+        return [*ended, *self._text.begin(), *self._text.add(text, self._weights_of(kind))]
+
+    def _weights_of(self, kind: Literal["message", "thought"]) -> list[Item]:
+        if kind == "thought":
+            return []
+        weights, self._weights = self._weights, []
+        return weights
 
     def _end_text(self, *, whole: bool = True) -> list[Event]:
         if (text := self._text) is None:
@@ -201,9 +206,8 @@ class ResponseReply:
     def _finish(self, finished: Finished) -> list[Event]:
         whole = finished.reason != "length"
         events = self._end_text(whole=whole)
-        for run in self._runs.values():
-            if run.item["arguments"] and not run.done:
-                events += run.finish(None, is_error=False)
+        for each in self._written:
+            events += [] if each.done else each.break_off()
         status = "completed" if whole else "incomplete"
         response = {**self._now(status), "usage": _usage(finished), "codec": self._account.codec()}
         if whole:

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
 from gateway.serve.generation.fields import ApiModel, SamplingFields
 from gateway.serve.generation.schemas import MOST_TOOLS
@@ -70,7 +69,6 @@ class ResponsesRequest(SamplingFields):
         "background": "an answer is made while its client waits; leave it out, and stream",
         "conversation": "send previous_response_id, or the items themselves",
         "prompt": "prompts are not kept here; write the text into input or instructions",
-        "top_logprobs": "leave it out",
     }
     hints: ClassVar[frozenset[str]] = frozenset(
         {
@@ -90,6 +88,7 @@ class ResponsesRequest(SamplingFields):
     parallel_tool_calls: bool | None = None
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
     max_tool_calls: Annotated[int, Field(ge=1)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     metadata: Annotated[dict[str, str] | None, AfterValidator(_checked_metadata)] = None
     include: Annotated[tuple[str, ...], Field(max_length=_INCLUDED)] = ()
     reasoning: _Reasoning = _Reasoning()
@@ -100,8 +99,6 @@ class ResponsesRequest(SamplingFields):
     def checked(cls, body: bytes) -> "ResponsesRequest":
         """The request of an HTTP body. Raises `RequestInvalid` naming the first field at fault."""
         request = cls.of_body(body)
-        if _LOGPROBS in request.include:
-            raise RequestInvalid(f"include: {_LOGPROBS} is not served; leave it out", param="include")
         # Named here, before anything is asked of anybody.
         _ = request.form
         return request
@@ -134,6 +131,11 @@ class ResponsesRequest(SamplingFields):
         return SEALED in self.include
 
     @property
+    def logprobs(self) -> int | None:
+        """How many of the likeliest ids are told with each; None: nothing of it is."""
+        return (self.top_logprobs or 0) if _LOGPROBS in self.include else self.top_logprobs
+
+    @property
     def template_options(self) -> dict[str, str]:
         """What the chat template is to be told."""
         return {} if self.reasoning.effort is None else {"reasoning_effort": self.reasoning.effort}
@@ -142,5 +144,5 @@ class ResponsesRequest(SamplingFields):
         """Name fields without effect, and those within fields. `used`: options that the template knows."""
         effort = ("reasoning.effort",) if self.reasoning.effort is not None and "reasoning_effort" not in used else ()
         verbosity = ("text.verbosity",) if self.text.verbosity is not None else ()
-        included = (f"include.{escape_text(each, _SHOWN)}" for each in self.include if each != SEALED)
+        included = (f"include.{escape_text(each, _SHOWN)}" for each in self.include if each not in (SEALED, _LOGPROBS))
         return (*self.ignored, *effort, *verbosity, *included)

@@ -1,8 +1,8 @@
 """From items to messages: what one answer of the model is in several items becomes one message again.
 
-Reasoning, texts and calls that stand together are one answer. Calls that the gateway ran are left out, since the memory
-brings them back as they were lived; one that its client had approved is a call with a result. It reads items in their
-one form (`items.py`).
+Reasoning, texts and calls that stand together are one answer, and so are calls of one turn whose results stand between
+them. Calls that the gateway ran are told beside it, since the memory brings them back as they were lived; one that its
+client had approved is a call with a result. It reads items in their one form (`items.py`).
 """
 
 import json
@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.agent.history import checked_message
+from gateway.serve.generation.echoed import EchoedAnswer, Said
+from gateway.serve.responses.approvals import APPROVAL, Sign, question_id
 from gateway.serve.responses.items import Item, Place
 from gateway.serve.responses.tools import RequestTools
+from gateway.toolcalls import is_of_one_turn
 
-APPROVAL: Final = "mcpr_"
-"""What stands before the id of a call in the id of the question whether it may be made."""
 _THOUGHT: Final = re.compile(r"<think>\n(.*)\n</think>", re.DOTALL)
 """How pydantic-ai sends back what another API's model thought."""
 _QUESTION: Final = re.compile(rf"{APPROVAL}(?:[0-9a-f]{{32}}_)?(.*)", re.DOTALL)
@@ -52,18 +53,6 @@ class Transcript:
     ignored: list[str] = field(default_factory=list[str])
 
 
-Sign = Callable[[str, str, str, str], str]
-
-
-def question_id(sign: Sign, call_id: str, question: Item) -> str:
-    """The id of a question whether a call may be made.
-
-    It is signed: what is made is what was asked for, whatever became of the question on its way.
-    """
-    signed = sign(call_id, question["server_label"], question["name"], question["arguments"])
-    return f"{APPROVAL}{signed}_{call_id}"
-
-
 class Reader:
     """Reads one request's items, in order."""
 
@@ -72,9 +61,10 @@ class Reader:
         self._tools = tools
         self._unseal = unseal
         self._sign = sign
-        self._answer: dict[str, Any] | None = None
-        self._said: dict[str, list[str]] = {}
-        """Pieces of its texts."""
+        self._answer: EchoedAnswer | None = None
+        """The answer that is being read."""
+        self._before: EchoedAnswer | None = None
+        """The one behind which only results have come."""
         self._asked: dict[str, Asked] = {}
         self._places: list[str] = []
         self._read = Transcript()
@@ -94,9 +84,8 @@ class Reader:
                 self._approve(asked, Place(self._places[asked.place]))
             else:
                 messages[asked.place]["content"] = _LOST
-        self._read.messages = [
-            checked_message(message, where) for message, where in zip(messages, self._places, strict=True)
-        ]
+        for message, where in zip(messages, self._places, strict=True):
+            message.update(checked_message(message, where))
         return self._read
 
     def _approve(self, asked: Asked, where: Place) -> None:
@@ -149,7 +138,7 @@ class Reader:
 
     def _called(self, item: Item, where: str) -> None:
         name = self._tools.model_name(item["name"], item.get("namespace"))
-        arguments = item["arguments"] if "arguments" in item else json.dumps({"input": item["input"]})
+        arguments = _written(item["arguments"]) if "arguments" in item else json.dumps({"input": item["input"]})
         self._call(item["call_id"], name, arguments, where)
 
     def _mcp(self, item: Item, where: str) -> None:
@@ -157,15 +146,18 @@ class Reader:
             case "mcp_approval_request":
                 found = _QUESTION.fullmatch(item["id"])
                 call_id = item["id"] if found is None else found[1]
-                # What is not there is no other server's tool: no name holds a slash.
-                server, tool = item["server_label"], item["name"]
-                name = self._tools.public(server, tool) or f"{server}/{tool}"
+                name = self._name_of(item)
                 self._asked[item["id"]] = Asked(call_id, name, item)
                 self._call(call_id, name, item["arguments"], where)
             case "mcp_approval_response":
                 self._approval(item, where)
             case _:
-                self._ran(item)
+                self._ran(item, where)
+
+    def _name_of(self, item: Item) -> str:
+        server, tool = item["server_label"], item["name"]
+        # What is not there is no other server's tool: no name holds a slash.
+        return self._tools.public(server, tool) or f"{server}/{tool}"
 
     def _approval(self, item: Item, where: str) -> None:
         asked = self._asked.get(item["approval_request_id"])
@@ -176,40 +168,59 @@ class Reader:
         asked.place, asked.known = len(self._read.messages), not item["approve"]
         self._result(asked.call_id, refused, where)
 
-    def _ran(self, item: Item) -> None:
-        """A call that the gateway ran: of interest only where it had been asked for before."""
+    def _ran(self, item: Item, where: str) -> None:
+        """A call that the gateway ran: here or, where it had been asked for before, in the answer to that."""
         asked = self._asked.get(item.get("approval_request_id", ""))
-        if asked is not None and asked.place is not None:
+        error: Item = item.get("error") or {"message": ""}
+        result = item.get("output") or error["message"]
+        if asked is None:
+            call_id = item.get("id") or f"mcp_{len(self._places)}"
+            self._open_answer(where).ran(call_id, self._name_of(item), _written(item["arguments"]), result)
+        elif asked.place is not None:
             asked.known = True
-            error: Item = item.get("error") or {"message": ""}
-            self._read.messages[asked.place]["content"] = item.get("output") or error["message"]
+            self._read.messages[asked.place]["content"] = result
 
-    def _open_answer(self, where: str) -> dict[str, Any]:
-        """The answer that is being read."""
+    def _open_answer(self, where: str) -> EchoedAnswer:
         if self._answer is None:
-            answer: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": []}
-            self._put(answer, where)
+            answer = EchoedAnswer(where)
+            self._put(answer.message, where)
             self._answer = answer
         return self._answer
 
-    def _say(self, field: str, text: str, where: str) -> None:
-        self._open_answer(where)
-        self._said.setdefault(field, []).append(text)
+    def _say(self, field: Said, text: str, where: str) -> None:
+        self._open_answer(where).say(field, text)
 
     def _end_answer(self) -> None:
-        """Its texts are whole: joined once, whatever the number of their pieces."""
         if self._answer is not None:
-            self._answer |= {name: "".join(texts) for name, texts in self._said.items()}
-        self._answer, self._said = None, {}
+            self._answer.end()
+            self._before, self._answer = self._answer, None
 
     def _call(self, call_id: str, name: str, arguments: str, where: str) -> None:
-        call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-        self._open_answer(where)["tool_calls"].append(call)
+        before = self._before
+        if self._answer is None and before is not None and is_of_one_turn(call_id, before.last_call):
+            before.call(call_id, name, arguments)
+            before.end()
+        else:
+            self._open_answer(where).call(call_id, name, arguments)
 
     def _result(self, call_id: str, text: str, where: str) -> None:
         self._put({"role": "tool", "tool_call_id": call_id, "content": text}, where)
 
     def _put(self, message: dict[str, Any], where: str) -> None:
         self._end_answer()
+        if message["role"] != "tool":
+            self._before = None
         self._read.messages.append(message)
         self._places.append(where)
+
+
+def _written(arguments: str) -> str:
+    """The arguments of a call; of one that broke off, which are no JSON, as text."""
+    try:
+        json.loads(arguments or "{}")
+    except ValueError:
+        return json.dumps({"input": arguments})
+    except RecursionError:
+        # Named by who checks messages.
+        return arguments
+    return arguments

@@ -8,7 +8,8 @@ buffers; where a region's ids come from is a function that the caller gives.
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from itertools import count
+from typing import Final, Literal
 
 from gateway.toolcalls.stream.events import (
     CallArguments,
@@ -21,10 +22,23 @@ from gateway.toolcalls.stream.events import (
 )
 from gateway.toolcalls.stream.policy import Policy
 
+_NUMBER: Final = 4
+"""Hex digits that number the calls of one turn."""
+_LENGTH: Final = len("call_") + 24
 
-def random_call_id() -> str:
-    """Give `call_` and 24 random hex digits, the shape that OpenAI's API gives its call ids."""
-    return f"call_{secrets.token_hex(12)}"
+
+def new_call_ids() -> Callable[[], str]:
+    """Give ids for the calls of one turn: `call_` and 24 hex digits, the shape that OpenAI's API gives its call ids.
+
+    They are random and begin alike, so that calls which come back one by one are known as one turn's.
+    """
+    beginning, numbers = f"call_{secrets.token_hex((24 - _NUMBER) // 2)}", count()
+    return lambda: f"{beginning}{next(numbers) % 16**_NUMBER:0{_NUMBER}x}"
+
+
+def is_of_one_turn(one: str, other: str) -> bool:
+    """Whether two ids of calls show that one turn of the model made both."""
+    return len(one) == len(other) == _LENGTH and one.startswith("call_") and one[:-_NUMBER] == other[:-_NUMBER]
 
 
 @dataclass(slots=True)

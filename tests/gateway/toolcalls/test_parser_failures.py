@@ -15,7 +15,7 @@ from gateway.toolcalls.nodes.passages import Prose, Thought
 from gateway.toolcalls.nodes.readers import Capture, First, Lit, Node, Start, Steps
 from gateway.toolcalls.nodes.regions import Call, Region
 from gateway.toolcalls.parser import Machine
-from gateway.toolcalls.stream.calls import CallEvents, random_call_id
+from gateway.toolcalls.stream.calls import CallEvents, new_call_ids
 from gateway.toolcalls.stream.cursor import Cursor, Sight
 from gateway.toolcalls.stream.spelling import Spelling
 from tests.gateway.toolcalls.fakes import PLAIN, TOOLS, closed, diagnostics, run, started, texts
@@ -139,7 +139,7 @@ def test_a_fault_at_the_end_of_the_stream_loses_nothing() -> None:
 def test_wherever_a_format_fails_the_stream_goes_on_and_loses_nothing_that_follows(
     told: Told, fails_at: int, cuts: list[int]
 ) -> None:
-    calls = CallEvents(random_call_id, lambda end: ())
+    calls = CallEvents(new_call_ids(), lambda end: ())
     cursor = FailingCursor(calls, Spelling({}), tools={}, prompt_tail="", forget=lambda offset: None)
     cursor.fails_at = fails_at
     fmt = format_named(told.family.format)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.history import MOST_MESSAGES
+from gateway.agent.history import MOST_MESSAGES, RETOLD
 from gateway.errors import RequestInvalid
 from gateway.serve.messages.blocks import read_messages
 
@@ -68,6 +68,8 @@ def test_answer_is_one_text_one_thought_and_its_calls() -> None:
     assert (call["id"], call["function"]["name"]) == ("c1", "look")
     assert call["function"]["arguments"] == '{"a": 1000, "b": 1000.0, "c": "é"}'
     assert answer == {"role": "tool", "tool_call_id": "c1", "content": "42"}
+    told = [(each["role"], each["content"], [c["id"] for c in each.get("tool_calls", ())]) for each in message[RETOLD]]
+    assert told == [("assistant", "So ", ["m"]), ("tool", "x", []), ("assistant", "late.", ["c1"])]
 
 
 @pytest.mark.parametrize(

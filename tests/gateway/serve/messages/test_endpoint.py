@@ -380,3 +380,26 @@ async def test_stream_says_that_it_lives_while_nothing_comes(site: Any, monkeypa
     assert events[:3] == ["message_start", "ping", "ping"]
     assert events.count("message_start") == 1
     assert events[-2:] == ["message_delta", "message_stop"]
+
+
+async def test_what_the_gateway_ran_is_told_again_once_it_is_forgotten(small_site: Any) -> None:
+    asked = {**BODY, "messages": [{"role": "user", "content": "Late?"}]}
+    prompts: list[str] = []
+    messages: list[Any] = []
+    for _ in range(2):
+        async with small_site() as site:
+            if not messages:
+                site.says(RAN, "So late.")
+                answer = (await site.post(asked, anthropic_beta="mcp-client-2025-11-20")).json()
+                messages = [
+                    *asked["messages"],
+                    {"role": "assistant", "content": answer["content"]},
+                    {"role": "user", "content": "And now?"},
+                ]
+            site.says("Fine.")
+            await site.post({**asked, "messages": messages})
+            prompts.append(site.engine.prompts[-1])
+
+    remembered, forgotten = prompts
+    assert "It is late." in forgotten
+    assert forgotten == remembered

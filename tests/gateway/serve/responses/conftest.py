@@ -66,15 +66,17 @@ class ScriptedEngine:
         self.prompts.append(TINY.decode(request.prompt))
         self.special.append([token_id for token_id in request.prompt if token_id in TINY.special_ids])
         self.grammars.append(request.grammar)
-        yield self._events(list(request.prompt), request.max_tokens)
+        yield self._events(request)
 
-    async def _events(self, prompt: list[int], most: int) -> AsyncIterator[GenerationEvent]:
+    async def _events(self, request: GenerateRequest) -> AsyncIterator[GenerationEvent]:
+        prompt, most = list(request.prompt), request.max_tokens
         cached = shared_prefix(self.held, prompt)
         ids = [*TINY.encode(self.texts.pop(0), specials=True), END]
         for number, token_id in enumerate(ids[:most]):
             if number == self.breaks_after:
                 raise EngineUnavailable("the engine broke off")
-            yield Generated((token_id,))
+            tops = ((token_id, -0.5), (END, -1.5))[: request.top_logprobs]
+            yield Generated((token_id,), False, (-0.5,), (tops,)) if request.logprobs else Generated((token_id,))
             if self.holds is not None:
                 self.holds.set()
                 await anyio.sleep_forever()

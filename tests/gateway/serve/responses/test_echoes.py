@@ -120,6 +120,30 @@ async def test_response_that_follows_another_finds_all_that_is_held(open_stage: 
         assert number == 0 or found_all(response), (number, response["codec"]["prompt"])
 
 
+@pytest.mark.parametrize("echo", [as_they_came, without_ids, like_codex, like_pydantic_ai])
+async def test_results_between_the_calls_of_one_turn_leave_it_one(
+    open_stage: Any, echo: Callable[[Json], Json]
+) -> None:
+    open_stage.reset()
+    question = {"role": "user", "content": f"Hello, {echo.__name__}, between."}
+    response = await open_stage.ask(CALLED, input=[question], tools=TOOLS)
+    mixed: list[Json] = []
+    for item in response["output"]:
+        mixed += [echo(item), *(results_of([item], reverse=False) if "call_id" in item else [])]
+    later = await open_stage.ask("Fine.", input=[question, *mixed], tools=TOOLS)
+
+    assert found_all(later), later["codec"]["prompt"]
+
+
+async def test_calls_of_two_turns_stay_two(open_stage: Any) -> None:
+    open_stage.reset()
+    items: list[Json] = [{"role": "user", "content": "Hello, twice."}]
+    for number in range(3):
+        response = await open_stage.ask(AGAIN, input=items, tools=TOOLS)
+        items += [*response["output"], *results_of(response["output"], reverse=False)]
+        assert number == 0 or found_all(response), response["codec"]["prompt"]
+
+
 async def test_seal_brings_back_what_the_model_thought_and_nobody_elses(open_stage: Any) -> None:
     open_stage.reset()
     more: Json = {"store": False, "include": ["reasoning.encrypted_content"], "reasoning": {"summary": "auto"}}
@@ -145,3 +169,22 @@ async def test_items_of_stored_responses_are_found_by_reference_however_mixed(op
 
     prompt = open_stage.engine.prompts[-1]
     assert prompt.index("Two.") < prompt.index("x<|im_end|>") < prompt.index("One.")
+
+
+SERVER: Json = {"type": "mcp", "server_label": "up"}
+
+
+async def test_calls_of_the_gateway_are_told_again_once_they_are_forgotten(responses_stage: Callable[..., Any]) -> None:
+    items: list[Json] = [{"role": "user", "content": "Hello."}]
+    async with responses_stage() as stage:
+        response = await stage.ask(ASKED.partition("</think>\n\n")[2], "So it is.", input=items, tools=[SERVER])
+        items += [*response["output"], {"role": "user", "content": "And now?"}]
+        lived = (await stage.ask("Fine.", input=items, tools=[SERVER])), stage.engine.prompts[-1]
+    async with responses_stage() as stage:
+        await stage.ask("Fine.", input=items, tools=[SERVER])
+        told = stage.engine.prompts[-1]
+
+    assert found_all(lived[0])
+    (call,) = [item for item in response["output"] if item["type"] == "mcp_call"]
+    assert call["output"] == "It is 42."
+    assert told == lived[1]

@@ -75,6 +75,10 @@ BODIES: dict[str, tuple[Json, tuple[str, ...]]] = {
     ),
     "limits": ({"input": "hi", "max_output_tokens": 3, "max_tool_calls": 2}, ("Hello there.",)),
     "sampling": ({"input": "hi", "temperature": 0.5, "top_p": 0.9, "seed": 1, "top_k": -1, "min_p": 0.1}, ("Hello.",)),
+    "logprobs": (
+        {"input": "hi", "top_logprobs": 1, "include": ["message.output_text.logprobs"]},
+        ("<think>Well.</think>\n\nHello.",),
+    ),
     "metadata": ({"input": "hi", "metadata": {"a": "b"}}, ("Hello.",)),
     "hints": ({"input": "hi", "prompt_cache_key": "k", "client_metadata": {"a": "b"}, "truncation": "auto"}, ("A",)),
     "function": ({"input": "hi", "tools": [WEATHER]}, (f"Yes.{call('weather', city='Bern')}",)),
@@ -197,7 +201,7 @@ REFUSED: dict[str, tuple[Json, str]] = {
     "image": ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content"),
     "text": ({"input": [{"role": "user", "content": [{"type": "input_text", "text": 1}]}]}, "input[0].content"),
     "arguments": (
-        {"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{"}]},
+        {"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "[NaN]"}]},
         "input[0].tool_calls",
     ),
     "call id": ({"input": [{"type": "function_call_output", "output": "x"}]}, "input[0].call_id"),
@@ -211,7 +215,7 @@ REFUSED: dict[str, tuple[Json, str]] = {
     "background": ({"input": "x", "background": True}, "background"),
     "conversation": ({"input": "x", "conversation": "c"}, "conversation"),
     "prompt": ({"input": "x", "prompt": {"id": "p"}}, "prompt"),
-    "logprobs": ({"input": "x", "include": ["message.output_text.logprobs"]}, "include"),
+    "logprobs": ({"input": "x", "top_logprobs": 21}, "top_logprobs"),
     "hot": ({"input": "x", "temperature": 9}, "temperature"),
     "no tokens": ({"input": "x", "max_output_tokens": 0}, "max_output_tokens"),
     "metadata": ({"input": "x", "metadata": {"a": "b" * 600}}, "metadata"),
@@ -287,6 +291,31 @@ async def test_tools_are_told_under_the_names_that_their_client_knows(stage: Any
     assert (weather["name"], weather["arguments"]) == ("weather", '{"city": 1.50}')
 
 
+BROKEN = '<tool_call>\n{"name": "%s", "arguments": {"input": "a\\nb", "city": '
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "begun"),
+    [("weather", "arguments", '{"input": "a\\nb", "city": '), ("patch", "input", ""), ("up__say", "arguments", "")],
+)
+async def test_call_that_broke_off_is_done_and_incomplete_and_may_be_sent_back(
+    stage: Any, name: str, field: str, begun: str
+) -> None:
+    events = await stage.events(BROKEN % name, input=[USER], tools=[WEATHER, PATCH, SERVER])
+    response = events[-1]["response"]
+    of_items = [e for e in events if e["type"].startswith("response.output_item.")]
+    kinds = [e["type"].rpartition(".")[2] for e in of_items if e["output_index"] == 1]
+    call = response["output"][1]
+    answer = {"type": f"{call['type']}_output", "call_id": call.get("call_id"), "output": "no JSON"}
+    answers = [answer] if "call_id" in call else []
+    later = await stage.ask("Again.", input=[USER, *response["output"], *answers, USER], tools=[WEATHER, PATCH, SERVER])
+
+    assert kinds == ["added", "done"]
+    assert (call["status"], call[field].startswith(begun)) == ("incomplete", True)
+    assert response["codec"]["diagnostics"][0]["kind"] == "truncated"
+    assert text_of(later) == "Again."
+
+
 async def test_call_that_the_gateway_ran_is_an_item_with_its_result(stage: Any) -> None:
     response = await stage.ask(f"Let me ask.{call('up__say')}", "It says 42.", input="hi", tools=[SERVER])
     listed, _, ran, _ = response["output"]
@@ -313,7 +342,7 @@ async def test_number_of_the_gateways_calls_is_bounded(stage: Any) -> None:
     first, second = of_type(response, "mcp_call")
 
     assert (first["status"], second["status"]) == ("completed", "failed")
-    assert "may make 1 calls" in second["error"]["message"]
+    assert "no more calls may be made" in second["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -378,6 +407,40 @@ async def test_call_that_is_not_approved_is_not_made_and_the_model_learns_why(st
 
     assert of_type(response, "mcp_call") == []
     assert "the user did not approve this call: too dear" in stage.engine.prompts[1]
+
+
+async def test_approved_calls_count_among_those_that_may_be_made(stage: Any, calls: list[str]) -> None:
+    items, answer = await question(stage)
+    again = call("up__say")
+    response = await stage.ask(again, "Enough.", input=[*items, answer], tools=[SERVER], max_tool_calls=1)
+    first, second = of_type(response, "mcp_call")
+
+    assert (first["status"], second["status"], calls) == ("completed", "failed", ["up__say"])
+    assert "no more calls may be made" in second["error"]["message"]
+
+
+async def test_calls_approved_beyond_those_that_may_be_made_are_not_made(stage: Any, calls: list[str]) -> None:
+    asked = await stage.ask(call("up__say") + call("up__say", n=1), input=[USER], tools=[ASKED])
+    questions = of_type(asked, "mcp_approval_request")
+    answers = [{"type": "mcp_approval_response", "approval_request_id": q["id"], "approve": True} for q in questions]
+    response = await stage.ask("Enough.", input=[USER, *questions, *answers], tools=[ASKED], max_tool_calls=1)
+    later = await stage.ask("Now.", input=[USER, *questions, *answers], tools=[ASKED])
+
+    assert [item["status"] for item in of_type(response, "mcp_call")] == ["completed", "failed"]
+    assert [item["status"] for item in of_type(later, "mcp_call")] == ["completed", "completed"]
+    assert calls == ["up__say", "up__say"]
+
+
+async def test_approval_that_is_sent_again_is_told_what_the_call_said_and_makes_none(
+    stage: Any, calls: list[str]
+) -> None:
+    items, answer = await question(stage)
+    responses = [await stage.ask("So.", input=[*items, answer], tools=[ASKED]) for _ in range(2)]
+    first, second = (of_type(response, "mcp_call")[0] for response in responses)
+
+    assert calls == ["up__say"]
+    assert (first["output"], second["output"]) == ("It is 42.", "It is 42.")
+    assert stage.engine.prompts[1] == stage.engine.prompts[2]
 
 
 async def test_approval_of_long_ago_makes_no_call(stage: Any) -> None:
@@ -519,6 +582,10 @@ async def test_client_that_leaves_takes_the_calls_with_it_that_it_approved(
     assert ended.is_set()
     assert len(stage.engine.prompts) == 1
 
+    monkeypatch.undo()
+    (ran,) = of_type(await stage.ask("So.", input=[*items, answer], tools=[ASKED]), "mcp_call")
+    assert ran["error"]["message"] == "error: this call has been made before; its result is not known any more"
+
 
 @pytest.mark.parametrize("by_id", [False, True], ids=["references", "previous"])
 async def test_what_a_request_takes_from_the_store_is_bounded(small_stage: Any, by_id: bool) -> None:
@@ -637,6 +704,18 @@ async def test_streamed_response_is_not_streamed_again(stage: Any) -> None:
     answer = await stage.http.get(f"/v1/responses/{response['id']}", params={"stream": "true"})
 
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "stream")
+
+
+async def test_probabilities_stand_beside_the_text_that_was_read_from_the_ids(stage: Any) -> None:
+    events = await stage.events("<think>Well.</think>\n\nHello.", input="hi", top_logprobs=1)
+    (part,) = of_type(events[-1]["response"], "message")[0]["content"]
+    told = [weight for event in events if event["type"] == "response.output_text.delta" for weight in event["logprobs"]]
+    plain = await stage.ask("Hello.", input="hi")
+
+    assert told == part["logprobs"]
+    assert b"".join(bytes(weight["bytes"]) for weight in told).decode().endswith(part["text"])
+    assert all(weight["logprob"] == -0.5 and len(weight["top_logprobs"]) == 1 for weight in told)
+    assert of_type(plain, "message")[0]["content"][0]["logprobs"] == []
 
 
 async def test_engine_that_breaks_off_ends_the_stream_and_says_why(stage: Any) -> None:
