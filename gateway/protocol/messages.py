@@ -181,8 +181,33 @@ def encode_notification(method: str, params: Mapping[str, Any] | None) -> bytes:
     return _written(body)
 
 
+class LastingResult(dict[str, Any]):
+    """A result that many requests are answered with: it is written once. Nobody changes it."""
+
+    __slots__ = ("_json",)
+
+    def __init__(self, result: Mapping[str, Any]) -> None:
+        """Nothing is written yet."""
+        super().__init__(result)
+        self._json = b""
+
+    @property
+    def json(self) -> bytes:
+        """It as JSON. Raises as `encode_request`."""
+        if not self._json:
+            self._json = _written(self)
+        return self._json
+
+    @property
+    def written_bytes(self) -> int:
+        """What is kept of it; 0: nothing, since nobody has asked for it."""
+        return len(self._json)
+
+
 def encode_response(request_id: RequestId, result: Mapping[str, Any]) -> bytes:
     """A result as JSON. Raises as `encode_request`."""
+    if isinstance(result, LastingResult):
+        return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (to_json(request_id), result.json)
     return _written({"jsonrpc": "2.0", "id": request_id, "result": result})
 
 

@@ -1,16 +1,18 @@
 """The lists of all servers that a client sees, as one.
 
 Asks every server at the same time, leaves out those that don't answer, and gives names and filters to what is left. A
-merged list is kept as long as every server still says the same.
+merged list is kept, as it is sent, as long as every server still says the same.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
 
 from gateway.errors import UpstreamError
 from gateway.observe.logs import get_logger
+from gateway.protocol.messages import LastingResult
 from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.naming import Naming
@@ -20,8 +22,26 @@ from gateway.proxy.upstream.members import Member
 from gateway.proxy.upstream.upstream import Upstream
 
 _KEPT: Final = 64
+_KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Of those lists as they are sent."""
 Answer = tuple[Upstream, Listed, Member]
-_Key = tuple[Kind, Principal, Naming, int]
+_Key = tuple[Kind, bool, object, Naming, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """A list, and what it was made of."""
+
+    lists: tuple[Listed, ...]
+    eras: tuple[bool, ...]
+    """Whether the sessions that gave these are of the modern era."""
+    result: LastingResult
+
+    def is_of(self, answers: Sequence[Answer]) -> bool:
+        return len(self.lists) == len(answers) and all(
+            listed is mine and member.session.modern == era
+            for (_, listed, member), mine, era in zip(answers, self.lists, self.eras, strict=True)
+        )
 
 
 class Lists:
@@ -31,18 +51,42 @@ class Lists:
         """Nothing is kept yet."""
         self._catalog = catalog
         self._log = get_logger("gateway.proxy")
-        self._kept: dict[_Key, tuple[tuple[Listed, ...], list[dict[str, Any]]]] = {}
+        self._kept: dict[_Key, _Merged] = {}
 
-    async def merged(self, kind: Kind, upstreams: Sequence[Upstream], caller: Caller) -> dict[str, Any]:
+    async def merged(self, kind: Kind, upstreams: Sequence[Upstream], caller: Caller) -> LastingResult:
         """The result of a list request, in the caller's era."""
         answers = await self._ask_all(kind, upstreams, caller)
-        items = self._items(kind, answers, caller.principal)
-        lists = [(listed, member.session.modern) for _, listed, member in answers]
+        principal = caller.principal
+        # Whose a URI is may change with what another server lists, and is not the same for all who have equal rights.
+        who = (principal.servers, principal.tools) if kind in ("tools", "prompts") else principal
+        key = (kind, caller.modern, who, self._catalog.naming, self._catalog.uris.version)
+        kept = self._kept.get(key)
+        if kept is None or not kept.result.written_bytes:
+            self._make_room()
+        if kept is not None and kept.is_of(answers):
+            return kept.result
+        lists = tuple(listed for _, listed, _ in answers)
+        eras = tuple(member.session.modern for _, _, member in answers)
+        alone = list(zip(lists, eras, strict=True)) if len(upstreams) == 1 else ()
         info = answers[0][2].session.info if len(answers) == 1 else {}
-        return list_result(kind, items, lists if len(upstreams) == 1 else (), info, modern=caller.modern)
+        items = self._items(kind, answers, principal)
+        result = LastingResult(list_result(kind, items, alone, info, modern=caller.modern))
+        self._kept[key] = _Merged(lists, eras, result)
+        return result
+
+    def _make_room(self) -> None:
+        written = sum(each.result.written_bytes for each in self._kept.values())
+        if len(self._kept) >= _KEPT or written >= _KEPT_BYTES:
+            self._kept.clear()
 
     async def _ask_all(self, kind: Kind, upstreams: Sequence[Upstream], caller: Caller) -> list[Answer]:
         found: dict[str, Answer] = {}
+        asked: list[Upstream] = []
+        for upstream in upstreams:
+            if (at_hand := upstream.lists.at_hand(kind, caller)) is None:
+                asked.append(upstream)
+            else:
+                found[upstream.config.name] = upstream, *at_hand
 
         async def ask(upstream: Upstream) -> None:
             try:
@@ -52,29 +96,20 @@ class Lists:
             else:
                 found[upstream.config.name] = upstream, listed, member
 
-        if len(upstreams) == 1:
-            await ask(upstreams[0])
-        else:
+        if len(asked) == 1:
+            await ask(asked[0])
+        elif asked:
             async with anyio.create_task_group() as tasks:
-                for upstream in upstreams:
+                for upstream in asked:
                     tasks.start_soon(ask, upstream)
         return [found[each.config.name] for each in upstreams if each.config.name in found]
 
     def _items(self, kind: Kind, answers: Sequence[Answer], principal: Principal) -> list[dict[str, Any]]:
-        lists = tuple(listed for _, listed, _ in answers)
-        # Whose a URI is may change with what another server lists.
-        key = (kind, principal, self._catalog.naming, self._catalog.uris.version)
-        kept = self._kept.get(key)
-        if kept is not None and len(kept[0]) == len(lists) and all(a is b for a, b in zip(kept[0], lists, strict=True)):
-            return kept[1]
         items: dict[str, dict[str, Any]] = {}
         for upstream, listed, _ in answers:
             for name, item in self._named(kind, upstream, listed, principal):
                 items.setdefault(name, item)
-        if len(self._kept) >= _KEPT:
-            self._kept.clear()
-        self._kept[key] = (lists, list(items.values()))
-        return self._kept[key][1]
+        return list(items.values())
 
     def _named(
         self, kind: Kind, upstream: Upstream, listed: Listed, principal: Principal

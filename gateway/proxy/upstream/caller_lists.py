@@ -49,6 +49,12 @@ class CallerLists:
         self._given = given
         self._on_change = on_change
 
+    def at_hand(self, kind: Kind, caller: Caller) -> tuple[Listed, Member] | None:
+        """As `get`, as far as nobody need be waited for."""
+        member = self._selector.aside(caller) or self._supervisor.main
+        listed = None if member is None else self._selector.listing(member, caller).at_hand(kind)
+        return None if member is None or listed is None else (listed, member)
+
     async def get(self, kind: Kind, caller: Caller) -> tuple[Listed, Member]:
         """The list as `caller` would see it, and the session that gave it.
 

@@ -131,14 +131,11 @@ class Listing:
             UpstreamUnavailable: it does not end within the bounds.
             PeerError, NoAnswer, LinkLost: as `Transport.request`.
         """
-        offered: object = self._session.capabilities.get("resources" if kind == "templates" else kind)
-        if not isinstance(offered, dict):
-            return EMPTY
-        if (fresh := self._fresh(kind)) is not None:
-            return fresh
+        if (at_hand := self.at_hand(kind)) is not None:
+            return at_hand
         async with self._locks[kind]:
-            if (fresh := self._fresh(kind)) is not None:
-                return fresh
+            if (at_hand := self.at_hand(kind)) is not None:
+                return at_hand
             turn = self._turns[kind]
             listed = await self._fetch(kind)
             # A change that was announced while the pages came may not be in them.
@@ -146,7 +143,11 @@ class Listing:
             self._kept[kind] = (listed, until)
             return listed
 
-    def _fresh(self, kind: Kind) -> Listed | None:
+    def at_hand(self, kind: Kind) -> Listed | None:
+        """The list as it is now, as far as the server need not be asked for it."""
+        offered: object = self._session.capabilities.get("resources" if kind == "templates" else kind)
+        if not isinstance(offered, dict):
+            return EMPTY
         kept = self._kept.get(kind)
         return kept[0] if kept is not None and monotonic() < kept[1] else None
 

@@ -264,10 +264,13 @@ async def test_server_that_does_not_shake_hands_is_given_up(upstream, proxy_of, 
     assert not any(is_running(pid) for pid in noted_pids())
 
 
-async def test_changed_tools_are_listed_anew_and_told(upstream, proxy_of, until):
+async def test_changed_tools_are_listed_anew_and_told(upstream, proxy_of, until, client):
     async with proxy_of(upstream("changes_tools")) as proxy:
+        before = [await proxy.handle("tools/list", {}, client()) for _ in range(2)]
         await proxy.call("up__echo", {})
         await until(proxy, lambda: len(proxy.tools()) == 2)
+        after = await proxy.handle("tools/list", {}, client())
+        assert [len(listed["tools"]) for listed in (*before, after)] == [1, 1, 2]
         assert [entry.tool for entry in proxy.tools()] == ["echo", "echo1"]
         await proxy.call("up__echo1", {})
 

@@ -1,6 +1,7 @@
 """A client that may use some servers and tools sees and reaches those, by whatever method it tries."""
 
 import json
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from gateway.config.model import GatewayConfig, LimitsConfig
 from gateway.errors import RpcError, UnknownTool
 from gateway.observe.metrics import Metrics
+from gateway.protocol.messages import encode_response
 from gateway.proxy import Proxy
 from gateway.proxy.caller import Nobody, Principal
 
@@ -65,6 +67,34 @@ async def test_lists_hold_what_the_client_may_use(both, ask, kind, field, key, s
     assert [item[key] for item in mine[field]] == seen
     assert len(all_of_it[field]) == 2 * len(seen)
     assert nothing[field] == []
+
+
+async def test_list_is_made_once_for_all_who_have_equal_rights_and_for_nobody_else(both, ask):
+    async with both() as proxy:
+        mine, again = [await ask(proxy, "tools/list") for _ in range(2)]
+        same = await ask(proxy, "tools/list", as_=Principal("bob", servers=frozenset({"one"})))
+        other = await ask(proxy, "tools/list", as_=Principal("ann", servers=frozenset({"two"})))
+        uris, others = [await ask(proxy, "resources/list", as_=each) for each in (ANN, replace(ANN, name="bob"))]
+
+    assert mine is again is same
+    assert [tool["name"] for tool in other["tools"]] == ["two__do", "two__undo"]
+    # Whose a URI is depends on who has been given it.
+    assert uris == others
+    assert uris is not others
+
+
+async def test_lists_that_take_too_much_as_they_are_sent_are_not_kept(both, ask, monkeypatch):
+    monkeypatch.setattr("gateway.proxy.lists._KEPT_BYTES", 1)
+    async with both() as proxy:
+        first = await ask(proxy, "tools/list")
+        unwritten = await ask(proxy, "tools/list")
+        encode_response(1, first)
+        await ask(proxy, "prompts/list")
+        later = await ask(proxy, "tools/list")
+
+    assert unwritten is first
+    assert later == first
+    assert later is not first
 
 
 async def test_tools_are_seen_by_their_patterns_and_prompts_are_no_tools(both, ask):
