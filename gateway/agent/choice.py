@@ -123,15 +123,14 @@ def hold_for(
     if not tools and form is None:
         return None
     token_map, too_much = conversation.ready.token_map, conversation.ready.loose.__contains__
+    # Whether reasoning may come first: a model that does not reason would begin to because a grammar lets it.
+    begun = {"prompt_tail": prompt_tail(conversation), "template": conversation.ready.facts.chat_template}
     if form is not None and choice.mode != "required":
-        tail, template = prompt_tail(conversation), conversation.ready.facts.chat_template
         several = parallel is not False
-        either = partial(answer_grammar, fmt, form, parallel=several, prompt_tail=tail, template=template)
+        either = partial(answer_grammar, fmt, form, parallel=several, **begun)
         return Hold(tools, either, formed=True).loosening(too_much)
     if choice.mode == "required":
-        forced = partial(
-            call_grammar, fmt, choice="required", parallel=parallel is True, prompt_tail=prompt_tail(conversation)
-        )
+        forced = partial(call_grammar, fmt, choice="required", parallel=parallel is True, **begun)
         return Hold(tools, forced).loosening(too_much)
     triggers = call_triggers(fmt, token_map) if always else ()
     if not triggers:

@@ -48,6 +48,22 @@ def test_messages_are_counted_as_the_prompt_that_they_come_to(chat, post):
 
 
 @pytest.mark.parametrize(
+    "more",
+    [
+        {"continue_final_message": True},
+        {"chat_template_kwargs": {"enable_thinking": False}, "reasoning_effort": "low"},
+        {"gateway_tools": "none"},
+    ],
+)
+def test_ids_of_messages_are_those_that_a_chat_would_begin_with(chat, post, more):
+    messages = [{"role": "user", "content": "Count:"}, {"role": "assistant", "content": "One, two,"}]
+    body = {"model": "any", "messages": messages, **more}
+    answer = post("/v1/chat/completions", {**body, "max_tokens": 1, "return_token_ids": True}).json()
+
+    assert post("/tokenize", body).json()["tokens"] == answer["prompt_token_ids"]
+
+
+@pytest.mark.parametrize(
     ("path", "body", "param"),
     [
         ("/tokenize", {}, "prompt"),

@@ -159,4 +159,4 @@ def _manner(request: Request, asked: MessagesRequest, conversation: Conversation
 def _thinking(asked: MessagesRequest) -> Thinking:
     if not asked.thinks:
         return "hidden"
-    return "omitted" if asked.thinking.display == "omitted" else "shown"
+    return "omitted" if asked.thinking and asked.thinking.display == "omitted" else "shown"

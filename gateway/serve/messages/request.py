@@ -10,11 +10,11 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
 
 from pydantic import Field
 
-from gateway.agent import EVERY_TOOL, NO_TOOL, AnswerOptions, ToolChoice, ToolScope
+from gateway.agent import AnswerOptions, ToolChoice, ToolScope
 from gateway.engine.interface import Message, Sampling
-from gateway.errors import RequestInvalid
 from gateway.serve.generation.fields import ApiModel, RequestModel
 from gateway.serve.generation.schemas import MOST_TOOLS
+from gateway.serve.generation.wishes import GatewayTools, is_unheard, must_begin_freely, scope_of, thinking_options
 from gateway.serve.messages.blocks import read_messages
 from gateway.serve.messages.tools import SortedTools, Tool
 from gateway.toolcalls import AnswerForm
@@ -65,10 +65,10 @@ class Conversed(RequestModel):
     system: Any = None
     tools: Annotated[tuple[Tool, ...], Field(max_length=MOST_TOOLS)] = ()
     tool_choice: _Choice = _Choice(type="auto")
-    thinking: _Thinking = _Thinking(type="disabled")
+    thinking: _Thinking | None = None
     output_config: _OutputConfig = _OutputConfig()
     cache_control: dict[str, Any] | None = None
-    gateway_tools: Literal["all", "none"] = "all"
+    gateway_tools: GatewayTools = "all"
 
     @cached_property
     def conversation(self) -> tuple[Sequence[Message], tuple[str, ...]]:
@@ -81,9 +81,11 @@ class Conversed(RequestModel):
         return SortedTools(self.tools)
 
     @property
-    def template_options(self) -> dict[str, str]:
+    def template_options(self) -> dict[str, str | bool]:
         """What the chat template is to be told."""
-        return {} if self.output_config.effort is None else {"reasoning_effort": self.output_config.effort}
+        said = {"enabled": True, "disabled": False}
+        thinks = None if self.thinking is None else said.get(self.thinking.type)
+        return thinking_options(self.output_config.effort, thinks=thinks)
 
     @property
     def continues(self) -> bool:
@@ -92,7 +94,7 @@ class Conversed(RequestModel):
 
     def gateway_scope(self) -> ToolScope:
         """The gateway's tools that the request wants to see."""
-        return NO_TOOL if self.gateway_tools == "none" else self.sorted_tools.scope(EVERY_TOOL)
+        return scope_of(self.gateway_tools, self.sorted_tools.servers or None)
 
     def choice(self) -> ToolChoice:
         """`tool_choice` in the agent's terms."""
@@ -118,7 +120,7 @@ class MessagesRequest(Conversed):
     @property
     def thinks(self) -> bool:
         """Whether the client wants to see what the model thinks."""
-        return self.thinking.type != "disabled"
+        return self.thinking is not None and self.thinking.type != "disabled"
 
     @property
     def marks_cache(self) -> bool:
@@ -135,13 +137,9 @@ class MessagesRequest(Conversed):
         """The request of an HTTP body. Raises `RequestInvalid` naming the first field at fault."""
         request = cls.of_body(body)
         # Whether it can be held is known before anything is generated.
-        held = request.form is not None or request.choice().mode == "required"
-        if held and request.continues:
-            raise RequestInvalid(
-                "messages: what a grammar holds (`output_config.format`, a required call) begins with the grammar; "
-                "end the messages with a user message",
-                param="messages",
-            )
+        form = request.form
+        if request.continues:
+            must_begin_freely(form, request.choice(), "messages", "end the messages with a user message")
         return request
 
     @cached_property
@@ -152,8 +150,8 @@ class MessagesRequest(Conversed):
 
     def without_effect(self, used: Container[str]) -> list[str]:
         """Name all without effect: fields, parts of them, tools, blocks. `used`: options that the template knows."""
-        named = ["thinking.budget_tokens"] if self.thinking.budget_tokens is not None else []
-        if self.output_config.effort is not None and "reasoning_effort" not in used:
+        named = ["thinking.budget_tokens"] if self.thinking and self.thinking.budget_tokens is not None else []
+        if is_unheard(self.output_config.effort, used):
             named.append("output_config.effort")
         blocks = [f"messages: {kind}" for kind in self.conversation[1]]
         return [*self.ignored, *named, *self.sorted_tools.left_out, *blocks]

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from gateway.agent import ToolScope
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
 from gateway.serve.generation.fields import ApiModel
@@ -52,10 +51,6 @@ class SortedTools:
         for number, tool in enumerate(tools):
             self._sort(tool, f"tools[{number}]")
         check_schemas(tool.parameters for tool in self.client)
-
-    def scope(self, every: ToolScope) -> ToolScope:
-        """The gateway's tools that the request wants to see; `every` where it names no server."""
-        return ToolScope(self.servers) if self.servers else every
 
     def check_servers(self, known: Collection[str]) -> None:
         """Raise `RequestInvalid` for a server that is none of the `known`."""

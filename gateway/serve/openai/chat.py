@@ -18,6 +18,7 @@ from gateway.config import LimitsConfig
 from gateway.engine.interface import Message
 from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
+from gateway.proxy.caller import Principal
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.codec.responder import FrameResponder
 from gateway.serve.generation.answers import Answering, ApiForm, StreamedAnswer, WholeAnswer
@@ -48,23 +49,13 @@ class ChatEndpoint:
         try:
             must_be_json(request)
             chat, messages = ChatRequest.checked(await read_body(request, self._limits.body_bytes))
-            conversations = [await self._open(request, chat, messages) for _ in range(chat.n)]
+            principal = principal_of(request.scope)
+            conversations = [await open_chat(self._agent, principal, chat, messages) for _ in range(chat.n)]
             options = chat.options(conversations[0].ready.token_map)
         except GatewayError as error:
             self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
             return form.refused(error)
         return self._answered(request, chat, conversations, options, form)
-
-    async def _open(self, request: Request, chat: ChatRequest, messages: Sequence[Message]) -> Conversation:
-        return await self._agent.open(
-            messages,
-            choice=chat.choice(),
-            client_tools=chat.client_tools(),
-            gateway_tools=chat.gateway_scope(),
-            principal=principal_of(request.scope),
-            options=chat.template_options,
-            continues=chat.continue_final_message,
-        )
 
     def _answered(
         self,
@@ -114,6 +105,19 @@ class ChatEndpoint:
         if chat.n > 1:
             reply = ChoicesReply(replies, len(prompt), usage_chunk=chat.usage_chunk)
         return StreamedAnswer(answering, reply, form) if chat.stream else WholeAnswer(answering, reply, form)
+
+
+async def open_chat(agent: Agent, principal: Principal, chat: ChatRequest, messages: Sequence[Message]) -> Conversation:
+    """The conversation of a request. Raises `GatewayError`."""
+    return await agent.open(
+        messages,
+        choice=chat.choice(),
+        client_tools=chat.client_tools(),
+        gateway_tools=chat.gateway_scope(),
+        principal=principal,
+        options=chat.template_options,
+        continues=chat.continue_final_message,
+    )
 
 
 def _drawn_anew(options: AnswerOptions, number: int) -> AnswerOptions:

@@ -20,14 +20,14 @@ from gateway.agent.events import (
 )
 from gateway.serve.generation.account import Account
 from gateway.serve.generation.weights import Spell, weighed
-from gateway.serve.http.errors import error_answer
+from gateway.serve.openai.form import OpenAiReply
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Event, Reasoning
 from gateway.toolcalls.stream.deltas import event_delta
 
 Chunk = dict[str, Any]
 
 
-class ChatReply:
+class ChatReply(OpenAiReply):
     """The reply to one request. `created`: seconds since the epoch."""
 
     def __init__(
@@ -145,10 +145,6 @@ class ChatReply:
             "usage": usage_of(finished),
             "codec": self._codec(),
         }
-
-    def fail(self, error: Exception) -> list[Chunk]:
-        """The chunk that ends a stream which broke."""
-        return [error_answer(error)[1]]
 
     def _end(self, finished: Finished) -> list[Chunk]:
         last = {**self._chunk({}, finished.reason), "codec": self._codec()}

@@ -11,11 +11,12 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from gateway.agent import EVERY_TOOL, NO_TOOL, AnswerOptions, ToolChoice, ToolScope
+from gateway.agent import AnswerOptions, ToolChoice, ToolScope
 from gateway.agent.history import checked_messages
 from gateway.errors import RequestInvalid
 from gateway.serve.generation.fields import HINTS, OTHER_GRAMMARS, ApiModel, GenerationFields
 from gateway.serve.generation.schemas import MOST_TOOLS, check_schemas
+from gateway.serve.generation.wishes import GatewayTools, is_unheard, must_begin_freely, scope_of, thinking_options
 from gateway.toolcalls import AnswerForm, ToolSpec
 from leaf_sdk.vocab import TokenMap
 
@@ -90,7 +91,7 @@ class ChatRequest(GenerationFields):
     parallel_tool_calls: bool | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     show_calls: bool | None = None
-    gateway_tools: Literal["all", "none"] = "all"
+    gateway_tools: GatewayTools = "all"
     n: Annotated[int, Field(ge=1, le=_CHOICES)] = 1
     logprobs: bool = False
     top_logprobs: Annotated[int, Field(ge=0, le=20)] = 0
@@ -121,12 +122,9 @@ class ChatRequest(GenerationFields):
         if self.add_generation_prompt not in (None, not self.continue_final_message):
             words = "add_generation_prompt: false goes with continue_final_message: true, and with nothing else"
             raise RequestInvalid(words, param="add_generation_prompt")
-        held = self.response_format is not None and not isinstance(self.response_format, _Text)
-        if self.continue_final_message and (held or self.choice().mode == "required"):
-            words = (
-                "continue_final_message: what a grammar holds begins with the grammar; leave the one or the other out"
-            )
-            raise RequestInvalid(words, param="continue_final_message")
+        if self.continue_final_message:
+            way_out = "leave the one or the other out"
+            must_begin_freely(self.form, self.choice(), "continue_final_message", way_out)
 
     def client_tools(self) -> list[ToolSpec]:
         """The tools that the client runs itself."""
@@ -137,7 +135,7 @@ class ChatRequest(GenerationFields):
 
     def gateway_scope(self) -> ToolScope:
         """The gateway's tools that the request wants to see."""
-        return NO_TOOL if self.gateway_tools == "none" else EVERY_TOOL
+        return scope_of(self.gateway_tools, None)
 
     def choice(self) -> ToolChoice:
         """`tool_choice` in the agent's terms."""
@@ -177,14 +175,13 @@ class ChatRequest(GenerationFields):
     @property
     def template_options(self) -> dict[str, Any]:
         """What the chat template is to be told."""
-        effort = {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
-        return {**effort, **(self.chat_template_kwargs or {})}
+        return {**thinking_options(self.reasoning_effort), **(self.chat_template_kwargs or {})}
 
     def unused(self, used: Container[str]) -> tuple[str, ...]:
         """Name the fields without effect. `used`: options that the template knows."""
         given = self.chat_template_kwargs or {}
         options = [f"chat_template_kwargs.{name}" for name in sorted(given) if name not in used]
-        effort = ["reasoning_effort"] if self.reasoning_effort is not None and "reasoning_effort" not in used else []
+        effort = ["reasoning_effort"] if is_unheard(self.reasoning_effort, used) else []
         return (*self.ignored, *options, *effort)
 
     @property

@@ -6,11 +6,11 @@ The answers are made one after another; each has a `ChatReply` of its own, and t
 from collections.abc import Sequence
 
 from gateway.agent.events import AgentEvent, Finished
-from gateway.serve.http.errors import error_answer
 from gateway.serve.openai.chat_reply import ChatReply, Chunk, usage_of
+from gateway.serve.openai.form import OpenAiReply
 
 
-class ChoicesReply:
+class ChoicesReply(OpenAiReply):
     """The reply to one request for several answers. `prompt`: ids that they have in common, which count once."""
 
     def __init__(self, replies: Sequence[ChatReply], prompt: int, *, usage_chunk: bool) -> None:
@@ -45,10 +45,6 @@ class ChoicesReply:
         choices = [{**one["choices"][0], "index": number} for number, one in enumerate((first, *others))]
         codec = {**first["codec"], "choices": [other["codec"] for other in others]}
         return {**first, "choices": choices, "usage": self._usage(), "codec": codec}
-
-    def fail(self, error: Exception) -> list[Chunk]:
-        """The chunk that ends a stream which broke."""
-        return [error_answer(error)[1]]
 
     def _usage(self) -> Chunk:
         again = self._prompt * (len(self._finished) - 1)

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway.agent.events import AgentEvent, Finished, IdsGenerated
-from gateway.serve.http.errors import error_answer
 from gateway.serve.openai.chat_reply import usage_of
+from gateway.serve.openai.form import OpenAiReply
 from gateway.toolcalls import Content
 
 Chunk = dict[str, Any]
 
 
-class CompletionReply:
+class CompletionReply(OpenAiReply):
     """The reply to one request. `created`: seconds since the epoch."""
 
     def __init__(self, model: str, created: int, *, usage_chunk: bool, prompt_ids: Sequence[int] | None = None) -> None:
@@ -68,10 +68,6 @@ class CompletionReply:
         if self._prompt_ids is not None:
             choice |= {"token_ids": self._ids, "prompt_token_ids": list(self._prompt_ids)}
         return {**self._head, "choices": [choice], "usage": usage_of(self._finished)}
-
-    def fail(self, error: Exception) -> list[Chunk]:
-        """The chunk that ends a stream which broke."""
-        return [error_answer(error)[1]]
 
     def _end(self, finished: Finished) -> list[Chunk]:
         last = self._chunk("", finished.reason)

@@ -3,12 +3,20 @@
 from dataclasses import replace
 from typing import Final
 
-from gateway.serve.generation.answers import ApiForm, Reply
+from gateway.serve.generation.answers import ApiForm, Chunk, Reply
 from gateway.serve.http.errors import error_answer
 from gateway.serve.http.request_id import new_request_id
 from gateway.toolcalls import Content
 
 OPENAI: Final = ApiForm(error_answer, last=b"data: [DONE]\n\n")
+
+
+class OpenAiReply:
+    """A reply in one of OpenAI's older shapes."""
+
+    def fail(self, error: Exception) -> list[Chunk]:
+        """The chunk that ends a stream which broke."""
+        return [error_answer(error)[1]]
 
 
 def openai_form() -> ApiForm:

@@ -23,6 +23,7 @@ from gateway.serve.generation.answers import Chunk
 from gateway.serve.generation.fields import RequestModel
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.http.errors import error_body
+from gateway.serve.openai.chat import open_chat
 from gateway.serve.openai.chat_request import ChatRequest
 from gateway.serve.openai.form import openai_form
 
@@ -134,14 +135,7 @@ class ModelEndpoint:
     async def _prompt(self, request: Request, body: bytes) -> list[int]:
         """The ids that the engine would be given for a chat."""
         chat, messages = ChatRequest.checked(body)
-        conversation = await self._agent.open(
-            messages,
-            choice=chat.choice(),
-            client_tools=chat.client_tools(),
-            gateway_tools=chat.gateway_scope(),
-            principal=principal_of(request.scope),
-        )
-        return conversation.ids
+        return (await open_chat(self._agent, principal_of(request.scope), chat, messages)).ids
 
     async def _detokenize(self, request: Request) -> Response:
         form = openai_form()

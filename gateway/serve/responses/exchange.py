@@ -8,11 +8,12 @@ import time
 from functools import partial
 from typing import Any
 
-from gateway.agent import Agent, AnswerOptions, Conversation, ToolChoice
+from gateway.agent import Agent, AnswerOptions, Conversation, ToolChoice, ToolScope
 from gateway.agent.events import Emit, Finished
 from gateway.agent.turn import NO_MORE
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import Principal
+from gateway.serve.generation.wishes import scope_of
 from gateway.serve.responses.approvals import Approvals, Made
 from gateway.serve.responses.choice import read_choice
 from gateway.serve.responses.history import Gathered, gather, kept
@@ -54,6 +55,7 @@ class Exchange:
             raise RequestInvalid(
                 "gateway_tools is 'none', but tools name servers of the gateway", param="gateway_tools"
             )
+        self._scope: ToolScope = scope_of(asked.gateway_tools, self._tools.servers)
         self._choice: ToolChoice = read_choice(asked.tool_choice, self._tools)
         self._items: Gathered = gather(asked, store, principal.name, most)
         unseal, sign = partial(seal.open, principal.name), partial(seal.sign, principal.name)
@@ -83,7 +85,7 @@ class Exchange:
             messages,
             choice=self._choice,
             client_tools=self._tools.specs,
-            gateway_tools=self._tools.scope(asked.gateway_tools),
+            gateway_tools=self._scope,
             principal=self._principal,
             options=asked.template_options,
         )
@@ -100,7 +102,7 @@ class Exchange:
         for each in fresh:
             self._approvals.begin(each.item)
         calls = [CallClosed(n, each.call_id, each.name, each.item["arguments"], ()) for n, each in enumerate(fresh)]
-        outcomes = await self._agent.call(calls, self.conversation, self._tools.scope(self._asked.gateway_tools))
+        outcomes = await self._agent.call(calls, self.conversation, self._scope)
         self._called = len(fresh)
         for each, (text, finished) in zip(fresh, outcomes, strict=True):
             self._approvals.note(Made(each.item, text, finished.is_error))

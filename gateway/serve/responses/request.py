@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from gateway.observe.escape import escape_text
 from gateway.serve.generation.fields import ApiModel, SamplingFields
 from gateway.serve.generation.schemas import MOST_TOOLS
+from gateway.serve.generation.wishes import GatewayTools, is_unheard, thinking_options
 from gateway.toolcalls import AnswerForm
 
 _INCLUDED: Final = 64
@@ -93,7 +94,7 @@ class ResponsesRequest(SamplingFields):
     include: Annotated[tuple[str, ...], Field(max_length=_INCLUDED)] = ()
     reasoning: _Reasoning = _Reasoning()
     text: _Text = _Text()
-    gateway_tools: Literal["all", "none"] = "all"
+    gateway_tools: GatewayTools = "all"
 
     @classmethod
     def checked(cls, body: bytes) -> "ResponsesRequest":
@@ -136,13 +137,13 @@ class ResponsesRequest(SamplingFields):
         return (self.top_logprobs or 0) if _LOGPROBS in self.include else self.top_logprobs
 
     @property
-    def template_options(self) -> dict[str, str]:
+    def template_options(self) -> dict[str, str | bool]:
         """What the chat template is to be told."""
-        return {} if self.reasoning.effort is None else {"reasoning_effort": self.reasoning.effort}
+        return thinking_options(self.reasoning.effort)
 
     def without_effect(self, used: Container[str]) -> tuple[str, ...]:
         """Name fields without effect, and those within fields. `used`: options that the template knows."""
-        effort = ("reasoning.effort",) if self.reasoning.effort is not None and "reasoning_effort" not in used else ()
+        effort = ("reasoning.effort",) if is_unheard(self.reasoning.effort, used) else ()
         verbosity = ("text.verbosity",) if self.text.verbosity is not None else ()
         included = (f"include.{escape_text(each, _SHOWN)}" for each in self.include if each not in (SEALED, _LOGPROBS))
         return (*self.ignored, *effort, *verbosity, *included)

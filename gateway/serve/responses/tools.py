@@ -12,7 +12,6 @@ from typing import Any, Final, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from gateway.agent import EVERY_TOOL, NO_TOOL, ToolScope
 from gateway.agent.offers import spec_of
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
@@ -59,12 +58,6 @@ class RequestTools:
     shown: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """Those that are served, as the answer repeats them."""
     ignored: list[str] = field(default_factory=list[str])
-
-    def scope(self, gateway_tools: str) -> ToolScope:
-        """The gateway's tools that the model sees."""
-        if self.servers is not None:
-            return ToolScope(self.servers)
-        return NO_TOOL if gateway_tools == "none" else EVERY_TOOL
 
     @cached_property
     def _origins(self) -> Mapping[str, tuple[str, str]]:

@@ -81,15 +81,16 @@ def call_grammar(
     parallel: bool = False,
     vocabulary: Vocabulary | None = None,
     prompt_tail: str | None = None,
+    template: str | None = None,
 ) -> str:
     """Give the GBNF under which a model writes exactly one call, or with `parallel` one to sixteen, and then ends.
 
     Names, keys and values follow the tools' schemas as far as GBNF can say them (`schema_gbnf`); a value is as long as
     its schema lets it be, so a model that does not stop is stopped by its token limit alone. `choice` is "required" for
     any of the tools, or one tool's name. With a `prompt_tail`, the end of the prompt's text, reasoning may come first
-    where the format has any, and must where the prompt has opened it. With a `vocabulary`, markers that are special
-    tokens of it must be written as those (`<[id]>`, which llama.cpp knows since December 2025); without one, any tokens
-    that spell them will do.
+    where the format and `template`, the model's, have any, and must where the prompt has opened it. With a
+    `vocabulary`, markers that are special tokens of it must be written as those (`<[id]>`, which llama.cpp knows since
+    December 2025); without one, any tokens that spell them will do.
 
     Raises:
         RequestInvalid: there is no tool to call, or none is named `choice`.
@@ -104,7 +105,7 @@ def call_grammar(
     found = stand_ins(vocabulary, fmt.markers) if vocabulary else {}
     tokens = {marker: token_id for marker, (token_id, _) in found.items()}
     grammar = Grammar(wanted, parallel=parallel, schemas=schema_rules, tokens=tokens)
-    reasoning = "" if prompt_tail is None else reasoning_rules(fmt, grammar, prompt_tail)
+    reasoning = "" if prompt_tail is None else reasoning_rules(fmt, grammar, prompt_tail, template)
     return grammar.text(f"{reasoning} {fmt.calls.grammar(grammar)}".strip())
 
 

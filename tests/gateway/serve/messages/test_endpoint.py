@@ -403,3 +403,19 @@ async def test_what_the_gateway_ran_is_told_again_once_it_is_forgotten(small_sit
     remembered, forgotten = prompts
     assert "It is late." in forgotten
     assert forgotten == remembered
+
+
+async def test_results_of_parallel_calls_belong_to_their_calls_in_either_order(site: Any) -> None:
+    fields = {**BODY, "tools": [LOOK]}
+    site.says(CALL + CALL.replace("1000", "2000"))
+    answer = (await site.post(fields)).json()
+    results = [{"type": "tool_result", "tool_use_id": each["id"], "content": each["id"]} for each in answer["content"]]
+    for ordered in (results, results[::-1]):
+        messages = [*ASK, {"role": "assistant", "content": answer["content"]}, {"role": "user", "content": ordered}]
+        site.says("Fine.")
+        await site.post({**fields, "messages": messages})
+
+    in_order, reversed_ = site.engine.prompts[1:]
+    assert reversed_ == in_order
+    assert in_order.startswith(site.engine.prompts[0])
+    assert in_order.index(results[0]["content"]) < in_order.index(results[1]["content"])

@@ -85,3 +85,17 @@ def test_a_message_that_the_prompt_began_in_another_channel_is_no_reasoning() ->
     assert grammar("harmony", "<|start|>assistant<|channel|>final<|message|>").takes(
         grammar("harmony", None).sample(random.Random(1))
     )
+
+
+@pytest.mark.parametrize(("name", "opener", "closer", "title"), THOUGHTS)
+def test_model_whose_template_knows_no_reasoning_is_offered_none(
+    name: str, opener: str, closer: str, title: str
+) -> None:
+    def takes(template: str) -> bool:
+        tools = (format_named(name), TOOLS)
+        return Gbnf(call_grammar(*tools, choice="required", prompt_tail="assistant\n", template=template)).takes(text)
+
+    call = grammar(name, None).sample(random.Random(1))
+    text = opener + (f"{title}\n" if title else "") + f"Well.{closer}\n\n{call}"
+    assert takes(f"{opener}{closer}")
+    assert not takes("{{ tools }}")
