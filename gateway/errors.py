@@ -6,7 +6,7 @@ says what was expected and what to do next.
 GatewayError
 ├── ConfigError                 a setting is wrong; nothing was started            exit code 3
 │   └── UnknownFormat           no tool-call format of that name (gateway.toolcalls)
-├── EngineError                 the llama.cpp server did not do what was asked
+├── EngineError                 the engine did not do what was asked
 │   ├── EngineUnavailable       it is away, or left in the middle of an answer     exit code 4
 │   ├── EngineRefused           it answered with an error of its own
 │   │   └── GrammarRefused      it does not take a request's grammar
@@ -34,7 +34,7 @@ proxy.transport         PeerError, Unfit, SessionForgotten
 proxy.upstream          Full
 protocol                Unwritable
 engine                  FileUnfit
-engine.llama_cpp        StreamSilent, LineOverLimit
+engine.http             StreamSilent, LineOverLimit
 serve.auth              CredentialRefused, ScopeMissing, CannotTell, MustWait, FetchFailed
 serve.mcp               Rejected, ClientGone, _MapRefused
 serve.http              _HeadRefused

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from leaf_sdk.testing.gguf import gguf_model
 from leaf_sdk.vocab import TokenMap, load_map
 from leaf_sdk.vocab.byte_level import ALPHABET
 
+ROOT = Path(__file__).parent.parent
 CHAT_TEMPLATES = Path(__file__).parent / "third_party" / "chat_templates"
 MARKER = re.compile(
     r"<[|｜][^<>|｜\s'\"{}]+[|｜]>|\[/?[A-Z_]{3,}\]|<[|]?[a-z_:]+>|</[a-z_:]+>|<[a-z_]+[|]>|<\|\"\|>|〈\|[A-Z]+\|〉"
@@ -84,6 +86,30 @@ def engine_url() -> Iterator[str]:
         assert child.stdout is not None
         yield child.stdout.readline().decode().strip()
         child.kill()
+
+
+@contextmanager
+def vllm_wire(engine_url: str, *flags: str) -> Iterator[str]:
+    """The address of a server that speaks vLLM's wire in front of a real llama.cpp server."""
+    program = "tests.standins.vllm_wire_over_llama_cpp"
+    command = [sys.executable, "-m", program, engine_url, str(packaged_model()), *flags]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        assert child.stdout is not None
+        yield child.stdout.readline().decode().strip()
+        child.kill()
+
+
+@pytest.fixture(scope="session")
+def vllm_url(engine_url: str) -> Iterator[str]:
+    with vllm_wire(engine_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def old_vllm_url(engine_url: str) -> Iterator[str]:
+    """One without the endpoint that takes ids and nothing else."""
+    with vllm_wire(engine_url, "--old") as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ from bench.cache.simulated import ModelRates
 from bench.first_delta import process
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.embedded import embedded_server
-from gateway.engine.llama_cpp.client import LlamaCpp, Proven
-from gateway.engine.llama_cpp.questions import Questions
+from gateway.engine.interface import Provable, Proven
+from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.engine.rates import Rates
 from gateway.engine.slot_directory import SlotDirectory
 from gateway.engine.slot_files import open_slot_files, slot_table
@@ -148,7 +148,7 @@ async def _stock(
 
 @asynccontextmanager
 async def _client(url: str, key: str | None, token_map: TokenMap) -> AsyncGenerator[CountedEngine]:
-    async def believe(questions: Questions) -> Proven:
+    async def believe(questions: Provable) -> Proven:
         return Proven(await questions.facts(), token_map)
 
     engine = CountedEngine(url, api_key=key, token_map=token_map)

@@ -132,8 +132,10 @@ def hold_for(
     if choice.mode == "required":
         forced = partial(call_grammar, fmt, choice="required", parallel=parallel is True, **begun)
         return Hold(tools, forced).loosening(too_much)
-    triggers = call_triggers(fmt, token_map) if always else ()
+    can = conversation.ready.facts.can
+    triggers = call_triggers(fmt, token_map) if always and can.lazy_grammar else ()
     if not triggers:
         return None
-    free = partial(call_grammar, fmt, choice="required", parallel=parallel is not False, vocabulary=token_map)
+    vocabulary = token_map if can.grammar_tokens else None
+    free = partial(call_grammar, fmt, choice="required", parallel=parallel is not False, vocabulary=vocabulary)
     return Hold(tools, free, triggers).loosening(too_much)

@@ -137,6 +137,7 @@ class _Completion:
                 self._most,
                 options.sampling,
                 reuse=place.reuse,
+                salt=place.salt,
                 # Where a stop string may end it, no id must be read before the one ahead of it has been judged.
                 gather=not options.stops,
             )

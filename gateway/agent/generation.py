@@ -150,6 +150,7 @@ class Generation:
             prompt=self._conversation.ids,
             slot=place.pinned,
             reuse=place.reuse,
+            salt=place.salt,
             max_tokens=self._options.max_tokens,
             sampling=self._options.sampling,
             grammar=hold.grammar if hold else None,

@@ -98,7 +98,8 @@ def compared(conversation: Conversation, cached: int) -> PromptCompared:
             lived.turn is not None and lived.turn.reasoning for node in before.chain() for lived in node.lived
         )
         return PromptCompared(before.held, cached, "reasoning_dropped" if thought else "template_rewrote")
-    if cached >= before.held:
+    # Where ids are reused in blocks, the last block of what is held may not be whole.
+    if cached + conversation.ready.facts.can.reuse_block > before.held:
         return PromptCompared(before.held, cached)
     restarted = before.engine != conversation.ready.number
     return PromptCompared(before.held, cached, "engine_restarted" if restarted else "slot_taken")

@@ -171,10 +171,11 @@ def _build_engine(values: Layer) -> EngineConfig:
         )
     if engine.url is not None and not is_http_url(engine.url):
         raise ConfigError(f"engine: expected 'embedded', 'none' or http://HOST:PORT, got {mask_text(engine.url)!r}")
-    if engine.isolate and engine.kind == "url":
+    if engine.isolate and engine.kind == "url" and engine.api != "vllm":
         raise ConfigError(
-            "engine.isolate can't be held for a server at engine.url: who else uses it, and whether it keeps prompts "
-            "in a cache of its own, can't be seen from here; use the embedded engine, or set it to false"
+            "engine.isolate can't be held for a llama.cpp server at engine.url: who else uses it, and whether it keeps "
+            "prompts in a cache of its own, can't be seen from here; use the embedded engine, name a vLLM server as "
+            'such (engine.api = "vllm"), or set it to false'
         )
     if engine.isolate and engine.cache_mib:
         raise ConfigError(f"engine.isolate needs the host cache off, but engine.cache_mib is {engine.cache_mib}")

@@ -125,11 +125,15 @@ class UpstreamConfig:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """The llama.cpp server that generates."""
+    """The engine that generates."""
 
     kind: Literal["none", "embedded", "url"] = "none"
     url: str | None = None
     """Base URL of the server; set exactly when `kind` is `url`."""
+    api: Literal["auto", "llama_cpp", "vllm"] = "auto"
+    """What the server at `url` speaks; `auto`: what its own answers tell."""
+    at_once: int = 32
+    """Generations that run at a time on a server that does not say how many it takes."""
     api_key: str | None = None
     model: Path | None = None
     """GGUF file: what the embedded engine loads, and where `map = "auto"` looks (the packaged SmolLM2 when unset)."""
@@ -151,7 +155,7 @@ class EngineConfig:
     slot_files_bytes: int | None = None
     """Bytes of all slot files; None: as many as the host cache would have."""
     isolate: bool = False
-    """Whether no principal's prompt is ever computed faster because another's stood there: embedded engine only."""
+    """Whether no principal's prompt is ever computed faster because another's stood there: embedded engine, or vLLM."""
     prefill: Literal["auto", "off"] = "auto"
     """Whether the template's ids around a result are processed while the tool works, where that gains something."""
     hold_calls: bool = False

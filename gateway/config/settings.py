@@ -32,9 +32,20 @@ class EngineSection(Section):
     """`[engine]`, or one word: `engine = "embedded"`, `"none"` or a URL."""
 
     kind: Literal["none", "embedded", "url"] = Field(
-        default=_ENGINE.kind, description="Which llama.cpp server generates: none, one of our own, or the one at `url`."
+        default=_ENGINE.kind,
+        description="Which engine generates: none, a llama.cpp server of our own, or the server at `url`.",
     )
-    url: str | None = Field(default=_ENGINE.url, description="Base URL of a llama.cpp server; sets `kind` to `url`.")
+    url: str | None = Field(
+        default=_ENGINE.url, description="Base URL of a llama.cpp or vLLM server; sets `kind` to `url`."
+    )
+    api: Literal["auto", "llama_cpp", "vllm"] = Field(
+        default=_ENGINE.api, description="What the server at `url` speaks; `auto`: what its own answers tell."
+    )
+    at_once: Count = Field(
+        default=_ENGINE.at_once,
+        description="Generations that run at a time on a server that does not say how many it takes: vLLM, whose "
+        "`max_num_seqs` should be no less.",
+    )
     api_key: str | None = Field(default=_ENGINE.api_key, description="Its API key, if it asks for one.")
     model: str | None = Field(default=None, description="GGUF file; unset: the packaged SmolLM2-135M.")
     context: Annotated[int, Field(ge=256)] = Field(
@@ -71,8 +82,8 @@ class EngineSection(Section):
     )
     isolate: bool = Field(
         default=_ENGINE.isolate,
-        description="Reuse nothing of one principal's prompts for another; of the embedded engine only, whose host "
-        "cache is off then.",
+        description="Reuse nothing of one principal's prompts for another: of the embedded engine, whose host cache is "
+        'off then, and of vLLM (`api = "vllm"`), by salts of its prefix cache.',
     )
     prefill: Literal["auto", "off"] = Field(
         default=_ENGINE.prefill,

@@ -1,16 +1,18 @@
 """What the packages above ask of an engine, whichever it is: ids in, ids out.
 
-An engine turns prompt ids into a stream of generated ids and keeps what it has computed in slots. It does not know
-conversations, tools or MCP. `engine/llama_cpp/client.py` speaks to a real server over HTTP; `embedded.py` starts one of
-our own and hands out the same client.
+An engine turns prompt ids into a stream of generated ids and keeps what it has computed. It does not know
+conversations, tools or MCP. What engines differ in is stated (`Capabilities`), so that nobody asks which one it is.
+`engine/llama_cpp/client.py` and `engine/vllm/client.py` speak to real servers over HTTP; `embedded.py` starts a
+llama.cpp server of our own.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from gateway.toolcalls import CallTrigger
+from leaf_sdk.vocab import TokenMap
 
 Message = Mapping[str, Any]
 """One chat message in OpenAI's shape: `role`, `content` and what else the role has."""
@@ -19,8 +21,26 @@ Options = Mapping[str, str | int | float | bool]
 
 
 @dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a kind of engine can do. As it stands: a llama.cpp server."""
+
+    grammar_tokens: bool = True
+    """Its grammars name tokens by their ids (`<[id]>`)."""
+    lazy_grammar: bool = True
+    """A grammar may hold from a token on, and not from the first id."""
+    salts: bool = False
+    """A request may name a salt, and shares cached ids only with those that name the same."""
+    reuse_block: int = 1
+    """Ids that are reused together: of a prompt that goes on, fewer than these may be processed again."""
+    plain_tokenize: bool = True
+    """Its tokenizer can be told that the text of a special token is text."""
+    shows_template: bool = True
+    """It tells the text of its chat template; else `EngineFacts.chat_template` is what that makes of a conversation."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What a running engine says about itself (`GET /props`, `GET /v1/models`)."""
+    """What a running engine says about itself."""
 
     model: str
     """Name shown to clients."""
@@ -37,6 +57,7 @@ class EngineFacts:
     """Ids that the engine itself puts before a text prompt; empty when it adds none."""
     start_marker: str | None = None
     """What the running process drew at random at its start, where it tells: another one is another process."""
+    can: Capabilities = Capabilities()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +96,8 @@ class GenerateRequest:
     """Whether the engine is to say how probable each id was."""
     top_logprobs: int = 0
     """How many of the most probable ids it is to name at each place; only with `logprobs`."""
+    salt: str | None = None
+    """With whom cached ids are shared, on an engine that knows salts: with requests that name the same one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,20 +162,39 @@ class GenerationEnd:
 GenerationEvent = Generated | GenerationEnd
 
 
-class Engine(Protocol):
-    """A llama.cpp server, ours or somebody's.
-
-    Every method raises `EngineUnavailable` when the server can't be reached or breaks off, and `EngineRefused` when it
-    answers with an error of its own.
-    """
+class Provable(Protocol):
+    """The part of an engine by which it is found out what it is, all of it answered by one server."""
 
     async def facts(self) -> EngineFacts:
         """Ask the running engine what it is."""
         ...
 
     async def tokenize(self, text: str, *, specials: bool) -> list[int]:
-        """Ids of `text` by the engine's own tokenizer. `specials`: marker text becomes control ids."""
+        """Ids of `text` by the engine's own tokenizer. `specials`: marker text becomes control ids.
+
+        Only an engine with `plain_tokenize` can leave specials off; any other takes `text` as if they were on.
+        """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """What an engine has been found to be."""
+
+    facts: EngineFacts
+    token_map: TokenMap
+
+
+Proof = Callable[[Provable], Awaitable[Proven]]
+"""Finds out what an engine is; all its questions go over one connection. Raises where it may not be used."""
+
+
+class Engine(Provable, Protocol):
+    """A server that generates, ours or somebody's.
+
+    Every method raises `EngineUnavailable` when the server can't be reached or breaks off, and `EngineRefused` when it
+    answers with an error of its own.
+    """
 
     async def apply_template(
         self,
@@ -182,7 +224,7 @@ class Engine(Protocol):
 
 
 class SlotMover(Protocol):
-    """An engine whose slots can be moved to files and back."""
+    """An engine whose caches are slots that can be named: filled, moved to files and back."""
 
     async def save_slot(self, slot: int, name: str) -> Moved:
         """Write what a slot holds to a new file."""
@@ -198,4 +240,16 @@ class SlotMover(Protocol):
 
     async def fill_slot(self, slot: int, ids: Sequence[int]) -> int:
         """Have a slot hold these ids, and no more. Gives how many were processed for it."""
+        ...
+
+
+class SlotKeeper(SlotMover, Protocol):
+    """The same, where the slots can be looked at too."""
+
+    async def shows_slots(self) -> bool:
+        """Whether the engine can be asked what its slots do."""
+        ...
+
+    async def is_at_rest(self, slot: int) -> bool:
+        """Whether a slot does nothing."""
         ...

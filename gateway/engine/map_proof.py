@@ -54,12 +54,12 @@ async def check_map(engine: Tokenizer, facts: EngineFacts, token_map: TokenMap) 
             raise _differs(facts, token_map, sample, own, ids)
 
 
-async def with_all_specials(engine: Tokenizer, token_map: TokenMap) -> TokenMap:
+async def with_all_specials(engine: Tokenizer, token_map: TokenMap, *, plain: bool = True) -> TokenMap:
     """The map with every control token of the engine among its special ones, whatever the map says.
 
     A token that a marker in a template can reach and ordinary text can't is one. One request tells whether there may be
     any, and a second one whether those that may be are: a server may end a connection after a hundred requests, and
-    there are models with 256 such tokens.
+    there are models with 256 such tokens. `plain`: the engine's tokenizer can leave special tokens off.
     """
     candidates = _candidates(token_map)
     if not candidates:
@@ -67,13 +67,27 @@ async def with_all_specials(engine: Tokenizer, token_map: TokenMap) -> TokenMap:
     reached = set(await engine.tokenize("\n".join(candidates), specials=True))
     suspects = {token: i for token, i in candidates.items() if i in reached}
     together = bool(suspects) and await engine.tokenize("".join(suspects), specials=True) == [*suspects.values()]
+    is_text = _is_plain_text if plain else _is_text_among_text
     found = {
         token: i
         for token, i in suspects.items()
         if (together or await engine.tokenize(token, specials=True) == [i])
-        and (token_map.encode(token) != [i] or await engine.tokenize(token, specials=False) != [i])
+        and (token_map.encode(token) != [i] or not await is_text(engine, token_map, token, i))
     }
     return replace(token_map, special_tokens={**token_map.special_tokens, **found}) if found else token_map
+
+
+async def _is_plain_text(engine: Tokenizer, token_map: TokenMap, token: str, token_id: int) -> bool:
+    """Whether ordinary text gives the token too: asked of a tokenizer that can leave special tokens off."""
+    del token_map
+    return await engine.tokenize(token, specials=False) == [token_id]
+
+
+async def _is_text_among_text(engine: Tokenizer, token_map: TokenMap, token: str, token_id: int) -> bool:
+    """The same of one that can't: a special token stands apart whatever its neighbours are, and text does not."""
+    del token_id
+    around = [f"{left}{token}{right}" for left in ("a", token[0]) for right in ("a", token[-1])]
+    return all([await engine.tokenize(text, specials=True) == token_map.encode(text) for text in around])
 
 
 def _candidates(token_map: TokenMap) -> dict[str, int]:

@@ -15,10 +15,10 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from gateway.config import GatewayConfig
+from gateway.engine.connect import EngineAddress, connected
 from gateway.engine.embedded import EmbeddedServer, embedded_server
-from gateway.engine.interface import Engine, EngineFacts, Options
-from gateway.engine.llama_cpp.client import LlamaCpp, Proven
-from gateway.engine.llama_cpp.questions import Questions
+from gateway.engine.http.client import EngineClient
+from gateway.engine.interface import Engine, EngineFacts, Options, Provable, Proven
 from gateway.engine.map_proof import check_map, with_all_specials
 from gateway.engine.maps import MapSet, needs_engine, resolve_maps
 from gateway.engine.prefill import Prefill
@@ -182,23 +182,17 @@ class EngineRoute:
             task_status.started()
 
     @asynccontextmanager
-    async def _engine(self, tasks: TaskGroup) -> AsyncGenerator[LlamaCpp]:
+    async def _engine(self, tasks: TaskGroup) -> AsyncGenerator[EngineClient]:
         settings = self._config.engine
         async with AsyncExitStack() as stack:
-            url, key = settings.url or "", settings.api_key
+            address = EngineAddress(settings.url or "", settings.api_key, ours=False)
             if settings.kind == "embedded":
                 kept = self.slot_files.directory.path if self.slot_files else None
                 server = await stack.enter_async_context(embedded_server(settings, slot_files=kept))
-                url, key, self.child_pid = server.url, server.key, server.pid
+                address = EngineAddress(server.url, server.key, ours=True)
+                self.child_pid = server.pid
                 tasks.start_soon(self._watch_child, server)
-            engine = LlamaCpp(
-                url,
-                api_key=key,
-                idle_timeout=settings.idle_timeout,
-                keep_reasoning=settings.reasoning == "keep",
-                on_loss=self.report_loss,
-                on_end=self._rates.generated,
-            )
+            engine = await connected(settings, address, self.report_loss, self._rates.generated)
             stack.push_async_callback(engine.aclose)
             yield engine
 
@@ -206,7 +200,7 @@ class EngineRoute:
         await server.wait()
         self._lost.set()
 
-    async def _use(self, engine: LlamaCpp, tasks: TaskGroup, task_status: TaskStatus[None]) -> EngineError:
+    async def _use(self, engine: EngineClient, tasks: TaskGroup, task_status: TaskStatus[None]) -> EngineError:
         """Open the route and return why it must be closed again. Catches here, inside the engine's task group."""
         try:
             slots = await self._open(engine, tasks)
@@ -223,16 +217,16 @@ class EngineRoute:
             raise
         return EngineUnavailable("the engine went away; it is being started or awaited again")
 
-    async def _open(self, engine: LlamaCpp, tasks: TaskGroup) -> SlotTable:
+    async def _open(self, engine: EngineClient, tasks: TaskGroup) -> SlotTable:
         self._lost = anyio.Event()
         proven = await engine.prove(self._proof)
         facts, token_map = proven.facts, proven.token_map
         template = ChatTemplate(engine, facts, token_map)
-        slots = await slot_table(engine, facts, self._config, self.slot_files, tasks)
+        slots = await slot_table(engine.keeper, facts, self._config, self.slot_files, tasks)
         wanted = self._config.engine.tool_format
         tool_format = choose_format(facts.chat_template, supports_tools=facts.supports_tools, wanted=wanted)
-        wanted_ahead = self._config.engine.prefill == "auto" and slots.chooses
-        prefill = Prefill(slots, engine.fill_slot, self._rates) if wanted_ahead else None
+        keeper = engine.keeper if self._config.engine.prefill == "auto" and slots.chooses else None
+        prefill = Prefill(slots, keeper.fill_slot, self._rates) if keeper is not None else None
         self._ready = ReadyEngine(engine, facts, token_map, template, slots, tool_format, prefill=prefill)
         self._changed(True, "")
         log.info(
@@ -246,14 +240,14 @@ class EngineRoute:
         )
         return slots
 
-    async def _proof(self, questions: Questions) -> Proven:
+    async def _proof(self, questions: Provable) -> Proven:
         """Hold every accepted map against the engine that answers these questions."""
         facts = await questions.facts()
         if self.maps.session is None:
             self.maps.add_all(resolve_maps(self._config, engine_model=facts.model_path))
         for candidate in list(self.maps.accepted.values()):
             await check_map(questions, facts, candidate)
-            whole = await with_all_specials(questions, candidate)
+            whole = await with_all_specials(questions, candidate, plain=facts.can.plain_tokenize)
             if whole is not candidate:
                 self.maps.correct(whole)
                 log.warning(
@@ -263,7 +257,7 @@ class EngineRoute:
             raise EngineUnavailable("the engine needs a token map; start with --map auto or --map PATH")
         return Proven(facts, self.maps.session)
 
-    async def _until_lost(self, engine: LlamaCpp) -> None:
+    async def _until_lost(self, engine: EngineClient) -> None:
         """Return when the engine is gone: its process ended, a request said so and it is true, or a poll failed."""
         while True:
             with anyio.move_on_after(_POLL):
@@ -272,7 +266,7 @@ class EngineRoute:
                 return
             self._lost = anyio.Event()
 
-    async def _still_there(self, engine: LlamaCpp) -> bool:
+    async def _still_there(self, engine: EngineClient) -> bool:
         """Ask a few times: an engine that is only busy is not lost."""
         for _ in range(_ATTEMPTS):
             if await engine.healthy():

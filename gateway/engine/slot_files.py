@@ -7,6 +7,7 @@ about a file (`paging.py`) and moves none (`swapper.py`).
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -14,9 +15,9 @@ from typing import Final
 from anyio.abc import TaskGroup
 
 from gateway.config import EngineConfig, GatewayConfig
+from gateway.engine.connect import salt_of
 from gateway.engine.embedded import embedded_model, slot_files_limit
-from gateway.engine.interface import EngineFacts, SlotMover
-from gateway.engine.llama_cpp.client import LlamaCpp
+from gateway.engine.interface import EngineFacts, SlotKeeper, SlotMover
 from gateway.engine.paging import Paging
 from gateway.engine.rates import Rates
 from gateway.engine.slot_directory import SlotDirectory, slot_directory
@@ -93,31 +94,32 @@ def open_slot_files(
 
 
 async def slot_table(
-    engine: LlamaCpp, facts: EngineFacts, config: GatewayConfig, files: SlotFiles | None, tasks: TaskGroup
+    keeper: SlotKeeper | None, facts: EngineFacts, config: GatewayConfig, files: SlotFiles | None, tasks: TaskGroup
 ) -> SlotTable:
     """The slots of an engine that has just come up.
 
     Args:
-        engine: it.
+        keeper: it, where its caches are slots that can be named.
         facts: what it says of itself.
         config: the gateway's settings.
         files: where slots are kept, if anywhere.
         tasks: in which the engine's model is read, to know which files fit; the engine is used in the meantime.
     """
-    ours = await _may_choose(engine, config.engine)
-    swapper = files.swapper(engine) if files is not None and ours else None
+    ours = keeper if keeper is not None and await _may_choose(keeper, config.engine) else None
+    swapper = files.swapper(ours) if files is not None and ours is not None else None
     if files is not None and swapper is not None:
         tasks.start_soon(files.adopt, swapper, facts)
     return SlotTable(
         facts.slots,
-        at_rest=engine.is_at_rest if ours else None,
+        at_rest=ours.is_at_rest if ours is not None else None,
         isolate=config.engine.isolate,
+        salt=partial(salt_of, config.engine.api_key) if facts.can.salts and config.engine.isolate else None,
         share=config.limits.principal_share,
         swapper=swapper,
     )
 
 
-async def _may_choose(engine: LlamaCpp, config: EngineConfig) -> bool:
+async def _may_choose(engine: SlotKeeper, config: EngineConfig) -> bool:
     """Whether slots are ours to choose: nobody else uses the engine, and it says which of them are at rest."""
     if config.kind != "embedded" and not config.exclusive:
         return False

@@ -47,6 +47,8 @@ class Place:
     """Whether what the slot holds may be reused."""
     own: int
     """Ids at the prompt's beginning that its principal's own requests have left there, whatever others have asked."""
+    salt: str | None = None
+    """What the request is to name, so that it shares cached ids with its principal's others alone."""
 
     def shown(self, timings: Timings) -> Timings:
         """The engine's account as the principal may see it: it does not depend on what others have left behind."""
@@ -65,6 +67,7 @@ class SlotTable:
         isolate: bool = False,
         share: float = 1.0,
         swapper: Swapper | None = None,
+        salt: Callable[[str], str] | None = None,
     ) -> None:
         """All are free, and none is known to be at rest.
 
@@ -74,10 +77,12 @@ class SlotTable:
             isolate: whether a principal never reuses what another has left in a slot.
             share: part of the queue that one principal may fill.
             swapper: keeps what slots held in files, where these are ours; only with `at_rest`.
+            salt: gives a principal's salt, where the engine keeps caches apart by it; only without `at_rest`.
         """
         self._free = [Slot(number) for number in range(count)]
         self._at_rest = at_rest
         self._isolate = isolate
+        self._salt = salt
         self.swapper = swapper
         self._left = LeftBehind()
         self._clock = 0
@@ -112,8 +117,7 @@ class SlotTable:
             there = self._own(slot, prompt, owner) if pinned is not None else 0
             found = await self._prepared(slot, prompt, owner)
             slot.mixed = slot.mixed or slot.owner not in (None, owner)
-            reuse = not (self._isolate and slot.mixed)
-            place = Place(slot, pinned, reuse, max(there, found) if self._left.several else self._left.own(prompt))
+            place = self._place(slot, prompt, owner, pinned, max(there, found))
             slot.holds([], at_rest=False, answered=False)
             slot.owner = owner
             try:
@@ -124,6 +128,13 @@ class SlotTable:
                     self._left.note(slot.ids)
         finally:
             self._give_back(slot)
+
+    def _place(self, slot: Slot, prompt: list[int], owner: str, pinned: int | None, own: int) -> Place:
+        if self._salt is not None:
+            # Whatever the engine reuses under it is its principal's own.
+            return Place(slot, pinned, True, len(prompt), self._salt(owner))
+        reuse = not (self._isolate and slot.mixed)
+        return Place(slot, pinned, reuse, own if self._left.several else self._left.own(prompt))
 
     @property
     def chooses(self) -> bool:

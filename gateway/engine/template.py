@@ -81,9 +81,13 @@ class ChatTemplate:
         self._following: OrderedDict[tuple[TurnShape, Role, int], Following] = OrderedDict()
 
     def with_options(self, options: Options) -> "ChatTemplate":
-        """Give the same template, told of those options that its text names; others would be without effect."""
-        text = self._facts.chat_template
-        known = {key: value for key, value in options.items() if re.search(rf"\b{key}\b", text)}
+        """Give the same template, told of those options that its text names; others would be without effect.
+
+        Where nobody knows that text the engine leaves them out itself.
+        """
+        text, known = self._facts.chat_template, options
+        if self._facts.can.shows_template:
+            known = {key: value for key, value in options.items() if re.search(rf"\b{key}\b", text)}
         return ChatTemplate(self._engine, self._facts, self._map, known)
 
     async def prompt(

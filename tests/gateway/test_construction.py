@@ -24,7 +24,7 @@ RECORDS = {
     # What is gathered from the items of one request.
     "serve/responses": {"asked", "kept", "self._read", "tools"},
     "toolcalls": {"at", "call", "self._cursor", "self._making()"},
-    "engine/llama_cpp/connections.py": {"connection"},
+    "engine/http/connections.py": {"connection"},
 }
 LIBRARIES = {
     "app/process.py": {"server"},

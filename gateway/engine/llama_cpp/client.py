@@ -1,54 +1,23 @@
-"""The engine over HTTP: any llama.cpp server, as it is released.
+"""Any llama.cpp server, as it is released, over HTTP.
 
-Turns `GenerateRequest` into `POST /completion` and its event stream into `Generated` and `GenerationEnd`. It asks for
-ids in and ids out (`return_tokens`). Everything goes over connections on which it has been seen which engine answers:
-once an engine is proven (`prove`), each new connection is compared with it before it is used, and where a connection
-ended unasked the proof is run again. `connections.py` keeps them, `questions.py` asks, `completion_stream.py` reads. It
-does not know who started the server, nor what the ids mean.
+Turns `GenerateRequest` into `POST /completion`, which is asked for ids in and ids out (`return_tokens`). What it has in
+common with other engines does `http/client.py`; `questions.py` asks, `completion_stream.py` reads. It does not know who
+started the server, nor what the ids mean.
 """
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from functools import partial
-from time import monotonic
+from collections.abc import Callable
 
-from gateway.engine.interface import EngineFacts, GenerateRequest, GenerationEnd, GenerationEvent, Timings
-from gateway.engine.llama_cpp.completion_stream import EVENT_FIELDS, CompletionStream
-from gateway.engine.llama_cpp.connections import Connections
-from gateway.engine.llama_cpp.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
-from gateway.engine.llama_cpp.json import completion_body, error_of_answer
+from gateway.engine.http.client import EngineClient, Sent
+from gateway.engine.http.questions import Ask
+from gateway.engine.interface import GenerateRequest, SlotKeeper, Timings
+from gateway.engine.llama_cpp.completion_stream import CompletionStream
+from gateway.engine.llama_cpp.json import completion_body
 from gateway.engine.llama_cpp.questions import Questions
-from gateway.errors import EngineRefused, EngineUnavailable, GatewayError
-from gateway.http1.connection import Connection
-from gateway.http1.faults import LinkLost, NoAnswer
-from gateway.observe.logs import get_logger
 from leaf_sdk.vocab import TokenMap
 
-_HEALTH_TIME = 2.0
-_COMMENTS_TIME = 3600.0
-"""Seconds for which comments alone keep a generation waiting: the longest prompt is processed in less."""
-_ACCOUNT_TIME = 10.0
-"""Seconds that the engine's account may take once all ids are here."""
 
-log = get_logger("engine")
-
-
-@dataclass(frozen=True, slots=True)
-class Proven:
-    """What an engine has been found to be."""
-
-    facts: EngineFacts
-    token_map: TokenMap
-
-
-Proof = Callable[[Questions], Awaitable[Proven]]
-"""Finds out what an engine is; all its questions go over one connection. Raises where it may not be used."""
-
-
-class LlamaCpp(Questions):
+class LlamaCpp(Questions, EngineClient):
     """Client of one llama.cpp server. Close it with `aclose`."""
 
     def __init__(
@@ -65,158 +34,34 @@ class LlamaCpp(Questions):
         """Ask nothing yet.
 
         Args:
-            url: before the path of every request.
-            api_key: what the server asks for.
-            idle_timeout: seconds of silence that are tolerated.
+            url, api_key, idle_timeout, on_loss, on_end: see `EngineClient`.
             token_map: by which lost ids are found again until `prove` brings one; without one they are only counted.
             keep_reasoning: see `Questions`.
-            on_loss: hears that a connection has ended unasked, or that another engine answers.
-            on_end: hears what a generation that has ended took.
         """
-        self.url = url.rstrip("/")
-        super().__init__(self.url, self._ask_anywhere, keep_reasoning=keep_reasoning)
-        self._token_map = token_map
-        self._on_loss = on_loss
-        self._on_end = on_end
-        self._proof: Proof | None = None
-        self._facts: EngineFacts | None = None
-        self.is_exchanged = False
-        """Whether another engine than the proven one has answered: this client is of no use any more."""
-        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
-        self._connections = Connections(
-            self.url, headers, idle_timeout=idle_timeout, admit=self._admit, on_loss=on_loss
+        EngineClient.__init__(
+            *(self, url),
+            api_key=api_key,
+            idle_timeout=idle_timeout,
+            token_map=token_map,
+            on_loss=on_loss,
+            on_end=on_end,
         )
+        Questions.__init__(self, self.url, self._ask_anywhere, keep_reasoning=keep_reasoning)
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        self._connections.close()
+    @property
+    def keeper(self) -> SlotKeeper:
+        """Itself: its caches are slots."""
+        return self
 
-    async def prove(self, proof: Proof) -> Proven:
-        """Run a proof on a new connection, and hold every later one to what it found. Raises what the proof raises."""
-        with self._errors():
-            async with self._connections.fresh() as connection, self._connections.in_time("the proof"):
-                proven = await proof(self._questions_on(connection))
-        self._proof, self._facts, self._token_map = proof, proven.facts, proven.token_map
-        self._connections.allow(proven.facts.slots)
-        return proven
+    def _questions(self, ask: Ask) -> Questions:
+        return Questions(self.url, ask, keep_reasoning=self._keep_reasoning)
 
-    async def healthy(self) -> bool:
-        """`GET /health`; 503 while the model is still loading. It keeps the connections that rest."""
-        if self.is_exchanged:
-            return False
-        try:
-            with self._errors():
-                async with asyncio.timeout(_HEALTH_TIME):
-                    return await self._connections.refresh("/health")
-        except (GatewayError, TimeoutError):
-            return False
-
-    @asynccontextmanager
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
-        """`POST /completion`, streamed. Leaving the context before the end cancels the slot's task."""
-        body = json.dumps(completion_body(request)).encode()
-        with self._errors():
-            async with self._connections.streamed("POST", "/completion", body) as answer:
-                if answer.status != 200:
-                    raise error_of_answer(answer.status, await answer.body())
-                stream = CompletionStream(
-                    *(self.url, self._token_map),
-                    most=request.max_tokens,
-                    gather=request.gather,
-                    logprobs=request.logprobs,
-                    tops=request.top_logprobs if request.logprobs else 0,
-                )
-                events = self._events(answer, stream)
-                try:
-                    yield events
-                finally:
-                    await events.aclose()
-
-    async def _events(self, answer: Answer, stream: CompletionStream) -> AsyncGenerator[GenerationEvent]:
-        heard = monotonic()
-        while lines := await self._lines(answer, stream):
-            told = False
-            for event in stream.feed(lines):
-                told = True
-                if isinstance(event, GenerationEnd):
-                    if not event.told:
-                        log.warning("the engine went on past max_tokens, so the connection was closed", url=self.url)
-                    self._on_end(event.timings)
-                    yield event
-                    return
-                yield event
-            if told:
-                heard = monotonic()
-            elif monotonic() - heard > _COMMENTS_TIME:
-                raise StreamSilent(f"nothing but comments for {_COMMENTS_TIME:g} s")
-        if stream.is_full:
-            log.warning(
-                "the engine sent all ids but did not end its answer, so the connection was closed", url=self.url
-            )
-            yield stream.cut()
-            return
-        raise EngineUnavailable(f"the engine at {self.url!r} broke off in the middle of its answer; ask again")
-
-    async def _lines(self, answer: Answer, stream: CompletionStream) -> list[bytes]:
-        """The next lines; none where the engine has sent all ids that were asked for, and does not come to an end."""
-        if not stream.is_full:
-            return await answer.lines()
-        try:
-            async with asyncio.timeout(_ACCOUNT_TIME):
-                # Comments, which keep a connection alive, are no account.
-                while lines := await answer.lines():
-                    if any(line.startswith(EVENT_FIELDS) for line in lines):
-                        return lines
-        except TimeoutError:
-            pass
-        return []
-
-    async def _admit(self, connection: Connection, *, doubted: bool) -> None:
-        """See that the engine on a new connection is the proven one."""
-        if self._proof is None or self._facts is None:
-            return
-        questions = self._questions_on(connection)
-        # What one process says of itself another may say too, unless it tells what it drew at its start.
-        prove = doubted or self._facts.start_marker is None
-        try:
-            facts = (await self._proof(questions)).facts if prove else await questions.facts()
-        except EngineUnavailable:
-            raise
-        except GatewayError:
-            self._exchange()
-            raise
-        if facts != self._facts:
-            self._exchange()
-            raise EngineUnavailable(
-                f"another engine answers at {self.url!r} than before ({facts.model!r}); it is being proven, ask again"
-            )
-
-    def _exchange(self) -> None:
-        self.is_exchanged = True
-        self._on_loss()
-
-    def _questions_on(self, connection: Connection) -> Questions:
-        return Questions(self.url, partial(self._ask_on, connection), keep_reasoning=self._keep_reasoning)
-
-    async def _ask_on(self, connection: Connection, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        with self._errors():
-            return await self._connections.ask_on(connection, method, path, body)
-
-    async def _ask_anywhere(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        with self._errors():
-            return await self._connections.ask(method, path, body)
-
-    @contextmanager
-    def _errors(self) -> Generator[None]:
-        """The one place where transport errors become ours."""
-        if self.is_exchanged or self._connections.closed:
-            # A conversation that waited for a tool while the engine was started again holds the client of before.
-            raise EngineUnavailable(f"the engine at {self.url!r} went away in the meantime; ask again")
-        try:
-            yield
-        except StreamSilent as error:
-            raise EngineUnavailable(f"the engine at {self.url!r} did not answer in time: {error}") from error
-        except (LinkLost, NoAnswer) as error:
-            raise EngineUnavailable(f"the engine at {self.url!r} can't be reached: {error}") from error
-        except LineOverLimit as error:
-            raise EngineRefused(f"the engine sent a line of more than {MAX_LINE} characters", 502) from error
+    def _sent(self, request: GenerateRequest) -> Sent:
+        stream = CompletionStream(
+            *(self.url, self._token_map),
+            most=request.max_tokens,
+            gather=request.gather,
+            logprobs=request.logprobs,
+            tops=request.top_logprobs if request.logprobs else 0,
+        )
+        return Sent("/completion", json.dumps(completion_body(request)).encode(), stream)

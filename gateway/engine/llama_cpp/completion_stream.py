@@ -5,20 +5,17 @@ in, events out, all that one read brought at once.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from pydantic_core import from_json
-
+from gateway.engine.http.answers import IDS, MISREAD, messages_of, misread
 from gateway.engine.interface import Generated, GenerationEnd, GenerationEvent, Timings
-from gateway.engine.llama_cpp.json import MISREAD, logprobs_of, misread, read_end, repaired, said, tops_of
+from gateway.engine.llama_cpp.json import KIND, logprobs_of, read_end, repaired, tops_of
 from gateway.engine.llama_cpp.repair import IdRepair
 from gateway.errors import EngineRefused
 from leaf_sdk.vocab import TokenMap
 
-EVENT_FIELDS: Final = (b"data", b"error")
 _SLACK: Final = 16
 """Messages beyond the wanted ids that may come: a stream of messages without ids has an end too."""
-_IDS: Final = 2**32
 
 
 class CompletionStream:
@@ -77,7 +74,7 @@ class CompletionStream:
         guessed = False
         fault: EngineRefused | None = None
         try:
-            for message in _messages(lines):
+            for message in messages_of(lines):
                 new, doubtful = self._take(message)
                 end = self._end(message) if message.get("stop") else None
                 ids += new
@@ -100,7 +97,7 @@ class CompletionStream:
         except EngineRefused as error:
             fault = error
         except MISREAD as error:
-            fault = misread(self._url, error)
+            fault = misread(self._url, KIND, error)
         if ids:
             yield Generated(tuple(ids), guessed, tuple(logprobs[: len(ids)]), tuple(tops[: len(ids)]))
         if fault is not None:
@@ -110,7 +107,7 @@ class CompletionStream:
         """The ids of a message, and whether any is a guess."""
         ids: Sequence[int] | None = message.get("tokens")
         for token_id in ids or ():
-            if type(token_id) is not int or not 0 <= token_id < _IDS:
+            if type(token_id) is not int or not 0 <= token_id < IDS:
                 raise TypeError(f"{token_id!r:.40} is no token id")
         # Nearly every message: what `repaired` would find out costs as much as reading the JSON.
         if ids and (self._repair is None or self._repair.follows(len(ids), message["tokens_predicted"])):
@@ -127,21 +124,3 @@ class CompletionStream:
         if self._repair is not None:
             self._counts[2] += self._repair.missing(int(message["tokens_predicted"]))
         return read_end(message, self._last, self._counts)
-
-
-def _messages(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
-    """The JSON objects of event lines. Blank lines and comments (the engine's keep-alive) are skipped."""
-    for line in lines:
-        field, _, data = line.partition(b":")
-        if field not in EVENT_FIELDS or not (data := data.strip()) or data == b"[DONE]":
-            continue
-        try:
-            parsed: object = from_json(data)
-        except ValueError as error:
-            raise EngineRefused(f"the engine sent a stream message that is not JSON: {data[:80]!r}", 502) from error
-        if not isinstance(parsed, dict):
-            raise EngineRefused(f"the engine sent a stream message that is not a JSON object: {data[:80]!r}", 502)
-        message = cast(dict[str, Any], parsed)
-        if "error" in message or field == b"error":
-            raise EngineRefused(f"the engine stopped with an error: {said(message.get('error', message))}", 502)
-        yield message

@@ -1,23 +1,20 @@
 """The JSON of a llama.cpp server, read and written.
 
-Turns our requests into bodies, and answers into facts, ends and errors. An answer of another shape is the engine's
-fault and named so (`expecting`). It sends nothing.
+Turns our requests into bodies, and answers into facts and ends; `http/answers.py` turns them into errors. It sends
+nothing.
 """
 
-import json
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, cast
+from collections.abc import Sequence
+from typing import Any, Final
 
+from gateway.engine.http.answers import count_of, model_name, text_of
 from gateway.engine.interface import EngineFacts, GenerateRequest, GenerationEnd, Sampling, Timings
 from gateway.engine.llama_cpp.repair import IdRepair, Repaired
-from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
 
 _SLOTS: Final = 4096
 """Slots of one engine: no engine has more."""
 _CONTEXT: Final = 2**31
-_SAID: Final = 1000
-"""Characters of an engine's own words that are passed on."""
+KIND: Final = "llama.cpp"
 _TOKEN_TRIGGER = 0
 """llama.cpp's number for a trigger that is one token (`common_grammar_trigger_type`); its server dies of an unknown
 number."""
@@ -31,50 +28,16 @@ def read_facts(props: dict[str, Any], models: dict[str, Any], bos: dict[str, Any
     settings: dict[str, Any] = props.get("default_generation_settings") or {}
     caps: dict[str, Any] = props.get("chat_template_caps") or {}
     return EngineFacts(
-        model=_model_name(str(model.get("id") or props.get("model_alias") or "model")),
-        model_path=_text(props.get("model_path")),
+        model=model_name(str(model.get("id") or props.get("model_alias") or "model")),
+        model_path=text_of(props.get("model_path")),
         chat_template=str(props.get("chat_template") or ""),
         supports_tools=bool(caps.get("supports_tools")),
-        vocabulary=None if (size := meta.get("n_vocab")) is None else _count(size, 0, _CONTEXT),
-        context=_count(settings.get("n_ctx") or meta.get("n_ctx") or 0, 0, _CONTEXT),
-        slots=_count(props.get("total_slots") or 1, 1, _SLOTS),
-        bos=tuple(_count(token, 0, _CONTEXT) for token in bos["tokens"]),
+        vocabulary=None if (size := meta.get("n_vocab")) is None else count_of(size, 0, _CONTEXT),
+        context=count_of(settings.get("n_ctx") or meta.get("n_ctx") or 0, 0, _CONTEXT),
+        slots=count_of(props.get("total_slots") or 1, 1, _SLOTS),
+        bos=tuple(count_of(token, 0, _CONTEXT) for token in bos["tokens"]),
         # For placeholders of images; drawn anew at each start, to which alone it matters here.
         start_marker=props.get("media_marker"),
-    )
-
-
-def _count(value: object, least: int, most: int) -> int:
-    """A number as an engine says it of itself. What it allocates or compares must be one."""
-    if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{value!r:.40} is not a number from {least} to {most}")
-    return value
-
-
-def _text(value: object) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is not text")
-    return value
-
-
-MISREAD: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
-"""What reading an answer of another shape raises."""
-
-
-@contextmanager
-def expecting(url: str) -> Generator[None]:
-    """Around code that reads an answer: one of another shape is the engine's fault, not ours."""
-    try:
-        yield
-    except MISREAD as error:
-        raise misread(url, error) from error
-
-
-def misread(url: str, error: Exception) -> EngineRefused:
-    """The error for an answer of another shape."""
-    return EngineRefused(
-        f"{url!r} did not answer as llama.cpp does ({error!r:.200}); is a llama.cpp server listening there?",
-        status=502,
     )
 
 
@@ -172,27 +135,3 @@ def read_end(message: dict[str, Any], last: int | None, counts: list[int]) -> Ge
         ambiguous=counts[1],
         missed=counts[2],
     )
-
-
-def error_of_answer(status: int, body: bytes) -> EngineRefused | EngineUnavailable:
-    """The error that an HTTP status other than 200 stands for; 503: the model is still loading."""
-    try:
-        error: Any = json.loads(body).get("error", {})
-    except (ValueError, AttributeError, RecursionError):
-        error = body[:200].decode("utf-8", "replace")
-    if status == 503:
-        return EngineUnavailable(f"the engine is not ready: {said(error)}")
-    words = said(error)
-    kind = GrammarRefused if status == 400 and "grammar" in words.lower() else EngineRefused
-    return kind(f"the engine answered {status}: {words}", status)
-
-
-def said(error: object) -> str:
-    """The words in an error object of llama.cpp's."""
-    words = cast(dict[str, object], error).get("message") if isinstance(error, dict) else None
-    return str(words or cast(object, error))[:_SAID]
-
-
-def _model_name(name: str) -> str:
-    """A path says too much, and nothing to a client: its last part without the suffix."""
-    return name.replace("\\", "/").rpartition("/")[2].removesuffix(".gguf")

@@ -1,30 +1,27 @@
-"""What is asked of a llama.cpp server besides generations, over whatever carries a request.
+"""What is asked of a llama.cpp server besides generations, over whatever carries a request (`http/questions.py`).
 
-Turns questions into requests and answers into facts, ids and texts. `client.py` asks over any known connection; who
-proves an engine asks over one, so that all answers come from the same server.
+Turns questions into requests and answers into facts, ids and texts.
 
 Server reference: llama.cpp, tools/server/README.md (`/tokenize`, `/apply-template`, `/props`, `/slots`).
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from gateway.engine.http.answers import error_of_answer, expecting
+from gateway.engine.http.questions import Ask, JsonQuestions
 from gateway.engine.interface import EngineFacts, Message, Moved, Options
-from gateway.engine.llama_cpp.json import error_of_answer, expecting, read_facts
+from gateway.engine.llama_cpp.json import KIND, read_facts
 from gateway.errors import EngineRefused
 
-Ask = Callable[[str, str, bytes], Awaitable[tuple[int, bytes]]]
-"""Method, path and body of a request to status and body of its answer. Raises the gateway's own errors."""
 
-
-class Questions:
+class Questions(JsonQuestions):
     """Questions to one llama.cpp server."""
 
     def __init__(self, url: str, ask: Ask, *, keep_reasoning: bool = False) -> None:
         """`keep_reasoning`: whether templates are asked to show what the model thought in earlier turns."""
-        self._url = url
-        self._ask = ask
+        super().__init__(url, KIND, ask)
         self._keep_reasoning = keep_reasoning
 
     async def facts(self) -> EngineFacts:
@@ -32,13 +29,13 @@ class Questions:
         props = await self._get("/props")
         models = await self._get("/v1/models")
         bos = await self._post("/tokenize", {"content": "", "add_special": True})
-        with expecting(self._url):
+        with expecting(self._url, KIND):
             return read_facts(props, models, bos)
 
     async def tokenize(self, text: str, *, specials: bool) -> list[int]:
         """`POST /tokenize`, without BOS."""
         answer = await self._post("/tokenize", {"content": text, "add_special": False, "parse_special": specials})
-        with expecting(self._url):
+        with expecting(self._url, KIND):
             return [int(token) for token in answer["tokens"]]
 
     async def apply_template(
@@ -56,16 +53,8 @@ class Questions:
         if told:
             body["chat_template_kwargs"] = told
         answer = await self._post("/apply-template", body)
-        with expecting(self._url):
+        with expecting(self._url, KIND):
             return str(answer["prompt"])
-
-    async def embed(
-        self, inputs: Sequence[Sequence[int]], encoding_format: str | None, dimensions: int | None
-    ) -> dict[str, Any]:
-        """`POST /v1/embeddings` of ids; a server that was not started for it answers 501."""
-        body: dict[str, Any] = {"input": [list(ids) for ids in inputs]}
-        said = {"encoding_format": encoding_format, "dimensions": dimensions}
-        return await self._post("/v1/embeddings", {**body, **{key: value for key, value in said.items() if value}})
 
     async def shows_slots(self) -> bool:
         """Whether the engine can be asked what its slots do: a server with `--no-slots` can't."""
@@ -78,19 +67,19 @@ class Questions:
     async def is_at_rest(self, slot: int) -> bool:
         """`GET /slots`: whether a slot does nothing."""
         slots = await self._slots()
-        with expecting(self._url):
+        with expecting(self._url, KIND):
             return any(each["id"] == slot and not each["is_processing"] for each in slots)
 
     async def save_slot(self, slot: int, name: str) -> Moved:
         """`POST /slots/{id}?action=save`: write what a slot at rest holds to a file of the server's directory."""
         answer = await self._post(f"/slots/{slot}?action=save", {"filename": name})
-        with expecting(self._url):
+        with expecting(self._url, KIND):
             return Moved(int(answer["n_saved"]), int(answer["n_written"]), float(answer["timings"]["save_ms"]) / 1000)
 
     async def restore_slot(self, slot: int, name: str) -> Moved:
         """`POST /slots/{id}?action=restore`. The server checks nothing; what it refuses leaves the slot empty."""
         answer = await self._post(f"/slots/{slot}?action=restore", {"filename": name})
-        with expecting(self._url):
+        with expecting(self._url, KIND):
             return Moved(
                 int(answer["n_restored"]), int(answer["n_read"]), float(answer["timings"]["restore_ms"]) / 1000
             )
@@ -106,33 +95,12 @@ class Questions:
         """
         body = {"prompt": list(ids), "id_slot": slot, "n_predict": 0, "cache_prompt": True}
         answer = await self._post("/completion", body)
-        with expecting(self._url):
+        with expecting(self._url, KIND):
             return int(answer["timings"]["prompt_n"])
 
     async def _slots(self) -> list[dict[str, Any]]:
         status, body = await self._ask("GET", "/slots", b"")
         if status != 200:
             raise error_of_answer(status, body)
-        with expecting(self._url):
+        with expecting(self._url, KIND):
             return cast(list[dict[str, Any]], json.loads(body))
-
-    async def _get(self, path: str) -> dict[str, Any]:
-        return self._object(path, *await self._ask("GET", path, b""))
-
-    async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return self._object(path, *await self._ask("POST", path, json.dumps(body).encode()))
-
-    def _object(self, path: str, status: int, body: bytes) -> dict[str, Any]:
-        if status != 200:
-            raise error_of_answer(status, body)
-        try:
-            answer: object = json.loads(body)
-        except (ValueError, RecursionError):
-            answer = None
-        if not isinstance(answer, dict):
-            raise EngineRefused(
-                f"{self._url!r} answered {path!r} with something that is not a JSON object; "
-                "is a llama.cpp server listening there?",
-                status=status,
-            )
-        return cast(dict[str, Any], answer)

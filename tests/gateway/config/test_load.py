@@ -433,7 +433,7 @@ def test_configuration_is_frozen_down_to_its_tables(tmp_path: Path) -> None:
 
 def test_engine_of_somebody_else_can_not_be_isolated(tmp_path: Path) -> None:
     said = refuse(tmp_path, "[engine]\nurl = 'http://127.0.0.1:8080'\nisolate = true\n")
-    assert "engine.isolate can't be held for a server at engine.url" in said
+    assert "engine.isolate can't be held for a llama.cpp server at engine.url" in said
 
 
 def test_slot_files_of_a_server_that_others_may_use_are_refused(tmp_path):

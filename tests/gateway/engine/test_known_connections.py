@@ -20,6 +20,7 @@ from tests.gateway.engine.engines import FakeEngine, Watch, address_of
 pytestmark = pytest.mark.anyio
 
 TINY = tiny_map()
+# What asks which API an engine speaks does so on a connection of its own: tests/gateway/engine/test_connect.py.
 IDENTITY = ["/props", "/v1/models", "/tokenize"]
 
 
@@ -42,7 +43,9 @@ def other_map() -> TokenMap:
 
 @asynccontextmanager
 async def routed(url: str, map_file: Path, watch: Watch) -> AsyncGenerator[EngineRoute]:
-    config = GatewayConfig(engine=EngineConfig(kind="url", url=url), tokens=TokensConfig(map=str(map_file)))
+    config = GatewayConfig(
+        engine=EngineConfig(kind="url", url=url, api="llama_cpp"), tokens=TokensConfig(map=str(map_file))
+    )
     route = EngineRoute(config, watch.engine_up)
     async with route.running():
         yield route

@@ -159,7 +159,7 @@ def told(token: int, number: int) -> bytes:
 
 @pytest.mark.parametrize("stuck", ["goes on for ever", "falls silent"])
 async def test_stream_without_an_end_is_ended_at_max_tokens(stuck: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.engine.llama_cpp.client._ACCOUNT_TIME", 0.05)
+    monkeypatch.setattr("gateway.engine.http.client._ACCOUNT_TIME", 0.05)
     left = anyio.Event()
 
     async def answer(stream: anyio.abc.SocketStream) -> None:

@@ -13,8 +13,8 @@ from anyio.abc import SocketAttribute, SocketStream
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.engine.llama_cpp.connections import Connections
-from gateway.engine.llama_cpp.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
+from gateway.engine.http.connections import Connections
+from gateway.engine.http.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
 from gateway.http1.connection import Connection
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.origin import Origin

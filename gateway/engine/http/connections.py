@@ -1,8 +1,8 @@
 """The connections to one engine: made, admitted, kept and used again.
 
 A connection that ends unasked puts that in doubt for every later one. A llama.cpp server ends one behind each stream,
-so while a stream comes the next connection is made. There are never more in use than `allow` says, since a llama.cpp
-server has a thread for each; later requests wait. It knows neither JSON nor what is asked.
+so while a stream comes the next connection is made; with others it is kept. There are never more in use than `allow`
+says, since a llama.cpp server has a thread for each; later requests wait. It knows neither JSON nor what is asked.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import anyio
 
-from gateway.engine.llama_cpp.event_stream import Answer, StreamSilent
+from gateway.engine.http.event_stream import Answer, StreamSilent
 from gateway.errors import GatewayError
 from gateway.http1.connection import Connection
 from gateway.http1.faults import LinkLost, NoAnswer
@@ -50,6 +50,7 @@ class Connections:
         idle_timeout: float,
         admit: Admit,
         on_loss: Callable[[], None],
+        keep_streams: bool = False,
     ) -> None:
         """Open nothing yet.
 
@@ -59,6 +60,7 @@ class Connections:
             idle_timeout: seconds of silence that are tolerated.
             admit: sees each new connection before anything is asked on it.
             on_loss: hears that a connection has ended unasked.
+            keep_streams: whether one is used again behind a stream, which a llama.cpp server ends it with.
         """
         address = read_url(url)
         self._origin = address.origin
@@ -71,6 +73,7 @@ class Connections:
         self._idle = idle_timeout
         self._admit = admit
         self._on_loss = on_loss
+        self._keep_streams = keep_streams
         self._kept: list[Connection] = []
         self._room = anyio.Semaphore(_SPARE, fast_acquire=True)
         self._losses = self._settled = 0
@@ -94,22 +97,27 @@ class Connections:
 
     @asynccontextmanager
     async def streamed(self, method: str, path: str, body: bytes = b"") -> AsyncGenerator[Answer]:
-        """Send a request and wait for the head of its answer, which ends the connection.
+        """Send a request and wait for the head of its answer. Who leaves in the middle of it ends the connection.
 
         Raises:
             LinkLost, NoAnswer, StreamSilent: there is no answer, or it breaks off.
         """
         async with self._place():
             connection, answer = await self._send(method, path, body)
-            if not self._kept:
+            if not self._kept and not self._keep_streams:
                 self._prepare()
             try:
                 with answer:
                     yield answer
+                    if self._keep_streams:
+                        await answer.ended()
             finally:
                 if answer.lost:
                     self._lose()
-                connection.close()
+                if self._keep_streams:
+                    self._give(connection)
+                else:
+                    connection.close()
 
     async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         """The status and the body of an answer. Raises as `streamed`."""

@@ -6,7 +6,7 @@ reader that is slow makes the engine wait; an engine that says nothing while som
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -18,6 +18,8 @@ _T = TypeVar("_T")
 MAX_LINE: Final = 1 << 20
 """Bytes of one line; the final message of a generation, the longest, echoes the prompt and its settings."""
 _ERROR_BODY: Final = 64 * 1024
+_END_TIME: Final = 0.5
+"""Seconds between the last event and the end of a body."""
 
 
 class StreamSilent(Exception):
@@ -40,6 +42,7 @@ class Answer:
         self._silent = False
         self.lost = False
         """Whether the connection ended in the middle of it, or was given up."""
+        self._at_end = False
         self._rest = b""
         self._watch: asyncio.TimerHandle | None = None
 
@@ -81,6 +84,19 @@ class Answer:
                 return lines
         rest, self._rest = self._rest, b""
         return [rest] if rest else []
+
+    def saw_end(self) -> None:
+        """Its reader has seen its last event."""
+        self._at_end = True
+
+    async def ended(self) -> None:
+        """Behind the last event, wait a moment for the end of the body, so that the connection can be used again."""
+        if not self._at_end:
+            return
+        with suppress(TimeoutError, LinkLost, NoAnswer, LineOverLimit):
+            async with asyncio.timeout(_END_TIME):
+                while await self.lines():
+                    pass
 
     async def body(self) -> bytes:
         """The whole of a short body: what an error says. Cut where it is long. Raises as `lines`."""

@@ -1,0 +1,96 @@
+"""Any vLLM server, as it is released, over HTTP, or a router in front of several.
+
+Turns `GenerateRequest` into `POST /inference/v1/generate`, or into `/v1/completions` where the server does not have
+that. What it has in common with other engines does `http/client.py`; `questions.py` asks, `generate_stream.py` reads.
+Templates come as ids, and become text by the proven map.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from gateway.engine.http.client import EngineClient, Sent
+from gateway.engine.http.questions import Ask
+from gateway.engine.interface import GenerateRequest, Message, Options, Proof, Provable, Proven, Timings
+from gateway.engine.vllm.generate_stream import GenerateStream
+from gateway.engine.vllm.json import COMPLETIONS_PATH, IDS_PATH, completion_body, ids_body
+from gateway.engine.vllm.questions import Questions
+from gateway.engine.vllm.rendering import check_rendering, text_of_ids
+from gateway.errors import EngineUnavailable
+from leaf_sdk.vocab import TokenMap
+
+
+class Vllm(Questions, EngineClient):
+    """Client of one vLLM server. Close it with `aclose`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        idle_timeout: float = 60.0,
+        at_once: int,
+        token_map: TokenMap | None = None,
+        keep_reasoning: bool = False,
+        on_loss: Callable[[], None] = lambda: None,
+        on_end: Callable[[Timings], None] = lambda timings: None,
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            url, api_key, idle_timeout, on_loss, on_end: see `EngineClient`.
+            at_once: generations that may run at a time, which the server does not tell.
+            token_map: whose ids may come, until `prove` brings one.
+            keep_reasoning: see `Questions`.
+        """
+        EngineClient.__init__(
+            *(self, url),
+            api_key=api_key,
+            idle_timeout=idle_timeout,
+            token_map=token_map,
+            on_loss=on_loss,
+            on_end=on_end,
+            keep_streams=True,
+        )
+        Questions.__init__(self, self.url, self._ask_anywhere, at_once=at_once, keep_reasoning=keep_reasoning)
+        self._served = ""
+        self._takes_ids = True
+
+    async def prove(self, proof: Proof) -> Proven:
+        """See `EngineClient`. What its template shows is proven too, since that comes as ids."""
+        return await super().prove(partial(self._whole_proof, proof))
+
+    async def apply_template(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] = (),
+        options: Options | None = None,
+    ) -> str:
+        """The ids of the engine's own template, as text by our map."""
+        if self._token_map is None:
+            raise EngineUnavailable("templates of vLLM are read by a token map, and there is none yet")
+        return text_of_ids(await self.rendered(messages, tools, options), self._token_map)
+
+    async def _whole_proof(self, proof: Proof, questions: Provable) -> Proven:
+        proven = await proof(questions)
+        asked = questions if isinstance(questions, Questions) else self
+        await check_rendering(asked, proven)
+        self._served, self._takes_ids = await asked.model(), await asked.takes_ids()
+        return proven
+
+    def _questions(self, ask: Ask) -> Questions:
+        return Questions(self.url, ask, at_once=self._at_once, keep_reasoning=self._keep_reasoning)
+
+    def _sent(self, request: GenerateRequest) -> Sent:
+        stream = GenerateStream(
+            *(self.url, self._token_map),
+            prompt=len(request.prompt),
+            most=request.max_tokens,
+            gather=request.gather,
+            logprobs=request.logprobs,
+            tops=request.top_logprobs if request.logprobs else 0,
+        )
+        if self._takes_ids:
+            return Sent(IDS_PATH, json.dumps(ids_body(request, self._served)).encode(), stream)
+        return Sent(COMPLETIONS_PATH, json.dumps(completion_body(request, self._served)).encode(), stream)

@@ -1,0 +1,160 @@
+"""The lines of one vLLM event stream into the events of one generation, of either of its endpoints.
+
+Every id is in the stream, so nothing is repaired; what is none of the map, or more than was asked for, is an error.
+The account comes behind the last id, in a message of its own, and `[DONE]` ends it. Sans-IO.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from gateway.engine.http.answers import MISREAD, messages_of, misread
+from gateway.engine.interface import Generated, GenerationEnd, GenerationEvent, Timings
+from gateway.engine.vllm.json import KIND, logprobs_of, tops_of
+from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
+from leaf_sdk.vocab import TokenMap
+
+_SLACK: Final = 16
+"""Messages beyond the wanted ids that may come: a stream of messages without ids has an end too."""
+_DONE: Final[dict[str, Any]] = {}
+
+
+class GenerateStream:
+    """Reads one stream."""
+
+    def __init__(
+        self,
+        url: str,
+        token_map: TokenMap | None,
+        *,
+        prompt: int,
+        most: int,
+        gather: bool,
+        logprobs: bool = False,
+        tops: int = 0,
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            url: of the engine, for errors.
+            token_map: whose ids may come.
+            prompt: ids that were sent.
+            most: ids that were asked for.
+            gather: ids of one read may be told as one event.
+            logprobs: how probable they were is told too.
+            tops: how many of the most probable ids are told at each place.
+        """
+        self._url = url
+        self._map = token_map
+        self._prompt = prompt
+        self._most = most
+        self._given = 0
+        self._messages = 0
+        self._gather = gather
+        self._logprobs = logprobs
+        self._tops = tops
+        self._last: int | None = None
+        self._choice: dict[str, Any] | None = None
+        """The message that said why it ended."""
+        self._usage: dict[str, Any] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all ids that were asked for are here: what is left to come is the engine's account of them."""
+        return self._given >= self._most
+
+    def cut(self) -> GenerationEnd:
+        """The end that the engine did not tell: it has all that was asked for, and no account of what it cost."""
+        timings = Timings(prompt_n=0, cache_n=0, generated_n=self._given, prompt_seconds=0.0, generate_seconds=0.0)
+        return GenerationEnd("length", None, timings, told=False)
+
+    def feed(self, lines: Sequence[bytes]) -> Iterator[GenerationEvent]:
+        """Give the events of these lines. What came before a fault is given first.
+
+        Raises:
+            EngineRefused: the engine tells of an error, or speaks something else.
+            EngineUnavailable: it has given the request up.
+        """
+        held: list[Generated] = []
+        fault: EngineRefused | EngineUnavailable | None = None
+        end: GenerationEnd | None = None
+        try:
+            for message in messages_of(lines, _DONE):
+                if message is _DONE:
+                    end = self._end()
+                    break
+                if (generated := self._take(message)) is not None:
+                    held.append(generated)
+        except EngineUnavailable as error:
+            fault = error
+        except EngineRefused as error:
+            # Of a grammar it is that only while nothing has been generated under it.
+            begun = isinstance(error, GrammarRefused) and self._given > 0
+            fault = EngineRefused(error.message, 502) if begun else error
+        except MISREAD as error:
+            fault = misread(self._url, KIND, error)
+        yield from [_joined(held)] if self._gather and len(held) > 1 else held
+        if fault is not None:
+            raise fault
+        if end is not None:
+            yield end
+
+    def _take(self, message: dict[str, Any]) -> Generated | None:
+        self._messages += 1
+        if self._messages > self._most + _SLACK:
+            raise EngineRefused(f"the engine sent more messages than the {self._most} ids that were asked for", 502)
+        self._usage = message.get("usage") or self._usage
+        choices: list[dict[str, Any]] = message["choices"]
+        if not choices:
+            return None
+        (choice,) = choices
+        generated = self._ids(choice)
+        if choice["finish_reason"] is not None:
+            self._choice = choice
+        return generated
+
+    def _ids(self, choice: dict[str, Any]) -> Generated | None:
+        ids: list[int] = choice["token_ids"] or []
+        if self._choice is not None and ids:
+            raise EngineRefused("the engine sent more ids behind the end of its answer", 502)
+        for token_id in ids:
+            if type(token_id) is not int or token_id < 0:
+                raise TypeError(f"{token_id!r:.40} is no token id")
+            if self._map is not None and not self._map.has_id(token_id):
+                raise EngineRefused(f"the engine sent the id {token_id}, which the map does not have", 502)
+        if self._given + len(ids) > self._most:
+            raise EngineRefused(f"the engine sent more than the {self._most} ids that it was asked for", 502)
+        if not ids:
+            return None
+        logprobs = logprobs_of(choice, ids) if self._logprobs else []
+        tops = tops_of(choice, ids, self._tops) if self._tops else []
+        self._given += len(ids)
+        self._last = ids[-1]
+        return Generated(tuple(ids), False, tuple(logprobs), tuple(tops))
+
+    def _end(self) -> GenerationEnd:
+        choice = self._choice
+        if choice is None:
+            raise EngineRefused("the engine ended its answer without saying why", 502)
+        reason = choice["finish_reason"]
+        if reason == "abort":
+            raise EngineUnavailable(f"the engine at {self._url!r} gave the request up; ask again")
+        if reason not in ("stop", "length"):
+            raise EngineRefused(f"the engine ended its answer for a reason that nobody knows: {reason!r:.40}", 502)
+        # An id that ended it is the last one; it is named where it is not the model's own.
+        by_id = reason == "stop" and choice.get("stop_reason") in (None, self._last)
+        return GenerationEnd(reason, self._last if by_id else None, self._timings())
+
+    def _timings(self) -> Timings:
+        details: dict[str, Any] = self._usage.get("prompt_tokens_details") or {}
+        cached = min(max(int(details.get("cached_tokens") or 0), 0), self._prompt)
+        # Times are not told.
+        return Timings(self._prompt - cached, cached, self._given, 0.0, 0.0)
+
+
+def _joined(events: Sequence[Generated]) -> Generated:
+    return Generated(
+        tuple(token_id for each in events for token_id in each.ids),
+        False,
+        tuple(logprob for each in events for logprob in each.logprobs),
+        tuple(top for each in events for top in each.tops),
+    )

@@ -1,0 +1,147 @@
+"""The JSON of a vLLM server, read and written.
+
+Turns our requests into bodies of its two endpoints that take ids, and answers into facts; `generate_stream.py` reads
+its streams. It sends nothing.
+
+Reference: vLLM 0.32, vllm/entrypoints/scale_out/token_in_token_out/protocol.py (`/inference/v1/generate`) and
+vllm/entrypoints/openai/completion/protocol.py (`/v1/completions`).
+"""
+
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.engine.http.answers import count_of, model_name, text_of
+from gateway.engine.interface import Capabilities, EngineFacts, GenerateRequest, Sampling
+
+KIND: Final = "vLLM"
+IDS_PATH: Final = "/inference/v1/generate"
+COMPLETIONS_PATH: Final = "/v1/completions"
+_CONTEXT: Final = 2**31
+_BLOCK: Final = 128
+"""Ids of a block where the server does not tell: the largest that is usual."""
+_BLOCK_SIZE: Final = re.compile(r'^vllm:cache_config_info\{[^}\n]*\bblock_size="(\d{1,6})"', re.MULTILINE)
+_STARTED: Final = re.compile(r"^process_start_time_seconds ([0-9.e+]{1,40})$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a server's chat template shows, as text."""
+
+    text: str
+    """The template, or what it makes of a conversation with everything in it."""
+    is_source: bool
+    supports_tools: bool
+
+
+def read_facts(models: dict[str, Any], metrics: str, bos: dict[str, Any], shown: Shown, at_once: int) -> EngineFacts:
+    """What the answers of `/v1/models`, `/metrics` and `/tokenize` say together.
+
+    `at_once`: generations that may run at a time, which the server does not tell.
+    """
+    model: dict[str, Any] = models["data"][0]
+    block = _BLOCK_SIZE.search(metrics)
+    started = _STARTED.search(metrics)
+    return EngineFacts(
+        model=model_name(served_name(models)),
+        model_path=text_of(model.get("root")),
+        chat_template=shown.text,
+        supports_tools=shown.supports_tools,
+        vocabulary=None,
+        context=count_of(model.get("max_model_len"), 1, _CONTEXT),
+        slots=at_once,
+        bos=tuple(count_of(token, 0, _CONTEXT) for token in bos["tokens"]),
+        start_marker=started[1] if started else None,
+        can=Capabilities(
+            grammar_tokens=False,
+            lazy_grammar=False,
+            salts=True,
+            reuse_block=max(int(block[1]), 1) if block else _BLOCK,
+            plain_tokenize=False,
+            shows_template=shown.is_source,
+        ),
+    )
+
+
+def served_name(models: dict[str, Any]) -> str:
+    """The name by which the server is asked for its model."""
+    return str(models["data"][0]["id"])
+
+
+def ids_body(request: GenerateRequest, model: str) -> dict[str, Any]:
+    """The body of `POST /inference/v1/generate`."""
+    asked: dict[str, Any] = {"max_tokens": request.max_tokens, **_sampling(request.sampling)}
+    if request.grammar is not None:
+        asked["structured_outputs"] = {"grammar": request.grammar}
+    if request.logprobs:
+        asked["logprobs"] = request.top_logprobs
+    return {**_common(request, model), "token_ids": list(request.prompt), "sampling_params": asked}
+
+
+def completion_body(request: GenerateRequest, model: str) -> dict[str, Any]:
+    """The body of `POST /v1/completions`, for servers without the other endpoint."""
+    body: dict[str, Any] = {
+        **_common(request, model),
+        "prompt": list(request.prompt),
+        "return_token_ids": True,
+        "max_tokens": request.max_tokens,
+        **_sampling(request.sampling),
+    }
+    if request.grammar is not None:
+        body["structured_outputs"] = {"grammar": request.grammar}
+    if request.logprobs:
+        body |= {"logprobs": request.top_logprobs, "return_tokens_as_token_ids": True}
+    return body
+
+
+def _common(request: GenerateRequest, model: str) -> dict[str, Any]:
+    salt = request.salt if request.reuse else secrets.token_urlsafe(32)
+    return {
+        "model": model,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        **({"cache_salt": salt} if salt is not None else {}),
+    }
+
+
+def _sampling(sampling: Sampling) -> dict[str, Any]:
+    named: dict[str, Any] = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
+        "seed": sampling.seed,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "logit_bias": {str(token_id): bias for token_id, bias in sampling.logit_bias} or None,
+    }
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def logprobs_of(choice: dict[str, Any], ids: Sequence[int]) -> list[float | None]:
+    """The log-probabilities of the ids of one message, of either endpoint."""
+    told: dict[str, Any] = choice.get("logprobs") or {}
+    if "token_logprobs" in told:
+        return [None if each is None else float(each) for each in told["token_logprobs"]][: len(ids)]
+    content: list[dict[str, Any]] = told.get("content") or []
+    found = {place: float(each["logprob"]) for place, each in enumerate(content) if each["token_id"] == ids[place]}
+    return [found.get(place) for place in range(len(ids))]
+
+
+def tops_of(choice: dict[str, Any], ids: Sequence[int], most: int) -> list[tuple[tuple[int, float], ...]]:
+    """The most probable ids at the places of a message's ids; the sampled one comes with them, and may be less."""
+    told: dict[str, Any] = choice.get("logprobs") or {}
+    places: list[list[tuple[int, float]]] = []
+    if "top_logprobs" in told:
+        by_name: list[dict[str, float] | None] = told["top_logprobs"]
+        places = [
+            [(int(name.removeprefix("token_id:")), float(logprob)) for name, logprob in (each or {}).items()]
+            for each in by_name
+        ]
+    else:
+        content: list[dict[str, Any]] = told.get("content") or []
+        places = [[(int(t["token_id"]), float(t["logprob"])) for t in each["top_logprobs"]] for each in content]
+    places += [[] for _ in range(len(ids) - len(places))]
+    return [tuple(sorted(each, key=lambda top: -top[1])[:most]) for each in places[: len(ids)]]

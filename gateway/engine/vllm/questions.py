@@ -1,0 +1,126 @@
+"""What is asked of a vLLM server besides generations, over whatever carries a request.
+
+Turns questions into requests and answers into facts, ids and texts. Its tokenizer reads the text of a special token as
+that token, always; its template gives ids, never text. What it does not tell of the template is read off a rendering.
+
+Reference: vLLM 0.32, vllm/entrypoints/serve/tokenize/protocol.py.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from gateway.engine.http.answers import IDS, count_of, expecting
+from gateway.engine.http.questions import Ask, JsonQuestions
+from gateway.engine.interface import EngineFacts, Message, Options
+from gateway.engine.vllm.json import IDS_PATH, KIND, Shown, read_facts, served_name
+from gateway.errors import EngineRefused
+
+_NAME: Final = "lookup_of_probe"
+_TOOL: Final[dict[str, Any]] = {
+    "type": "function",
+    "function": {
+        "name": _NAME,
+        "description": "-",
+        "parameters": {"type": "object", "properties": {"value": {"type": "string"}}},
+    },
+}
+_CALL: Final[dict[str, Any]] = {
+    "type": "function",
+    "id": "abcdefgh0",
+    "function": {"name": _NAME, "arguments": '{"value": "-"}'},
+}
+_TURNS: Final[tuple[Message, ...]] = (
+    {"role": "user", "content": "?"},
+    {"role": "assistant", "content": "", "reasoning": ".", "reasoning_content": ".", "tool_calls": [_CALL]},
+    {"role": "tool", "content": "-", "tool_call_id": _CALL["id"], "name": _NAME},
+)
+_KEPT_REASONING: Final[Options] = {
+    "preserve_thinking": True,
+    "clear_thinking": False,
+    "truncate_history_thinking": False,
+}
+"""The switches of templates that can show what the model thought in earlier turns; others are without effect."""
+
+
+class Questions(JsonQuestions):
+    """Questions to one vLLM server."""
+
+    def __init__(self, url: str, ask: Ask, *, at_once: int, keep_reasoning: bool = False) -> None:
+        """`at_once`: see `EngineConfig`. `keep_reasoning`: whether templates show what was thought in earlier turns."""
+        super().__init__(url, KIND, ask)
+        self._at_once = at_once
+        self._keep_reasoning = keep_reasoning
+
+    async def facts(self) -> EngineFacts:
+        """`GET /v1/models` and `/metrics`, what the engine puts before an empty prompt, and its template."""
+        models = await self.models()
+        status, metrics = await self._ask("GET", "/metrics", b"")
+        bos = await self._post("/tokenize", {"prompt": "", "add_special_tokens": True})
+        shown = await self._shown()
+        with expecting(self._url, KIND):
+            told = metrics.decode("utf-8", "replace") if status == 200 else ""
+            return read_facts(models, told, bos, shown, self._at_once)
+
+    async def models(self) -> dict[str, Any]:
+        """`GET /v1/models`."""
+        return await self._get("/v1/models")
+
+    async def model(self) -> str:
+        """The name by which its model is asked for."""
+        models = await self.models()
+        with expecting(self._url, KIND):
+            return served_name(models)
+
+    async def takes_ids(self) -> bool:
+        """Whether it has the endpoint that takes ids and nothing else (`--enable-scale-out`)."""
+        status, _ = await self._ask("POST", IDS_PATH, b"{}")
+        return status not in (404, 405)
+
+    async def tokenize(self, text: str, *, specials: bool) -> list[int]:
+        """`POST /tokenize`, without BOS. `specials` are read in any case."""
+        del specials
+        return await self._ids({"prompt": text, "add_special_tokens": False})
+
+    async def rendered(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), options: Options | None = None
+    ) -> list[int]:
+        """Ids of the chat template over `messages`, with the generation prompt at the end (`POST /tokenize`)."""
+        body: dict[str, Any] = {"messages": [_read_by_both(message) for message in messages]}
+        if tools:
+            body["tools"] = list(tools)
+        told = {**(_KEPT_REASONING if self._keep_reasoning else {}), **(options or {})}
+        if told:
+            body["chat_template_kwargs"] = told
+        return await self._ids(body)
+
+    async def _ids(self, body: dict[str, Any]) -> list[int]:
+        answer = await self._post("/tokenize", body)
+        with expecting(self._url, KIND):
+            return [count_of(token, 0, IDS - 1) for token in answer["tokens"]]
+
+    async def _shown(self) -> Shown:
+        """The template where the server tells it (`--enable-tokenizer-info-endpoint`), else what it shows."""
+        with_tools = await self._text_of(_TURNS, [_TOOL])
+        supports_tools = with_tools.count(_NAME) > 1
+        try:
+            source = (await self._get("/tokenizer_info")).get("chat_template")
+        except EngineRefused:
+            source = None
+        if isinstance(source, str):
+            return Shown(source, is_source=True, supports_tools=supports_tools)
+        return Shown(with_tools or await self._text_of(_TURNS[:1], []), is_source=False, supports_tools=supports_tools)
+
+    async def _text_of(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> str:
+        """What the template shows, by the server's own words; empty where it refuses the conversation."""
+        try:
+            ids = await self.rendered(messages, tools)
+        except EngineRefused:
+            return ""
+        answer = await self._post("/detokenize", {"tokens": ids})
+        with expecting(self._url, KIND):
+            return str(answer["prompt"])
+
+
+def _read_by_both(message: Message) -> Message:
+    """A message as servers before and after the field was named anew read it."""
+    return {**message, "reasoning": message["reasoning_content"]} if "reasoning_content" in message else message

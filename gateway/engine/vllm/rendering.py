@@ -1,0 +1,59 @@
+"""A template that gives ids, as the text that `engine/template.py` works on; and the proof that this loses nothing.
+
+The words of others go into the rendering as marks or with separators (`engine/foreign.py`), so what the server's
+tokenizer makes of them does not matter, as long as the map reads the same text back: that is what is proven.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from gateway.engine.interface import Message, Proven
+from gateway.engine.markers import MarkerGuard
+from gateway.errors import EngineRefused, MapDiffers
+from leaf_sdk.vocab import TokenMap
+
+_SEPARATOR: Final = "\U000f1234"
+"""One of the characters of which separators and marks are drawn (`engine/foreign.py`)."""
+_MARKERS: Final = 64
+"""Special tokens whose text is tried, guarded."""
+
+
+class Renderer(Protocol):
+    """What gives a rendering as ids."""
+
+    async def rendered(self, messages: Sequence[Message]) -> list[int]:
+        """See `Questions`."""
+        ...
+
+
+def text_of_ids(ids: Sequence[int], token_map: TokenMap) -> str:
+    """The text of a rendering. Raises `EngineRefused` for an id that the map does not have."""
+    unknown = next((token_id for token_id in ids if not token_map.has_id(token_id)), None)
+    if unknown is not None:
+        raise EngineRefused(f"the engine's chat template gave the id {unknown}, which the map does not have", 502)
+    return token_map.decode(ids)
+
+
+async def check_rendering(engine: Renderer, proven: Proven) -> None:
+    """Raise `MapDiffers` unless a rendering's ids are those of its text, and guarded words of others are text in it."""
+    token_map = proven.token_map
+    guard = MarkerGuard(token_map.special_texts)
+    markers = sorted(token_map.special_texts)[:_MARKERS]
+    guarded = " ".join(guard.guarded(marker, _SEPARATOR) for marker in markers if len(marker) > 1) + f" {_SEPARATOR}?"
+    plain = await engine.rendered([{"role": "user", "content": "?"}])
+    ids = await engine.rendered([{"role": "user", "content": guarded}])
+    text = text_of_ids(ids, token_map)
+    own = token_map.encode(text, specials=True)
+    shown = guarded in text and _specials(ids, token_map) == _specials(plain, token_map)
+    if own != ids or not shown:
+        raise MapDiffers(
+            f"the chat template of {proven.facts.model!r} comes as ids that are not those of its text by the map "
+            f"{token_map.id!r}: what it writes can't be told from what others say",
+            sample=text[:200],
+            map_ids=own[:200],
+            engine_ids=ids[:200],
+        )
+
+
+def _specials(ids: Sequence[int], token_map: TokenMap) -> list[int]:
+    return [token_id for token_id in ids if token_id in token_map.special_ids]
