@@ -103,17 +103,22 @@ def wait_for_port(program: Running, port: int) -> None:
 
 
 @contextmanager
-def serving_gateway(folder: Path, config: Mapping[str, Any], *, settings: str = "") -> Generator[Gateway]:
+def serving_gateway(
+    folder: Path, config: Mapping[str, Any], *, settings: str = "", code: Path | None = None
+) -> Generator[Gateway]:
     """Run `codec-gateway serve` with this `mcpServers` JSON, on ports of its own choice.
 
     Args:
         folder: where its files go; one a gateway.
         config: name to server, as a client's file has them.
         settings: text of the `codec-gateway.toml` beside it.
+        code: where the packages are that it runs, if they are not those of this environment.
     """
     path = write_config(folder, config, settings)
     # The gateway refuses to run as a server of itself; the mark of an outer one must not reach it.
     env = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
+    if code is not None:
+        env["PYTHONPATH"] = str(code)
     command = [sys.executable, "-m", "gateway", "serve", "--config", str(path), "--port", "0", "--admin-port", "0"]
     with running("codec-gateway", command, env=env, cwd=folder) as program:
         ready = _await_ready(program)

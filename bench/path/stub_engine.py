@@ -8,6 +8,7 @@ each id left, on the clock that all processes of a machine share.
 
 import asyncio
 import json
+import secrets
 import sys
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -86,6 +87,7 @@ class Stub:
 
     def __init__(self, token_map: TokenMap) -> None:
         self._map = token_map
+        self._marker = f"<__media_{secrets.token_hex(8)}__>"
         self._beats: dict[int, _Beat] = {}
         self._sent: dict[int, list[float]] = {}
         self._pages: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -135,6 +137,8 @@ class Stub:
             "total_slots": SLOTS,
             "model_path": str(packaged_model()),
             "chat_template": "{{ messages }}",
+            # Drawn at each start, as llama.cpp does: by it a new connection is known to be to the same engine.
+            "media_marker": self._marker,
             "chat_template_caps": {"supports_tools": False},
         }
 

@@ -8,6 +8,7 @@ the request says otherwise.
 import time
 from typing import Annotated, Any
 
+from anyio.lowlevel import checkpoint
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
@@ -154,7 +155,7 @@ class ModelEndpoint:
             must_be_json(request)
             asked = EmbeddingsRequest.of_body(await read_body(request, self._limits.body_bytes))
             ready = self._route.ready()
-            answer = await ready.engine.embed(_input(ready, asked), asked.encoding_format, asked.dimensions)
+            answer = await ready.engine.embed(await _input(ready, asked), asked.encoding_format, asked.dimensions)
         except EngineRefused as error:
             if error.status != 501:
                 return form.refused(error)
@@ -165,10 +166,12 @@ class ModelEndpoint:
         return form.whole({**answer, "model": ready.facts.model})
 
 
-def _input(ready: ReadyEngine, asked: EmbeddingsRequest) -> list[Ids]:
-    """Ids, since the engine would read control tokens out of texts."""
+async def _input(ready: ReadyEngine, asked: EmbeddingsRequest) -> list[Ids]:
+    """Ids, since the engine would read control tokens out of texts. Others have their turn between two texts."""
     found: list[Ids] = []
     for part in asked.parts:
+        check_length(len(part), ready.facts.context, "input")
+        await checkpoint()
         ids = [*ready.facts.bos, *ready.token_map.encode(part)] if isinstance(part, str) else part
         _must_have(ready, ids, "input")
         found.append(ids)

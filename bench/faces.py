@@ -1,0 +1,154 @@
+"""What the three APIs cost side by side: first token and CPU a token of one stream: `python -m bench.faces`.
+
+The engine is the stub of `bench.path`, the client reads bytes and looks for the first text. Chat completions of an
+earlier commit can take part (`--against COMMIT`): its code runs beside this one, over the same engine. Rounds take
+turns, so that a busy moment hits all alike. Writes `results/faces.json`; `--short` prints instead. Method: README.md.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import uvloop
+
+from bench.mcp.load import cpu_seconds
+from bench.path.single import idle_share
+from bench.path.stand import Engine, stub_engine
+from bench.processes import Gateway, serving_gateway
+from bench.record import summary, write
+
+_ROOT: Final = Path(__file__).parents[1]
+_ASK: Final = [{"role": "user", "content": "Tell me a long story about a lighthouse."}]
+_WARM: Final = 5
+_ALONE: Final = 2.0
+"""Seconds in which a gateway is looked at that nobody asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """One API, and how the first text of its streams is known."""
+
+    path: str
+    body: Mapping[str, Any]
+    limit: str
+    """Its field for the number of ids."""
+    text: bytes
+
+    def request(self, count: int) -> bytes:
+        """A whole request for `count` ids."""
+        fields = {**self.body, "model": "any", "stream": True, "temperature": 0, self.limit: count}
+        body = json.dumps(fields).encode()
+        head = (
+            f"POST {self.path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\nconnection: close\r\n"
+        )
+        return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+CHAT: Final = Face("/v1/chat/completions", {"messages": _ASK}, "max_tokens", b'"delta":{"content":')
+FACES: Final = {
+    "chat completions": CHAT,
+    "responses": Face("/v1/responses", {"input": _ASK, "store": False}, "max_output_tokens", b"output_text.delta"),
+    "messages": Face("/v1/messages", {"messages": _ASK}, "max_tokens", b"text_delta"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much is measured."""
+
+    rounds: int = 9
+    tokens: int = 2000
+    firsts: int = 200
+
+
+async def first_ms(url: str, face: Face, count: int) -> float:
+    """Milliseconds from the request to the first text; the whole answer is read."""
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    began, first, seen = perf_counter(), 0.0, b""
+    writer.write(face.request(count))
+    while data := await reader.read(1 << 16):
+        if not first:
+            seen += data
+            first = perf_counter() if face.text in seen else 0.0
+    writer.close()
+    if not first:
+        raise SystemExit(f"{face.path}: no text came: {seen[:500]!r}")
+    return (first - began) * 1e3
+
+
+@contextmanager
+def code_of(commit: str) -> Generator[Path]:
+    """The code of a commit, in a folder of its own."""
+    packed = subprocess.run(
+        ["git", "archive", commit, "gateway", "leaf_sdk"], cwd=_ROOT, check=True, capture_output=True
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="codec-") as folder,
+        tarfile.open(fileobj=BytesIO(packed.stdout)) as archive,
+    ):
+        archive.extractall(folder, filter="data")
+        yield Path(folder)
+
+
+async def measure(ways: Mapping[str, tuple[Gateway, Face]], extent: Extent) -> dict[str, Any]:
+    """Both figures of every way, the ways taking turns; the first few firsts warm up."""
+    firsts: dict[str, list[float]] = {name: [] for name in ways}
+    cpu: dict[str, list[float]] = {name: [] for name in ways}
+    idle = {gateway.running.pid: await idle_share(gateway, _ALONE) for gateway, _ in ways.values()}
+    for turn in range(extent.firsts + _WARM):
+        for name, (gateway, face) in ways.items():
+            taken = await first_ms(gateway.url, face, 2)
+            firsts[name] += [taken] if turn >= _WARM else []
+    for _ in range(extent.rounds):
+        for name, (gateway, face) in ways.items():
+            pid, began = gateway.running.pid, perf_counter()
+            before = cpu_seconds(pid)
+            await first_ms(gateway.url, face, extent.tokens)
+            spent = cpu_seconds(pid) - before - idle[pid] * (perf_counter() - began)
+            cpu[name].append(spent / extent.tokens * 1e6)
+    return {
+        "first_ms": {name: summary(taken) for name, taken in firsts.items()},
+        "us_per_token": {name: summary(taken) for name, taken in cpu.items()},
+    }
+
+
+def run(extent: Extent, against: str | None) -> dict[str, Any]:
+    """Start all that takes part, and measure."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="codec-")))
+        engine: Engine = stack.enter_context(stub_engine())
+        settings = f'[engine]\nurl = "{engine.url}"\n'
+        ours = stack.enter_context(serving_gateway(folder / "ours", {}, settings=settings))
+        ways = {name: (ours, face) for name, face in FACES.items()}
+        if against is not None:
+            code = stack.enter_context(code_of(against))
+            before = stack.enter_context(serving_gateway(folder / "before", {}, settings=settings, code=code))
+            ways[f"chat completions at {against}"] = (before, CHAT)
+        return {"against": against, **uvloop.run(measure(ways, extent))}
+
+
+def main(arguments: list[str]) -> None:
+    """Measure, and write or print."""
+    short = "--short" in arguments
+    against = arguments[arguments.index("--against") + 1] if "--against" in arguments else None
+    results = run(Extent(2, 200, 5) if short else Extent(), against)
+    if short:
+        print(json.dumps(results, indent=1))
+        return
+    write("faces", ("codec-gateway", "uvloop", "uvicorn"), results)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
