@@ -18,7 +18,8 @@ from gateway.agent.events import AgentEvent, IdsGenerated
 from gateway.observe.wire_metrics import WireMetrics
 from gateway.serve.codec.negotiation import Visible, Wire
 from gateway.serve.codec.reply import FrameReply
-from gateway.serve.generation.answers import Answering, ApiForm
+from gateway.serve.generation.answers import Answering
+from gateway.serve.generation.form import ApiForm
 from gateway.serve.http.errors import error_answer
 from leaf_sdk.wire import FlushGate, Frame, FrameWriter, open_encoder
 

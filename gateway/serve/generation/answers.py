@@ -5,99 +5,25 @@ generation with it. Errors before the first event are HTTP errors; after it, an 
 nothing is cut silently. Where an API has an event for it, a stream says that it lives. It knows no endpoint.
 """
 
-import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import anyio
 from anyio.abc import TaskGroup
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from gateway.agent.events import AgentEvent, Emit
 from gateway.errors import EngineUnavailable
+from gateway.serve.generation.form import ApiForm, Chunk, Reply
 from gateway.serve.http.drain import EXPIRED
 
 Outcome = Literal["ok", "client_error", "engine_error", "cancelled"]
-Chunk = dict[str, Any]
 
-_STREAM_HEADERS: Final = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-]
-_AGAIN: Final = frozenset({503, 529})
-"""Statuses that mean: later (the second is Anthropic's)."""
 _SILENCE: Final = 5.0
 """Seconds in which something comes, be it a ping. A generation that fails sooner than this is an HTTP error."""
-
-
-def _written(chunk: Chunk) -> bytes:
-    return json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-class Reply(Protocol):
-    """An answer in some JSON shape."""
-
-    def begin(self) -> list[Chunk]:
-        """Chunks that come before the first."""
-        ...
-
-    def feed(self, event: AgentEvent) -> list[Chunk]:
-        """Chunks for one event."""
-        ...
-
-    def completion(self) -> Chunk:
-        """The whole answer."""
-        ...
-
-    def fail(self, error: Exception) -> list[Chunk]:
-        """Chunks that end a stream which broke, and say why."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ApiForm:
-    """How an API writes what is no answer's own: the events of its streams, and its errors."""
-
-    refuse: Callable[[Exception], tuple[int, Chunk]]
-    """Gives the status and the body of an HTTP error."""
-    names_events: bool = False
-    """Whether each event of a stream also says its chunk's `type` in a line of its own."""
-    last: bytes = b""
-    """What ends a stream, after all chunks."""
-    ping: Chunk | None = None
-    """What a stream says while nothing comes."""
-    write: Callable[[Chunk], bytes] = _written
-    """Gives the JSON of a whole answer."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of every answer."""
-
-    def refused(self, error: Exception) -> JSONResponse:
-        """The HTTP error for what went wrong before anything was sent."""
-        status, body = self.refuse(error)
-        again = {"retry-after": "2"} if status in _AGAIN else {}
-        return JSONResponse(body, status, {**self.headers, **again})
-
-    def whole(self, chunk: Chunk, status: int = 200) -> Response:
-        """A whole answer."""
-        return Response(self.write(chunk), status, headers=dict(self.headers), media_type="application/json")
-
-    @property
-    def stream_headers(self) -> list[tuple[bytes, bytes]]:
-        """The head of a stream."""
-        return [*_STREAM_HEADERS, *((name.encode(), value.encode()) for name, value in self.headers.items())]
-
-    def events(self, chunks: Iterable[Chunk]) -> bytes:
-        """Chunks as server-sent events."""
-        return b"".join([self._event(chunk) for chunk in chunks])
-
-    def _event(self, chunk: Chunk) -> bytes:
-        data = b"data: " + _written(chunk) + b"\n\n"
-        return b"event: " + str(chunk["type"]).encode() + b"\n" + data if self.names_events else data
 
 
 class Answering:
@@ -184,7 +110,7 @@ class StreamedAnswer(Response):
         self._begun = False
         self._said = False
         """Whether something came since the last look."""
-        self._sending = anyio.Lock(fast_acquire=True)
+        self._sending = anyio.Lock()
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -215,14 +141,20 @@ class StreamedAnswer(Response):
         await send({"type": "http.response.body", "body": ending + self._form.last, "more_body": False})
 
     async def _send(self, send: Send, chunks: list[Chunk]) -> None:
-        # A ping that comes while a client does not read must not overtake the head.
-        async with self._sending:
+        # A ping that comes while a client does not read must not overtake the head. Once a token: nothing waits here.
+        try:
+            self._sending.acquire_nowait()
+        except anyio.WouldBlock:
+            await self._sending.acquire()
+        try:
             self._said = True
             if not self._begun:
                 self._begun = True
                 await send({"type": "http.response.start", "status": 200, "headers": self._form.stream_headers})
                 chunks = [*self._reply.begin(), *chunks]
             await send({"type": "http.response.body", "body": self._form.events(chunks), "more_body": True})
+        finally:
+            self._sending.release()
 
 
 @asynccontextmanager

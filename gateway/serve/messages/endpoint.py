@@ -19,7 +19,8 @@ from gateway.engine.readiness import EngineRoute
 from gateway.errors import ContextExceeded, EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of
-from gateway.serve.generation.answers import Answering, ApiForm, Chunk, StreamedAnswer, WholeAnswer
+from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
+from gateway.serve.generation.form import ApiForm, Chunk
 from gateway.serve.http.anthropic import speaks_anthropic
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.http.request_id import new_request_id

@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from gateway.agent.events import AgentEvent, Finished, GenerationFinished, PromptCompared, ToolFinished
 from gateway.serve.generation.account import Account
-from gateway.serve.generation.answers import Chunk
+from gateway.serve.generation.form import Chunk
 from gateway.serve.messages.form import Verbatim, refused
 from gateway.toolcalls import CallArguments, CallClosed, CallStarted, Content, Diagnostic, Reasoning
 

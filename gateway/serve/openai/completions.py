@@ -19,7 +19,8 @@ from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.codec.responder import FrameResponder
-from gateway.serve.generation.answers import Answering, ApiForm, StreamedAnswer, WholeAnswer
+from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
+from gateway.serve.generation.form import ApiForm
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.openai.codec_request import read_codec_request
 from gateway.serve.openai.completion_reply import CompletionReply

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from gateway.serve.generation.answers import ApiForm, Chunk, Reply
+from gateway.serve.generation.form import ApiForm, Chunk, Reply
 from gateway.serve.http.errors import error_answer
 from gateway.serve.http.request_id import new_request_id
 from gateway.toolcalls import Content

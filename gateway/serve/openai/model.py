@@ -20,8 +20,8 @@ from gateway.config import LimitsConfig
 from gateway.engine.readiness import EngineRoute, ReadyEngine
 from gateway.errors import EngineRefused, GatewayError, RequestInvalid
 from gateway.serve.auth.identity import principal_of
-from gateway.serve.generation.answers import Chunk
 from gateway.serve.generation.fields import RequestModel
+from gateway.serve.generation.form import Chunk
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.http.errors import error_body
 from gateway.serve.openai.chat import open_chat

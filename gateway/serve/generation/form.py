@@ -1,0 +1,86 @@
+"""How an API writes its answers: the shape of a reply, and what is no answer's own: stream events, errors, headers."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from starlette.responses import JSONResponse, Response
+
+from gateway.agent.events import AgentEvent
+
+Chunk = dict[str, Any]
+
+_STREAM_HEADERS: Final = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+_AGAIN: Final = frozenset({503, 529})
+"""Statuses that mean: later (the second is Anthropic's)."""
+_encoded: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _written(chunk: Chunk) -> bytes:
+    return _encoded(chunk).encode()
+
+
+class Reply(Protocol):
+    """An answer in some JSON shape."""
+
+    def begin(self) -> list[Chunk]:
+        """Chunks that come before the first."""
+        ...
+
+    def feed(self, event: AgentEvent) -> list[Chunk]:
+        """Chunks for one event."""
+        ...
+
+    def completion(self) -> Chunk:
+        """The whole answer."""
+        ...
+
+    def fail(self, error: Exception) -> list[Chunk]:
+        """Chunks that end a stream which broke, and say why."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ApiForm:
+    """How an API writes what is no answer's own: the events of its streams, and its errors."""
+
+    refuse: Callable[[Exception], tuple[int, Chunk]]
+    """Gives the status and the body of an HTTP error."""
+    names_events: bool = False
+    """Whether each event of a stream also says its chunk's `type` in a line of its own."""
+    last: bytes = b""
+    """What ends a stream, after all chunks."""
+    ping: Chunk | None = None
+    """What a stream says while nothing comes."""
+    write: Callable[[Chunk], bytes] = _written
+    """Gives the JSON of a whole answer."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of every answer."""
+
+    def refused(self, error: Exception) -> JSONResponse:
+        """The HTTP error for what went wrong before anything was sent."""
+        status, body = self.refuse(error)
+        again = {"retry-after": "2"} if status in _AGAIN else {}
+        return JSONResponse(body, status, {**self.headers, **again})
+
+    def whole(self, chunk: Chunk, status: int = 200) -> Response:
+        """A whole answer."""
+        return Response(self.write(chunk), status, headers=dict(self.headers), media_type="application/json")
+
+    @property
+    def stream_headers(self) -> list[tuple[bytes, bytes]]:
+        """The head of a stream."""
+        return [*_STREAM_HEADERS, *((name.encode(), value.encode()) for name, value in self.headers.items())]
+
+    def events(self, chunks: Iterable[Chunk]) -> bytes:
+        """Chunks as server-sent events."""
+        return b"".join([self._event(chunk) for chunk in chunks])
+
+    def _event(self, chunk: Chunk) -> bytes:
+        data = b"data: " + _written(chunk) + b"\n\n"
+        return b"event: " + str(chunk["type"]).encode() + b"\n" + data if self.names_events else data
