@@ -28,17 +28,15 @@ class Follower:
         self.told: list[Path] = []
         self.reads = 0
         self._besides = besides
-        self._noted = anyio.Event()
         self.reloader = Reloader(config, self._read)
 
     @asynccontextmanager
     async def following(self) -> AsyncGenerator[None]:
         async def take(config: GatewayConfig) -> None:
             self.taken.append(config)
-            self._note()
 
         async with anyio.create_task_group() as tasks:
-            besides = {path: partial(self._tell, path) for path in self._besides}
+            besides = {path: partial(self.told.append, path) for path in self._besides}
             tasks.start_soon(self.reloader.follow, take, besides)
             await anyio.wait_all_tasks_blocked()
             yield
@@ -49,29 +47,20 @@ class Follower:
         self.fresh = fresh
         before = self.reads
         self.reloader.ask()
-        await self.until(lambda: self.reads > before)
+        await soon(lambda: self.reads > before)
         await anyio.wait_all_tasks_blocked()
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Wait for what is read, taken over or told."""
-        with anyio.fail_after(20):
-            while not condition():
-                self._noted = anyio.Event()
-                await self._noted.wait()
-
-    def _note(self) -> None:
-        self._noted.set()
-
-    def _tell(self, path: Path) -> None:
-        self.told.append(path)
-        self._note()
 
     def _read(self) -> GatewayConfig:
         self.reads += 1
-        anyio.from_thread.run_sync(self._note)
         if isinstance(self.fresh, ConfigError):
             raise self.fresh
         return self.fresh
+
+
+async def soon(condition: Callable[[], object]) -> None:
+    with anyio.fail_after(20):
+        while not condition():  # noqa: ASYNC110
+            await anyio.sleep(0.005)
 
 
 @pytest.fixture
@@ -92,10 +81,10 @@ async def test_each_change_of_a_file_is_taken_over_once(file):
     async with follower.following():
         follower.fresh = replace(config, upstreams=(ECHO,))
         file.write_text("changed")
-        await follower.until(lambda: len(follower.taken) == 1)
+        await soon(lambda: len(follower.taken) == 1)
         follower.fresh = config
         file.write_text("changed again")
-        await follower.until(lambda: len(follower.taken) == 2)
+        await soon(lambda: len(follower.taken) == 2)
 
     assert [each.upstreams for each in follower.taken] == [(ECHO,), ()]
     assert follower.reads == 2
@@ -114,7 +103,7 @@ async def test_who_asks_before_anybody_follows_is_not_forgotten():
     follower.fresh = GatewayConfig(upstreams=(ECHO,))
     follower.reloader.ask()
     async with follower.following():
-        await follower.until(lambda: follower.taken)
+        await soon(lambda: follower.taken)
 
     assert follower.reads == 1
 
@@ -171,7 +160,7 @@ async def test_file_that_the_configuration_names_from_now_on_is_followed_from_no
         await follower.ask(named)
         follower.fresh = replace(named, upstreams=())
         other.write_text('{"mcpServers": {}}')
-        await follower.until(lambda: len(follower.taken) == 2)
+        await soon(lambda: len(follower.taken) == 2)
 
     assert [each.upstreams for each in follower.taken] == [(ECHO,), ()]
 
@@ -181,9 +170,9 @@ async def test_file_that_others_keep_is_told_to_them_and_reads_no_configuration(
     follower = Follower(GatewayConfig(), [keys])
     async with follower.following():
         keys.write_text("made")
-        await follower.until(lambda: len(follower.told) == 1)
+        await soon(lambda: len(follower.told) == 1)
         keys.unlink()
-        await follower.until(lambda: len(follower.told) == 2)
+        await soon(lambda: len(follower.told) == 2)
 
     assert follower.reads == 0
 
