@@ -24,6 +24,7 @@ GatewayError
 │   ├── ContextExceeded         its conversation does not fit into the engine's context
 │   ├── BodyOverLimit           its body is too large (gateway.serve.http)
 │   └── BodyUnread              its body is in a form that is not read (gateway.serve.http)
+├── OwnerGone                   the replica that has what a request names is gone
 └── MapUnknown                  a client named a map that is not on the allow-list
 
 Some exceptions stand outside the tree, because none of them leaves its package: whoever raises one and whoever catches
@@ -35,6 +36,7 @@ proxy.upstream          Full
 protocol                Unwritable
 engine                  FileUnfit
 engine.http             StreamSilent, LineOverLimit
+replicas                RecordFault
 serve.auth              CredentialRefused, ScopeMissing, CannotTell, MustWait, FetchFailed
 serve.mcp               Rejected, ClientGone, _MapRefused
 serve.http              _HeadRefused
@@ -134,6 +136,10 @@ class ContextExceeded(RequestInvalid):
         super().__init__(message, param="messages")
         self.tokens = tokens
         self.context = context
+
+
+class OwnerGone(GatewayError):
+    """The replica that has what a request names is gone, and what it names with it."""
 
 
 class MapUnknown(GatewayError):

@@ -7,6 +7,7 @@ Turns the settings and the accepted maps into a proxy and all that it needs. `st
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from gateway.app.records import Records, open_records
 from gateway.config import GatewayConfig
@@ -16,6 +17,7 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens
 from gateway.proxy.upstream.sampling import Sampler
+from gateway.replicas import Replicas, replicas_of
 from gateway.serve.mcp import McpEndpoint
 
 
@@ -29,6 +31,7 @@ class McpServices:
     notices: TokenNotices
     metrics: Metrics
     records: Records
+    replicas: Replicas
 
     def mcp_endpoint(self, session_map: str | None = None) -> McpEndpoint:
         """The endpoint of these clients; `session_map`: of those that name none."""
@@ -41,6 +44,7 @@ class McpServices:
             metrics=self.metrics,
             audit=self.records.audit,
             tracing=self.records.tracing,
+            replicas=self.replicas,
         )
 
 
@@ -62,5 +66,7 @@ async def open_mcp_services(
     notices = TokenNotices(get_logger("tokens"))
     tokens = ResultTokens(maps.accepted, level=config.tokens.verify, metrics=metrics, notices=notices, proven=proven)
     async with open_records(config, metrics.access) as records:
-        proxy = Proxy(config, metrics, records.tracing, maps=maps, sampler=sampler)
-        yield McpServices(proxy, maps, tokens, notices, metrics, records)
+        replicas = replicas_of(config.replicas)
+        name_call = partial(replicas.name, "parked call")
+        proxy = Proxy(config, metrics, records.tracing, maps=maps, sampler=sampler, name_call=name_call)
+        yield McpServices(proxy, maps, tokens, notices, metrics, records, replicas)

@@ -124,6 +124,7 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown) ->
         services = await stack.enter_async_context(open_services(config))
         inner, mcp = await stack.enter_async_context(open_app(services, config))
         app = Drain(inner, stopping)
+        await stack.enter_async_context(services.replicas.listening(app))
         counted = services.metrics.connections
         clients = _connections(config.serve, counted, limit)
         pages = admin_app(services.metrics, services.readiness, services.status.make)

@@ -60,7 +60,7 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
                 trajectories=trajectories,
             )
             status = StatusReport(route, proxy, readiness, metrics.get_shim_metrics, costs, inner.notices, agent.recall)
-            given = (proxy, route.maps, inner.tokens, inner.notices, metrics, inner.records)
+            given = (proxy, route.maps, inner.tokens, inner.notices, metrics, inner.records, inner.replicas)
             async with proxy, route.running():
                 yield Services(*given, route, agent, readiness, costs, status)
 

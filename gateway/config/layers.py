@@ -27,6 +27,8 @@ _PATHS = (
     ("serve", "keys"),
     ("audit", "path"),
     ("trajectories", "path"),
+    ("replicas", "key_file"),
+    ("replicas", "previous_key_file"),
     ("wire", "dictionary_msgpack"),
     ("wire", "dictionary_protobuf"),
 )

@@ -31,6 +31,7 @@ from gateway.config.model import (
     TokensConfig,
     UpstreamConfig,
 )
+from gateway.config.replicas import build_replicas
 from gateway.config.servers import ServerReader
 from gateway.config.source import read_config_text, read_json, read_toml
 from gateway.config.wire import build_wire
@@ -92,6 +93,7 @@ def load_config(
         audit=build_audit(layer.get("audit", {})),
         trajectories=build_trajectories(layer.get("trajectories", {})),
         telemetry=build_telemetry(layer.get("telemetry", {})),
+        replicas=build_replicas(layer.get("replicas", {})),
         separator=separator,
         prefix=layer.get("prefix", GatewayConfig().prefix),
         tool_search=layer.get("tool_search", GatewayConfig().tool_search),

@@ -13,6 +13,7 @@ from typing import Literal
 
 from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig, TrajectoriesConfig
 from gateway.config.connections import ConnectionsConfig
+from gateway.config.replicas import ReplicasConfig
 from gateway.config.wire import WireConfig
 
 VerifyLevel = Literal["verify", "trust"]
@@ -264,6 +265,7 @@ class GatewayConfig:
     audit: AuditConfig = field(default_factory=AuditConfig)
     trajectories: TrajectoriesConfig = field(default_factory=TrajectoriesConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
+    replicas: ReplicasConfig = field(default_factory=ReplicasConfig)
     separator: str = "__"
     """Between server and tool in a public tool name."""
     prefix: PrefixPolicy = "auto"

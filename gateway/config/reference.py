@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection, TrajectoriesSection
+from gateway.config.replicas import ReplicasSection
 from gateway.config.serve_section import ConnectionsSection, ServeSection
 from gateway.config.settings import (
     AgentSection,
@@ -130,6 +131,7 @@ def render_page() -> str:
         ("audit", AuditSection),
         ("trajectories", TrajectoriesSection),
         ("telemetry", TelemetrySection),
+        ("replicas", ReplicasSection),
         ("upstreams.NAME", UpstreamSection),
         ("upstreams.NAME.oauth", CredentialsSection),
     ):

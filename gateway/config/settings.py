@@ -18,6 +18,7 @@ from gateway.config.model import (
     TokensConfig,
     VerifyLevel,
 )
+from gateway.config.replicas import ReplicasSection
 from gateway.config.section import Count, CountOrZero, Seconds, Section
 from gateway.config.serve_section import ServeSection
 from gateway.config.upstream_section import RegistrySection, UpstreamSection
@@ -225,4 +226,5 @@ class Settings(Section):
     audit: AuditSection = AuditSection()
     trajectories: TrajectoriesSection = TrajectoriesSection()
     telemetry: TelemetrySection = TelemetrySection()
+    replicas: ReplicasSection = ReplicasSection()
     upstreams: dict[str, UpstreamSection] = Field(default={})

@@ -33,6 +33,7 @@ def show_config(config: GatewayConfig) -> dict[str, Any]:
             ("audit", config.audit),
             ("trajectories", config.trajectories),
             ("telemetry", config.telemetry),
+            ("replicas", config.replicas),
         )
     }
     sections["tokens"]["map"] = sections["tokens"]["map"] or "none"

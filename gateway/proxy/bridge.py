@@ -8,7 +8,6 @@ principal who got them, and expire.
 """
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 
@@ -24,7 +23,8 @@ from gateway.proxy.upstream.dispatcher import SessionGone
 from gateway.proxy.upstream.session import PROGRESS, cannot_ask, rpc_error
 from gateway.proxy.upstream.upstream import Upstream
 
-_TOKEN: Final = "codec-gateway."  # noqa: S105 - what our tokens begin with, not one of them
+PARKED: Final = "codec-gateway."
+"""What our tokens begin with."""
 _ANSWER_TIME: Final = 600.0
 """Seconds that a question waits for the client's next round."""
 _MOST: Final = 1000
@@ -37,9 +37,9 @@ class Parked:
     modern = True
     session: ClientSession | None = None
 
-    def __init__(self, caller: Caller, server: str, method: str, params: Mapping[str, Any]) -> None:
+    def __init__(self, token: str, caller: Caller, server: str, method: str, params: Mapping[str, Any]) -> None:
         """Nothing has been asked yet; `params`: of the first round."""
-        self.token = _TOKEN + secrets.token_urlsafe(24)
+        self.token = token
         self.server = server
         self.method = method
         self.capabilities: Mapping[str, Any] = caller.capabilities
@@ -122,8 +122,15 @@ class Parked:
 class Bridge:
     """The parked calls of one proxy."""
 
-    def __init__(self, start_soon: Callable[..., None], rule: ShareRule) -> None:
-        """`start_soon`: of the tasks that run parked calls; `rule`: how many of them may be one principal's."""
+    def __init__(self, start_soon: Callable[..., None], rule: ShareRule, name: Callable[[str], str]) -> None:
+        """Nothing is parked.
+
+        Args:
+            start_soon: of the tasks that run parked calls.
+            rule: how many of them may be one principal's.
+            name: gives a name that nobody can guess, of the principal of this name.
+        """
+        self._name = name
         self._start_soon = start_soon
         self._shares = rule.shares("parked_call", _MOST, "calls that wait for their clients' answers")
         self._parked: dict[str, Parked] = {}
@@ -131,7 +138,7 @@ class Bridge:
     def resumes(self, params: Mapping[str, Any]) -> bool:
         """Whether a request goes on with a call that is parked here (or claims so)."""
         state = params.get("requestState")
-        return isinstance(state, str) and state.startswith(_TOKEN)
+        return isinstance(state, str) and state.startswith(PARKED)
 
     async def begin(self, upstream: Upstream, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """The first round of a call that may ask.
@@ -141,7 +148,8 @@ class Bridge:
         """
         if (over := self._shares.take(caller.principal)) is not None:
             raise UpstreamUnavailable(over.message, server=upstream.config.name)
-        parked = Parked(caller, upstream.config.name, method, params)
+        token = PARKED + self._name(caller.principal.name)
+        parked = Parked(token, caller, upstream.config.name, method, params)
         self._parked[parked.token] = parked
         self._start_soon(self._run, parked, upstream, params)
         return await self._round(parked)
@@ -155,7 +163,7 @@ class Bridge:
         """
         parked = self._parked.get(str(params.get("requestState")))
         if parked is None or parked.principal != caller.principal or parked.method != method:
-            raise rpc_error(INVALID_PARAMS, "unknown or expired requestState: begin again without it")
+            raise unknown_state()
         if parked.round is not None:
             raise rpc_error(INVALID_PARAMS, "this requestState is being answered already")
         parked.join(caller, params)
@@ -194,6 +202,12 @@ class Bridge:
             # A server need not wait for what it asks: the client, who was told to come back, finds the outcome here.
             await anyio.sleep(_ANSWER_TIME)
         self._forget(parked)
+
+
+def unknown_state(why: str = "") -> RpcError:
+    """The error for a token that no call waits for any more. `why`: what is known of that."""
+    detail = f" ({why})" if why else ""
+    return rpc_error(INVALID_PARAMS, f"unknown or expired requestState{detail}: begin again without it")
 
 
 async def _ask_alone(upstream: Upstream, parked: Parked, params: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ server itself answers passes as it came: no typed model ever stands between a se
 ids (`tokens.py`), no endpoints and no engine.
 """
 
+import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
@@ -55,6 +56,7 @@ class Proxy:
         maps: KnownMaps = _NO_MAPS,
         sampler: Sampler | None = None,
         start_wait: float = START_WAIT,
+        name_call: Callable[[str], str] = lambda principal: secrets.token_urlsafe(24),
     ) -> None:
         """Nothing is started before the context is entered.
 
@@ -62,6 +64,7 @@ class Proxy:
             tracing: None: requests to servers are no spans.
             maps: bolt-ons are called with ids of these; when they are others, `maps_changed` is to be called.
             sampler: generates for the servers that the operator lets sample.
+            name_call: gives a name that nobody can guess to a call that waits for its client.
             start_wait: seconds that all wait for the slowest server; one that takes longer joins them when it is up.
         """
         self._start_wait = start_wait
@@ -80,7 +83,7 @@ class Proxy:
             metrics.tool_called,
             self.watch,
             self.ready,
-            Bridge(self._registry.start_soon, share_rule),
+            Bridge(self._registry.start_soon, share_rule, name_call),
             searching=lambda: self.config.tool_search is True,
         )
         self.config = config

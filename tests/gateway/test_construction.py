@@ -22,7 +22,7 @@ RECORDS = {
     "proxy": {"attempt", "connection", "held", "held.member", "member", "parked", "request", "running"},
     "serve/mcp": {"call.session", "request"},
     # What is gathered from the items of one request.
-    "serve/responses": {"asked", "kept", "self._read", "tools"},
+    "serve/responses": {"asked", "kept", "tools"},
     "toolcalls": {"at", "call", "self._cursor", "self._making()"},
     "engine/http/connections.py": {"connection"},
 }

@@ -15,13 +15,14 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from gateway.config.model import GatewayConfig
-from gateway.errors import MapUnknown
+from gateway.errors import MapUnknown, OwnerGone
 from gateway.observe.audit import Audit
 from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from gateway.protocol.headers import VERSION_HEADER
 from gateway.proxy import ResultTokens
 from gateway.proxy.shares import ShareRule
+from gateway.replicas import ALONE, Replica, Replicas
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.mcp.core import Core
 from gateway.serve.mcp.http import ClientGone, HttpRequest, Rejected, read_headers, send_rejection
@@ -57,6 +58,7 @@ class McpEndpoint:
         metrics: Metrics | None = None,
         audit: Audit | None = None,
         tracing: "Tracing | None" = None,
+        replicas: Replicas = ALONE,
     ) -> None:
         """Nothing runs before `running` or `serve_stdio`.
 
@@ -65,6 +67,7 @@ class McpEndpoint:
             maps: allow-listed map id to map.
             session_map: the map of clients that name none.
             audit, tracing: what is told of every call; None: nothing.
+            replicas: have the sessions and calls that are not here.
 
         Raises:
             MapUnknown: `session_map` is not in `maps`.
@@ -91,8 +94,9 @@ class McpEndpoint:
             idle=config.serve.session_idle,
             close_after=config.serve.sse_close_after,
         )
-        self._sessions = HttpSessions(self._core, limits, self._dropped)
-        self._modern = ModernHttp(self._core, body_bytes=config.limits.body_bytes, dropped=self._dropped)
+        self._replicas = replicas
+        self._sessions = HttpSessions(self._core, limits, self._dropped, partial(replicas.name, "session"))
+        self._modern = ModernHttp(self._core, replicas, body_bytes=config.limits.body_bytes, dropped=self._dropped)
         self._is_running = False
 
     @asynccontextmanager
@@ -119,7 +123,12 @@ class McpEndpoint:
         try:
             named = headers.get(MAP_HEADER)
             token_map = None if named is None else self._maps.from_header(named)
-            request = HttpRequest(scope["method"], headers, repeated, principal_of(scope), token_map, receive, send)
+            principal = principal_of(scope)
+            request = HttpRequest(scope["method"], headers, repeated, principal, token_map, scope, receive, send)
+            session = headers.get(SESSION_HEADER)
+            if session is not None and (owner := self._replicas.owner("session", session, principal.name, scope)):
+                await self._forward(owner, request)
+                return
             version = headers.get(VERSION_HEADER)
             # A client with a session that names an unknown version made a mistake in the header: the session says so.
             is_lost = SESSION_HEADER in headers and version not in MODERN_VERSIONS
@@ -131,6 +140,12 @@ class McpEndpoint:
             await send_rejection(send, Rejected(400, error.message))
         except ClientGone:
             return
+
+    async def _forward(self, owner: Replica, request: HttpRequest) -> None:
+        try:
+            await self._replicas.forward(owner, request.scope, request.receive, request.send)
+        except OwnerGone as error:
+            raise Rejected(404, f"there is no such session any more ({error.message}): send initialize again") from None
 
     def stop_listening(self) -> None:
         """End every `subscriptions/listen` with its result: these would otherwise never end by themselves."""

@@ -63,6 +63,7 @@ class HttpRequest:
     principal: Principal
     token_map: TokenMap | None
     """The map that its header names."""
+    scope: Scope
     receive: Receive
     send: Send
     size: int = 0

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, cast
 
 from gateway.deadlines import Deadlines
+from gateway.errors import OwnerGone
 from gateway.protocol.annotations import check_param_headers
 from gateway.protocol.eras import MODERN_VERSIONS
 from gateway.protocol.headers import (
@@ -22,7 +23,9 @@ from gateway.protocol.headers import (
 )
 from gateway.protocol.messages import INVALID_REQUEST, Malformed, Notification, Request, parse_message
 from gateway.protocol.sse import encode_event
+from gateway.proxy.bridge import PARKED, unknown_state
 from gateway.proxy.caller import Principal
+from gateway.replicas import Replica, Replicas
 from gateway.serve.mcp.core import Answer, Core, error_answer
 from gateway.serve.mcp.http import HttpRequest, Rejected, Watch, read_message_body, send_empty, send_frame, write_events
 from gateway.serve.mcp.outbox import Outbox
@@ -35,9 +38,13 @@ _NO_REQUEST: Final = "the body must be one request or one notification"
 class ModernHttp:
     """Answers requests of the modern era."""
 
-    def __init__(self, core: Core, *, body_bytes: int, dropped: Callable[[], None]) -> None:
-        """`dropped` is called for every notification that a client loses because it does not read."""
+    def __init__(self, core: Core, replicas: Replicas, *, body_bytes: int, dropped: Callable[[], None]) -> None:
+        """`dropped` is called for every notification that a client loses because it does not read.
+
+        `replicas` have the calls that wait for their clients elsewhere.
+        """
         self._core = core
+        self._replicas = replicas
         self._body_bytes = body_bytes
         self._dropped = dropped
         self._deadlines = Deadlines()
@@ -46,10 +53,14 @@ class ModernHttp:
         """Answer one HTTP request. Raises Rejected and ClientGone."""
         if request.method != "POST":
             raise Rejected(405, "this version of MCP has POST only: it has neither sessions nor GET", headers=_ALLOW)
-        message = parse_message(await read_message_body(request, self._body_bytes))
+        body = await read_message_body(request, self._body_bytes)
+        message = parse_message(body)
         if isinstance(message, Request):
             error = self._fault(message, request)
             if error is None:
+                if (owner := self._owner(message.params, request)) is not None:
+                    await self._forward(owner, message, body, request)
+                    return
                 await self._run(message, request)
                 return
             await _send_answer(request, error_answer(message.id, error))
@@ -85,6 +96,25 @@ class ModernHttp:
         arguments: object = params.get("arguments")
         given = cast(dict[str, Any], arguments) if isinstance(arguments, dict) else {}
         return check_param_headers(annotations, given, request.headers, request.repeated)
+
+    def _owner(self, params: Mapping[str, Any], request: HttpRequest) -> Replica | None:
+        """The other replica in which a call waits that a request goes on with."""
+        state: object = params.get("requestState")
+        if not isinstance(state, str) or not state.startswith(PARKED):
+            return None
+        name = state.removeprefix(PARKED)
+        return self._replicas.owner("parked call", name, request.principal.name, request.scope)
+
+    async def _forward(self, owner: Replica, message: Request, body: bytes, request: HttpRequest) -> None:
+        unread = [body]
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": unread.pop()} if unread else await request.receive()
+
+        try:
+            await self._replicas.forward(owner, request.scope, receive, request.send)
+        except OwnerGone as error:
+            await _send_answer(request, error_answer(message.id, unknown_state(error.message).error))
 
     async def _run(self, message: Request, request: HttpRequest) -> None:
         reply = _Reply(request, self._dropped, self._deadlines)

@@ -6,7 +6,6 @@ and there is a most of them. It knows no server.
 """
 
 import asyncio
-import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -45,8 +44,16 @@ _SLOWEST_LOOK: Final = 30.0
 class HttpSessions:
     """All sessions of the handshake era over HTTP."""
 
-    def __init__(self, core: Core, limits: SessionLimits, dropped: Callable[[], None]) -> None:
-        """`dropped` is called for every notification that a client loses because it does not read."""
+    def __init__(
+        self, core: Core, limits: SessionLimits, dropped: Callable[[], None], name: Callable[[str], str]
+    ) -> None:
+        """Nothing is open.
+
+        Args:
+            dropped: called for every notification that a client loses because it does not read.
+            name: gives the id of a new session, of the principal of this name.
+        """
+        self._name = name
         self._core = core
         self._limits = limits
         self._dropped = dropped
@@ -163,7 +170,7 @@ class HttpSessions:
             token_map = self._core.maps.from_meta(meta[MAP_KEY])
         return HttpSession(
             self._core,
-            session_id=secrets.token_urlsafe(24),
+            session_id=self._name(request.principal.name),
             version=version,
             capabilities=capabilities,
             principal=request.principal,

@@ -1,6 +1,7 @@
 """Calls of handshake-era servers that outlive a modern client's rounds."""
 
 import asyncio
+import secrets
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
@@ -44,7 +45,7 @@ class AsksAside:
 @pytest.fixture
 async def bridge():
     async with anyio.create_task_group() as tasks:
-        yield Bridge(tasks.start_soon, ShareRule())
+        yield Bridge(tasks.start_soon, ShareRule(), lambda principal: secrets.token_hex(8))
         tasks.cancel_scope.cancel()
 
 

@@ -351,7 +351,7 @@ async def test_request_that_is_cancelled_before_it_began_is_answered_and_keeps_n
     async with site_of(servers) as site:
         session = await site.session()
         (live,) = site.face._sessions.live()
-        request = HttpRequest("POST", {}, set(), ANYBODY, None, None, None)
+        request = HttpRequest("POST", {}, set(), ANYBODY, None, {}, None, None)
         stream, task = live.start(message, request)
         live.cancel(7)
         await asyncio.wait([task])

@@ -1,0 +1,95 @@
+"""One HTTP request and its answer, as records between two replicas.
+
+Turns an ASGI scope into the data of a record, and back; bodies are records of their own. What it leaves out belongs to
+one connection alone. Pure.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+REQUEST: Final = b"R"
+BODY: Final = b"B"
+END: Final = b"E"
+"""The body is over."""
+START: Final = b"S"
+"""The answer's status and headers."""
+GONE: Final = b"G"
+"""Another start of this process had what is asked for."""
+
+PIECE: Final = 256 * 1024
+"""Bytes of a body in one record."""
+FORWARDED: Final = "codec.forwarded"
+"""Key in the scope of a request that another replica has sent on: it is not sent on again."""
+_OF_A_CONNECTION: Final = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"trailer"})
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+
+def head_of(scope: Any, boot: bytes) -> bytes:
+    """A request without its body. `boot`: of the start that it is for."""
+    client = scope.get("client")
+    return json.dumps(
+        {
+            "boot": boot.hex(),
+            "method": scope["method"],
+            "scheme": scope.get("scheme", "http"),
+            "path": scope["path"],
+            "query": scope.get("query_string", b"").decode("latin-1"),
+            "client": list(client) if client is not None else None,
+            "headers": _shown(scope["headers"]),
+        }
+    ).encode()
+
+
+def scope_of(head: bytes) -> tuple[dict[str, Any], bytes]:
+    """The request as an ASGI scope, and the start that it is for."""
+    read = json.loads(head)
+    client = read["client"]
+    scope: dict[str, Any] = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": read["method"],
+        "scheme": read["scheme"],
+        "path": read["path"],
+        "raw_path": read["path"].encode("utf-8", "surrogateescape"),
+        "root_path": "",
+        "query_string": read["query"].encode("latin-1"),
+        "headers": _read(read["headers"]),
+        "client": None if client is None else (client[0], client[1]),
+        "server": None,
+        FORWARDED: True,
+    }
+    return scope, bytes.fromhex(read["boot"])
+
+
+def start_of(message: Any) -> bytes:
+    """The beginning of an answer (`http.response.start`)."""
+    return json.dumps({"status": message["status"], "headers": _shown(message.get("headers", ()))}).encode()
+
+
+def message_of(start: bytes) -> dict[str, Any]:
+    """The same as an ASGI message."""
+    read = json.loads(start)
+    return {"type": "http.response.start", "status": read["status"], "headers": _read(read["headers"])}
+
+
+def streams(headers: Headers) -> bool:
+    """Whether an answer of these headers comes bit by bit."""
+    return any(name.lower() == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers)
+
+
+def pieces(body: bytes) -> Iterator[bytes]:
+    """A body in pieces, each for one record."""
+    for at in range(0, len(body), PIECE):
+        yield body[at : at + PIECE]
+
+
+def _shown(headers: Headers) -> list[list[str]]:
+    kept = (pair for pair in headers if pair[0].lower() not in _OF_A_CONNECTION)
+    return [[name.decode("latin-1"), value.decode("latin-1")] for name, value in kept]
+
+
+def _read(headers: list[list[str]]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]

@@ -1,0 +1,65 @@
+"""Names of what lives in one replica: a session, a call that waits for its client.
+
+A name is sealed (`keys.py`) and says which process has what it names, and for whom it was made. Any replica tells from
+it alone where a request belongs: here, to another, or nowhere. No IO.
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal
+
+from gateway.replicas.keys import ReplicaKeys
+
+Purpose = Literal["session", "parked call", "response"]
+_BOOT: Final = 8
+_OWNER: Final = 16
+_RANDOM: Final = 16
+_LONGEST: Final = 1024
+"""Characters of a name that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One process: where it listens for the others, and which start of it this is."""
+
+    address: str
+    """HOST:PORT."""
+    boot: bytes
+
+
+class OwnedNames:
+    """Names that this replica gives, and those of others."""
+
+    def __init__(self, keys: ReplicaKeys, address: str) -> None:
+        """`address`: HOST:PORT at which the others find this replica."""
+        self._keys = keys
+        self.me = Replica(address, secrets.token_bytes(_BOOT))
+        # A session's name comes with each of its requests.
+        self._owner = lru_cache(maxsize=4096)(self._read)
+
+    def new(self, purpose: Purpose, principal: str) -> str:
+        """A name that nobody can guess, for something of this principal's that lives here."""
+        plain = self.me.boot + _digest(principal) + secrets.token_bytes(_RANDOM) + self.me.address.encode()
+        return self._keys.seal(purpose, plain)
+
+    def elsewhere(self, purpose: Purpose, name: str, principal: str) -> Replica | None:
+        """The other replica that has what it names; None: it is here, or it is no name of this principal's."""
+        if len(name) > _LONGEST:
+            return None
+        owner = self._owner(purpose, name, principal)
+        return None if owner is None or owner.address == self.me.address else owner
+
+    def _read(self, purpose: Purpose, name: str, principal: str) -> Replica | None:
+        plain = self._keys.opened(purpose, name)
+        if plain is None:
+            return None
+        boot, owner, address = plain[:_BOOT], plain[_BOOT : _BOOT + _OWNER], plain[_BOOT + _OWNER + _RANDOM :]
+        if not secrets.compare_digest(owner, _digest(principal)):
+            return None
+        return Replica(address.decode(), boot)
+
+
+def _digest(principal: str) -> bytes:
+    return hashlib.sha256(principal.encode("utf-8", "surrogatepass")).digest()[:_OWNER]

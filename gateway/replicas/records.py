@@ -1,0 +1,95 @@
+"""The bytes between two replicas: records that only who has their common secret can make or read, in their order.
+
+Each side draws 32 random bytes and sends them first; keys for both directions come from the secret and both (so nothing
+that was recorded can be played again, and no clock is trusted). What follows are records: four bytes of length, and the
+sealed record, whose number is its nonce. A record that is missing, doubled, moved or changed does not open, and the
+connection is of no use any more. Sans IO.
+"""
+
+import secrets
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from gateway.replicas.keys import KEY_BYTES, ReplicaKeys, derived
+
+MAGIC: Final = b"codec-gateway replica 1\n"
+ID_BYTES: Final = 4
+RANDOM_BYTES: Final = 32
+HELLO_BYTES: Final = len(MAGIC) + ID_BYTES + RANDOM_BYTES
+MOST: Final = 1024 * 1024
+"""Bytes of one record."""
+_LENGTH: Final = 4
+
+
+class RecordFault(Exception):
+    """What came can't have been sent so by a replica that has our secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What a side sends first."""
+
+    key_id: bytes
+    random: bytes
+
+    @staticmethod
+    def new(key_id: bytes) -> "Hello":
+        """One of this moment."""
+        return Hello(key_id, secrets.token_bytes(RANDOM_BYTES))
+
+    @staticmethod
+    def read(data: bytes) -> "Hello":
+        """Raises `RecordFault` for what is none."""
+        if len(data) != HELLO_BYTES or not data.startswith(MAGIC):
+            raise RecordFault("no greeting of a replica")
+        rest = data[len(MAGIC) :]
+        return Hello(rest[:ID_BYTES], rest[ID_BYTES:])
+
+    @property
+    def bytes(self) -> bytes:
+        """As it is sent."""
+        return MAGIC + self.key_id + self.random
+
+
+class Records:
+    """One side of one connection."""
+
+    def __init__(self, keys: ReplicaKeys, asked: Hello, answered: Hello, side: Literal["asks", "answers"]) -> None:
+        """`asked`: of the side that opened the connection. Raises `RecordFault` for a secret that is not accepted."""
+        secret = keys.by_id.get(asked.key_id)
+        if secret is None:
+            raise RecordFault("a key that is not accepted here")
+        both = derived(secret, "records", asked.random + answered.random, 2 * KEY_BYTES)
+        first, second = ChaCha20Poly1305(both[:KEY_BYTES]), ChaCha20Poly1305(both[KEY_BYTES:])
+        self._out, self._in = (first, second) if side == "asks" else (second, first)
+        self._sent = self._read = 0
+        self._waiting = bytearray()
+
+    def seal(self, kind: bytes, data: bytes = b"") -> bytes:
+        """A record as it is sent. `kind`: one byte."""
+        sealed = self._out.encrypt(self._sent.to_bytes(12, "big"), kind + data, None)
+        self._sent += 1
+        return len(sealed).to_bytes(_LENGTH, "big") + sealed
+
+    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """The records that are complete: kind and data. Raises `RecordFault`."""
+        self._waiting += data
+        found: list[tuple[bytes, bytes]] = []
+        while len(self._waiting) >= _LENGTH:
+            size = int.from_bytes(self._waiting[:_LENGTH], "big")
+            if not 17 <= size <= MOST:
+                raise RecordFault(f"a record of {size} bytes")
+            if len(self._waiting) < _LENGTH + size:
+                break
+            sealed = bytes(self._waiting[_LENGTH : _LENGTH + size])
+            del self._waiting[: _LENGTH + size]
+            try:
+                plain = self._in.decrypt(self._read.to_bytes(12, "big"), sealed, None)
+            except InvalidTag:
+                raise RecordFault("a record that was not sealed with the common key, or not as the next one") from None
+            self._read += 1
+            found.append((plain[:1], plain[1:]))
+        return found

@@ -1,0 +1,107 @@
+"""What one replica has to do with the others: names of what lives here, and requests for what lives there."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Final, Protocol
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.config.model import ReplicasConfig
+from gateway.errors import ConfigError, OwnerGone
+from gateway.observe.logs import get_logger
+from gateway.replicas.forwarder import Forwarder
+from gateway.replicas.keys import ReplicaKeys
+from gateway.replicas.listener import Listener
+from gateway.replicas.messages import FORWARDED
+from gateway.replicas.owners import OwnedNames, Purpose, Replica
+
+log = get_logger("replicas")
+
+
+class Replicas(Protocol):
+    """This replica among the others."""
+
+    def name(self, purpose: Purpose, principal: str) -> str:
+        """A new name, which nobody can guess, for something of this principal's that lives here."""
+        ...
+
+    def owner(self, purpose: Purpose, name: str, principal: str, scope: Scope) -> Replica | None:
+        """The other replica that has what it names; None: a request is to be answered here, whatever it comes to."""
+        ...
+
+    async def forward(self, owner: Replica, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have another replica answer. Raises `OwnerGone`; nothing has been sent to the client then."""
+        ...
+
+    def listening(self, app: ASGIApp) -> AbstractAsyncContextManager[None]:
+        """Answer the others' requests with `app`, for as long as the context lasts. Raises `ConfigError`."""
+        ...
+
+
+class _Alone:
+    """There are no others."""
+
+    def name(self, purpose: Purpose, principal: str) -> str:
+        return secrets.token_urlsafe(24)
+
+    def owner(self, purpose: Purpose, name: str, principal: str, scope: Scope) -> Replica | None:
+        return None
+
+    async def forward(self, owner: Replica, scope: Scope, receive: Receive, send: Send) -> None:
+        raise OwnerGone("this gateway has no replicas")
+
+    def listening(self, app: ASGIApp) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+
+ALONE: Final[Replicas] = _Alone()
+
+
+class Connected:
+    """One of several."""
+
+    def __init__(self, keys: ReplicaKeys, host: str, port: int) -> None:
+        """Nothing listens before `listening`. `host`, `port`: where the others find this replica."""
+        self._host, self._port = host, port
+        self._keys = keys
+        self._names = OwnedNames(keys, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        self._forwarder = Forwarder(keys)
+
+    def name(self, purpose: Purpose, principal: str) -> str:
+        """A sealed name, which says where it was given."""
+        return self._names.new(purpose, principal)
+
+    def owner(self, purpose: Purpose, name: str, principal: str, scope: Scope) -> Replica | None:
+        """By its name; None as well where another replica has sent the request on."""
+        return None if FORWARDED in scope else self._names.elsewhere(purpose, name, principal)
+
+    async def forward(self, owner: Replica, scope: Scope, receive: Receive, send: Send) -> None:
+        """Over a kept connection."""
+        await self._forwarder.forward(owner, scope, receive, send)
+
+    @asynccontextmanager
+    async def listening(self, app: ASGIApp) -> AsyncGenerator[None]:
+        """Answer the others' requests with `app`, for as long as the context lasts. Raises `ConfigError`."""
+        listener = Listener(self._keys, self._names.me.boot, app)
+        try:
+            server = await asyncio.start_server(listener.serve, self._host, self._port)
+        except OSError as error:
+            raise ConfigError(
+                f"replicas: can't listen on {self._names.me.address}: {error}; replicas.address must be an address of "
+                "this machine, and replicas.port must be free"
+            ) from error
+        log.info("listening for the other replicas", address=self._names.me.address)
+        try:
+            yield
+        finally:
+            server.close()
+            self._forwarder.close()
+
+
+def replicas_of(config: ReplicasConfig) -> Replicas:
+    """What the settings say. Raises `ConfigError` for a secret that can't be read."""
+    if config.address is None:
+        return ALONE
+    return Connected(ReplicaKeys(config.read_secrets()), config.address, config.port)

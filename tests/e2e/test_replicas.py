@@ -1,0 +1,201 @@
+"""Two gateways that share a secret, behind a balancer that gives each request to the other one than before.
+
+Whatever lives in one of them is reached through either: sessions, their streams and questions, calls that wait.
+"""
+
+import asyncio
+import itertools
+import socket
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import ElicitResult
+
+from tests.e2e.conftest import RunningGateway, running_gateway
+
+pytestmark = pytest.mark.anyio
+
+SERVERS = Path(__file__).parent / "servers"
+
+
+class TakingTurns(httpx2.AsyncBaseTransport):
+    """A balancer without stickiness."""
+
+    def __init__(self, urls: list[str]) -> None:
+        self._next = itertools.cycle([httpx2.URL(url) for url in urls])
+        self._inner = httpx2.AsyncHTTPTransport()
+        self.asked: list[tuple[str, str]] = []
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        there = next(self._next)
+        self.asked.append((str(there), request.method))
+        request.url = request.url.copy_with(host=there.host, port=there.port)
+        return await self._inner.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def started(stack: ExitStack, folder: Path, secret: Path) -> RunningGateway:
+    server = {"command": sys.executable, "args": [str(SERVERS / "asks.py")]}
+    settings = {"ADDRESS": "127.0.0.1", "PORT": str(free_port()), "KEY_FILE": str(secret)}
+    env = {f"CODEC_GATEWAY_REPLICAS__{name}": value for name, value in settings.items()}
+    folder.mkdir(exist_ok=True)
+    return stack.enter_context(running_gateway(folder, {"asks": server}, "--engine", "none", env=env))
+
+
+@pytest.fixture(scope="module")
+def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("secret") / "key"
+    path.write_text("0123456789abcdef" * 4)
+    return path
+
+
+@pytest.fixture(scope="module")
+def replicas(tmp_path_factory: pytest.TempPathFactory, secret: Path) -> Iterator[list[RunningGateway]]:
+    with ExitStack() as stack:
+        yield [started(stack, tmp_path_factory.mktemp(f"replica{n}"), secret) for n in range(2)]
+
+
+async def says_yes(context: object, params: Any) -> ElicitResult:
+    return ElicitResult(action="accept", content={"text": f"yes to {params.message}"})
+
+
+@asynccontextmanager
+async def client_of(urls: list[str], mode: str) -> AsyncGenerator[Client]:
+    transport = TakingTurns(urls)
+    with anyio.fail_after(60):
+        async with (
+            httpx2.AsyncClient(transport=transport, timeout=30) as http,
+            Client(
+                streamable_http_client("http://127.0.0.1:1/mcp", http_client=http),
+                mode=mode,
+                elicitation_callback=says_yes,
+            ) as client,
+        ):
+            yield client
+    assert len({url for url, _ in transport.asked}) == len(urls)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_client_finds_its_session_and_its_questions_whichever_replica_it_asks(
+    replicas: list[RunningGateway], mode: str
+) -> None:
+    async with client_of([each.url for each in replicas], mode) as client:
+        texts = [(await client.call_tool("ask", {"about": f"{n}"})).content[0].text for n in range(6)]
+        names = [[tool.name for tool in (await client.list_tools()).tools] for _ in range(4)]
+
+    assert texts == [f"yes to {n}" for n in range(6)]
+    assert names == [["ask"]] * 4
+
+
+async def initialized(http: httpx2.AsyncClient, url: str) -> str:
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    answer = await post(http, url, "initialize", params)
+    return answer.headers["mcp-session-id"]
+
+
+async def post(
+    http: httpx2.AsyncClient, url: str, method: str, params: dict[str, Any], session: str | None = None
+) -> httpx2.Response:
+    headers = {"accept": "application/json, text/event-stream"}
+    if session is not None:
+        headers["mcp-session-id"] = session
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return await http.post(f"{url}/mcp", json=body, headers=headers)
+
+
+async def test_session_ends_for_all_replicas_at_once(replicas: list[RunningGateway]) -> None:
+    one, other = (each.url for each in replicas)
+    async with httpx2.AsyncClient(timeout=30) as http:
+        session = await initialized(http, one)
+        before = await post(http, other, "ping", {}, session)
+        ended = await http.delete(f"{other}/mcp", headers={"mcp-session-id": session})
+        after = [await post(http, url, "ping", {}, session) for url in (one, other)]
+
+    assert (before.status_code, before.json()["result"]) == (200, {})
+    assert ended.status_code == 200
+    assert [each.status_code for each in after] == [404, 404]
+
+
+async def test_name_that_nobody_gave_is_unknown_everywhere(replicas: list[RunningGateway]) -> None:
+    async with httpx2.AsyncClient(timeout=30) as http:
+        session = await initialized(http, replicas[0].url)
+        forged = session[:-4] + ("AAAA" if session[-4:] != "AAAA" else "BBBB")
+        answers = [await post(http, each.url, "ping", {}, forged) for each in replicas]
+
+    assert [each.status_code for each in answers] == [404, 404]
+
+
+@pytest.fixture
+def alone(tmp_path: Path, secret: Path) -> Iterator[Callable[[str], RunningGateway]]:
+    with ExitStack() as stack:
+        yield lambda name: started(stack, tmp_path / name, secret)
+
+
+async def test_what_lived_in_a_replica_that_was_killed_is_told_to_be_gone(
+    replicas: list[RunningGateway], alone: Callable[[str], RunningGateway]
+) -> None:
+    owner = alone("owner")
+    asking = {"name": "ask", "arguments": {"about": "x"}}
+    async with httpx2.AsyncClient(timeout=30) as http:
+        session = await initialized(http, owner.url)
+        parked = await modern(http, owner.url, asking)
+        there = await post(http, replicas[0].url, "ping", {}, session)
+        owner.process.kill()
+        owner.process.wait()
+        gone = await post(http, replicas[0].url, "ping", {}, session)
+        answers = {key: {"action": "accept", "content": {"text": "late"}} for key in parked["inputRequests"]}
+        lost = await modern(
+            http, replicas[0].url, {**asking, "requestState": parked["requestState"], "inputResponses": answers}
+        )
+
+    assert there.status_code == 200
+    assert gone.status_code == 404
+    assert "send initialize again" in gone.json()["error"]["message"]
+    assert lost["code"] == -32602
+    assert "begin again without it" in lost["message"]
+
+
+async def modern(http: httpx2.AsyncClient, url: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The result, or the error, of a call of 2026-07-28 by a client that can be asked."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+    }
+    headers = {
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "tools/call",
+        "mcp-name": params["name"],
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**params, "_meta": meta}}
+    answer = (await http.post(f"{url}/mcp", json=body, headers=headers)).json()
+    return answer.get("result") or answer["error"]
+
+
+async def test_port_of_the_replicas_answers_nobody_without_the_secret(replicas: list[RunningGateway]) -> None:
+    port = int(replicas[0].log.events("listening for the other replicas")[0]["address"].rpartition(":")[2])
+    greeting = b"codec-gateway replica 1\n" + b"x" * 36
+    for said in (b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" + b"x" * 100, greeting + b"\0" * 64):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said)
+        with anyio.fail_after(20):
+            answered = await reader.read()
+        writer.close()
+        assert b"HTTP" not in answered

@@ -1,0 +1,64 @@
+"""What is sealed with the replicas' secret opens with it and for its purpose, as it was, and in no other case."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.replicas.keys import ReplicaKeys
+from gateway.replicas.owners import OwnedNames
+
+OLD, NEW = b"o" * 32, b"n" * 32
+
+
+@given(st.binary(max_size=200), st.text(max_size=20))
+def test_what_was_sealed_comes_back_for_its_purpose_alone(plain: bytes, other: str) -> None:
+    keys = ReplicaKeys([NEW])
+    token = keys.seal("purpose", plain)
+
+    assert keys.opened("purpose", token) == plain
+    assert keys.opened(f"purpose {other}", token) is None
+    assert ReplicaKeys([OLD]).opened("purpose", token) is None
+
+
+@given(st.data())
+def test_token_that_was_changed_anywhere_is_none(data: st.DataObject) -> None:
+    keys = ReplicaKeys([NEW])
+    token = keys.seal("purpose", b"something")
+    place = data.draw(st.integers(0, len(token) - 2))
+    letter = data.draw(st.sampled_from("ABCabc012-_!é ").filter(lambda each: each != token[place]))
+
+    assert keys.opened("purpose", token[:place] + letter + token[place + 1 :]) is None
+    assert keys.opened("purpose", token[:place]) is None
+
+
+@given(st.text())
+def test_what_nobody_sealed_is_none(token: str) -> None:
+    assert ReplicaKeys([NEW]).opened("purpose", token) is None
+
+
+def test_secret_that_is_only_accepted_opens_and_does_not_seal() -> None:
+    between = ReplicaKeys([NEW, OLD])
+
+    assert between.opened("purpose", ReplicaKeys([OLD]).seal("purpose", b"x")) == b"x"
+    assert ReplicaKeys([OLD]).opened("purpose", between.seal("purpose", b"x")) is None
+
+
+def test_name_tells_the_others_where_it_lives_and_nobody_else_anything() -> None:
+    here, there = (OwnedNames(ReplicaKeys([NEW]), f"10.0.0.{n}:8602") for n in (1, 2))
+    name = here.new("session", "ann")
+
+    assert there.elsewhere("session", name, "ann") == here.me
+    assert here.elsewhere("session", name, "ann") is None
+    assert there.elsewhere("session", name, "bob") is None
+    assert there.elsewhere("response", name, "ann") is None
+    assert there.elsewhere("session", "x" * 5000, "ann") is None
+    assert len({here.new("session", "ann") for _ in range(3)}) == 3
+    # Some clients and balancers bound a header's value.
+    assert len(name) < 200
+    assert "ann" not in name
+
+
+@pytest.mark.parametrize("principal", ["a" * 10_000, "\ud800", "", "é"])
+def test_name_is_of_one_length_whosever_it_is(principal: str) -> None:
+    names = OwnedNames(ReplicaKeys([NEW]), "10.0.0.1:8602")
+    assert len(names.new("session", principal)) == len(names.new("session", "ann"))
