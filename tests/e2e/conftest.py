@@ -15,9 +15,11 @@ import httpx2
 import openai
 import pytest
 
+from gateway.engine.packaged_model import packaged_model
 from leaf_sdk.vocab import map_digest
 
 SERVERS = Path(__file__).parent / "servers"
+ENGINE = os.environ.get("ENGINE", "embedded")
 
 
 class Log:
@@ -193,12 +195,24 @@ def launch(tmp_path: Path) -> Callable[..., AbstractContextManager[tuple[subproc
 
 
 @pytest.fixture(scope="session")
+def engine_flags(request: pytest.FixtureRequest) -> list[str]:
+    """Which engine the shared gateway has: the embedded one, or what `ENGINE` names (`make engines-check`)."""
+    if ENGINE == "embedded":
+        return ["--engine", "embedded"]
+    url: str = request.getfixturevalue("vllm_url") if ENGINE == "vllm" else ENGINE
+    return ["--engine", url, "--model", str(packaged_model())]
+
+
+@pytest.fixture(scope="session")
 def site(
-    tmp_path_factory: pytest.TempPathFactory, time_leaf: dict[str, Any], plain_time: dict[str, Any]
+    tmp_path_factory: pytest.TempPathFactory,
+    engine_flags: list[str],
+    time_leaf: dict[str, Any],
+    plain_time: dict[str, Any],
 ) -> Iterator[RunningGateway]:
     """The gateway of the README: an embedded engine, a leaf tool and a plain one. Shared by the tests that only ask."""
     servers = {"time_leaf": time_leaf, "plain_time": plain_time}
-    with running_gateway(tmp_path_factory.mktemp("site"), servers, "--engine", "embedded") as gateway:
+    with running_gateway(tmp_path_factory.mktemp("site"), servers, *engine_flags) as gateway:
         yield gateway
 
 

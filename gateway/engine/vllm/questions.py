@@ -81,6 +81,19 @@ class Questions(JsonQuestions):
         del specials
         return await self._ids({"prompt": text, "add_special_tokens": False})
 
+    async def embed(
+        self, inputs: Sequence[Sequence[int]], encoding_format: str | None, dimensions: int | None
+    ) -> dict[str, Any]:
+        """As others do; a server that generates does not have the endpoint at all."""
+        try:
+            return await super().embed(inputs, encoding_format, dimensions)
+        except EngineRefused as error:
+            if error.status in (404, 405):
+                raise EngineRefused(
+                    "this vLLM server serves no vectors: it was started for a model that writes", 501
+                ) from error
+            raise
+
     async def rendered(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = (), options: Options | None = None
     ) -> list[int]:
