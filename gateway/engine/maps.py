@@ -104,8 +104,10 @@ def _session_source(config: GatewayConfig, engine_model: str | None) -> Path:
         return Path(config.tokens.map)
     if config.engine.kind == "embedded" or config.engine.model is not None:
         return embedded_model(config.engine)
-    if engine_model is not None and Path(engine_model).is_file():
-        return Path(engine_model)
+    # A model is one file, or a folder with its tokenizer in it.
+    for found in (Path(engine_model), Path(engine_model, "tokenizer.json")) if engine_model is not None else ():
+        if found.is_file():
+            return found
     raise ConfigError(
         f"the map can't be found automatically: the engine's model {engine_model!r} is not readable here; "
         "name a map (--map PATH) or the model's GGUF file (--model PATH), or serve text only (--map none)"

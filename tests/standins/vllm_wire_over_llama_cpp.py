@@ -63,10 +63,7 @@ class StandIn:
         return JSONResponse({"version": "0.32.0"})
 
     async def metrics(self, request: Request) -> Response:
-        return PlainTextResponse(
-            f"process_start_time_seconds {STARTED}\n"
-            f'vllm:cache_config_info{{block_size="{BLOCK}",cache_dtype="auto",engine="0"}} 1.0\n'
-        )
+        return PlainTextResponse(f'vllm:cache_config_info{{block_size="{BLOCK}",cache_dtype="auto",engine="0"}} 1.0\n')
 
     async def models(self, request: Request) -> Response:
         model = {"id": MODEL, "object": "model", "owned_by": "vllm", "root": MODEL, "max_model_len": self.context}
@@ -157,9 +154,6 @@ class StandIn:
             cached = end.timings.cache_n // BLOCK * BLOCK
             yield _event(_usage(len(prompt), end.timings.generated_n, cached, message is _ids_message))
         yield "data: [DONE]\n\n"
-
-
-STARTED = 1_700_000_000 + secrets.randbelow(100_000_000)
 
 
 def _ids_message(event: Any, weighed: bool, reason: str | None) -> str:

@@ -23,7 +23,6 @@ _CONTEXT: Final = 2**31
 _BLOCK: Final = 128
 """Ids of a block where the server does not tell: the largest that is usual."""
 _BLOCK_SIZE: Final = re.compile(r'^vllm:cache_config_info\{[^}\n]*\bblock_size="(\d{1,6})"', re.MULTILINE)
-_STARTED: Final = re.compile(r"^process_start_time_seconds ([0-9.e+]{1,40})$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,6 @@ def read_facts(models: dict[str, Any], metrics: str, bos: dict[str, Any], shown:
     """
     model: dict[str, Any] = models["data"][0]
     block = _BLOCK_SIZE.search(metrics)
-    started = _STARTED.search(metrics)
     return EngineFacts(
         model=model_name(served_name(models)),
         model_path=text_of(model.get("root")),
@@ -53,7 +51,8 @@ def read_facts(models: dict[str, Any], metrics: str, bos: dict[str, Any], shown:
         context=count_of(model.get("max_model_len"), 1, _CONTEXT),
         slots=at_once,
         bos=tuple(count_of(token, 0, _CONTEXT) for token in bos["tokens"]),
-        start_marker=started[1] if started else None,
+        # It tells when it was started, but behind a router each request may be answered by another of its kind.
+        start_marker=None,
         can=Capabilities(
             grammar_tokens=False,
             lazy_grammar=False,

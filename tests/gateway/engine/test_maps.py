@@ -103,6 +103,14 @@ def test_auto_takes_the_path_that_the_engine_names(model_map):
     assert maps.session.map_id == model_map.map_id
 
 
+def test_map_is_made_of_the_tokenizer_in_a_served_folder(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(tiny_map_bytes())
+    maps = resolve_maps(config_of("auto"), engine_model=str(tmp_path))
+
+    assert maps.session is not None
+    assert maps.session.map_id == tiny_map().map_id
+
+
 @pytest.mark.parametrize("named", [None, "/models/elsewhere.gguf"])
 def test_auto_that_finds_nothing_names_the_ways_out(named):
     with pytest.raises(ConfigError) as refused:
