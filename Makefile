@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help lock mutants release setup test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
+.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help lock mutants pool-check release setup test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -41,6 +41,9 @@ fuzz: $(READY) ## run the properties of the tests with fresh seeds, for MINUTES 
 
 grammar-seeds: $(READY) ## let the engine write 20 calls under each format's grammar, for three sets of tools: half an hour
 	@TOOLCALL_SEEDS=20 $(BIN)/pytest tests/gateway/toolcalls/grammar/test_engine_grammar.py
+
+pool-check: $(READY) ## four real engines under load, killed, stopped and exchanged at random, for MINUTES (5): ids are held exact
+	@PYTHONPATH=. $(BIN)/python -m tests.pool --minutes $(or $(MINUTES),5) --conversations $(or $(TALKS),48) --seed $(or $(SEED),1)
 
 mutants: $(READY) ## change the code in small ways, and name the changes that no test notices: ONLY=agent, BUDGET=1800 seconds
 	@PYTHONPATH=. $(BIN)/python -m tests.mutation.run --only "$(ONLY)" --budget $(or $(BUDGET),1800) --most $(or $(MOST),100) --seed $(or $(SEED),1)

@@ -8,6 +8,8 @@ GatewayError
 │   └── UnknownFormat           no tool-call format of that name (gateway.toolcalls)
 ├── EngineError                 the engine did not do what was asked
 │   ├── EngineUnavailable       it is away, or left in the middle of an answer     exit code 4
+│   │   ├── EngineBusy          it has more to do already than may wait
+│   │   └── EngineLost          it left where no other engine can go on
 │   ├── EngineRefused           it answered with an error of its own
 │   │   └── GrammarRefused      it does not take a request's grammar
 │   ├── TemplateRefused         its chat template can't express the conversation
@@ -21,6 +23,7 @@ GatewayError
 ├── UnknownTool                 no upstream offers a tool of that name
 ├── RequestInvalid              a client asked for something we can't do
 │   ├── NotStored               an id names no response that is kept for it (gateway.serve.responses)
+│   ├── ModelUnknown            it names a model that no engine serves
 │   ├── ContextExceeded         its conversation does not fit into the engine's context
 │   ├── BodyOverLimit           its body is too large (gateway.serve.http)
 │   └── BodyUnread              its body is in a form that is not read (gateway.serve.http)
@@ -65,6 +68,14 @@ class EngineError(GatewayError):
 
 class EngineUnavailable(EngineError):
     """The engine can't be reached, or its answer broke off in the middle."""
+
+
+class EngineBusy(EngineUnavailable):
+    """The engine is there, and has more to do already than may wait."""
+
+
+class EngineLost(EngineUnavailable):
+    """The engine was lost in the middle of an answer that a grammar holds: no other can go on. What came stands."""
 
 
 class EngineRefused(EngineError):
@@ -127,6 +138,13 @@ class RequestInvalid(GatewayError):
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
         self.param = param
+
+
+class ModelUnknown(RequestInvalid):
+    """A request names a model that no engine serves."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, param="model")
 
 
 class ContextExceeded(RequestInvalid):

@@ -19,10 +19,12 @@ from gateway.agent.prompt import begin
 from gateway.agent.recall import Recall
 from gateway.agent.turn import ANSWER_ROOM, Answer, AnswerOptions
 from gateway.config import LimitsConfig
+from gateway.engine.homes import home_key
 from gateway.engine.interface import Message
-from gateway.engine.readiness import EngineRoute
+from gateway.engine.pool import EnginePool
+from gateway.engine.readiness import ReadyEngine
 from gateway.engine.template_options import NO_OPTIONS, checked_options
-from gateway.errors import ContextExceeded, EngineUnavailable
+from gateway.errors import ContextExceeded
 from gateway.observe.metrics import Metrics
 from gateway.observe.trajectories import Trajectories
 from gateway.proxy.caller import ANYBODY, Principal
@@ -34,19 +36,17 @@ class Agent:
 
     def __init__(
         self,
-        route: EngineRoute,
+        pool: EnginePool,
         calls: CallRunner,
         limits: LimitsConfig,
         metrics: Metrics,
         *,
-        hold_calls: bool = False,
         show_calls: bool = False,
         volatile: Sequence[str] = (),
         trajectories: Trajectories | None = None,
     ) -> None:
-        """`hold_calls`, `volatile`: see `EngineConfig`; `show_calls`: see `AgentConfig`."""
-        self._route = route
-        self._hold_calls = hold_calls
+        """`volatile`: see `EngineConfig`; `show_calls`: see `AgentConfig`."""
+        self._pool = pool
         self._calls = calls
         self._limits = limits
         self._metrics = metrics
@@ -65,16 +65,19 @@ class Agent:
         bare: bool = False,
         options: Mapping[str, object] = NO_OPTIONS,
         continues: bool = False,
+        model: str | None = None,
     ) -> Conversation:
         """The conversation that `messages` (see `history.checked_messages`) begin, as prompt ids.
 
         The gateway's own tools are those that `principal` may call and `gateway_tools` holds. `bare`: without them, and
         remembered by nobody. `options`: what the chat template is to be told; those that it does not name are left out.
         `continues`: the answer goes on with the last message, the model's own; it is remembered by nobody either.
+        `model`: which is asked for, where there are several.
 
-        Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, and `ContextExceeded` when it does not fit.
+        Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`, `ModelUnknown`, and `ContextExceeded` when it does
+        not fit.
         """
-        ready = self._route.ready()
+        ready = self._pool.ready(model)
         if options:
             ready = ready.with_options(checked_options(options, ready.token_map, "chat_template_kwargs"))
         ours = () if bare else self._calls.offers.to(principal, ready.facts.context, choice.names or (), gateway_tools)
@@ -82,11 +85,19 @@ class Agent:
         check_choice(choice, tools)
         check_size(messages, ready.facts.context)
         messages, begun = (messages[:-1], begun_text(messages)) if continues else (messages, "")
-        messages = await in_their_places(without_volatile(messages, self._volatile), ready.template)
+        messages = without_volatile(messages, self._volatile)
         names = frozenset(tool.name for tool in client_tools)
-        fmt = ready.tool_format.format
-        conversation = Conversation(ready, fmt, tools, [], names, principal, may_call=choice.may_call)
-        await (begin(conversation, messages) if bare or continues else self.recall.begin(conversation, messages))
+
+        async def begun_with(ready: ReadyEngine) -> Conversation:
+            placed = await in_their_places(messages, ready.template)
+            fmt = ready.tool_format.format
+            conversation = Conversation(ready, fmt, tools, [], names, principal, may_call=choice.may_call)
+            await (begin(conversation, placed) if bare or continues else self.recall.begin(conversation, placed))
+            return conversation
+
+        home = b"" if not self._pool.several else home_key(principal.name, messages, tool_definitions(tools))
+        conversation = await self._pool.open(ready, home, begun_with)
+        conversation.home = home
         if begun:
             conversation.begin_turn(begun)
         if conversation.room <= 0:
@@ -121,16 +132,15 @@ class Agent:
         shows = self._show_calls if options.show_calls is None else options.show_calls
         answer = Answer(
             *(self._calls, self.recall, self._limits, self._metrics, conversation, options, emit),
-            hold_calls=self._hold_calls,
             show_calls=shows,
         )
         ended = "broken"
+        before = None if conversation.before is None else conversation.before.engine
         try:
-            finished = await answer.run()
+            with self._pool.stay(conversation.ready, conversation.home, before) as conversation.stay:
+                conversation.ready = conversation.stay.ready
+                finished = await answer.run()
             ended = finished.reason
-        except EngineUnavailable:
-            self._route.report_loss()
-            raise
         finally:
             # Before anybody hears that it is complete: the next request may come at once.
             self.recall.keep(conversation, ended)

@@ -6,20 +6,30 @@ may be special; an id that the map does not have never reaches the engine. Text 
 
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.agent.end_hold import EndHold
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsGenerated
 from gateway.agent.history import check_length
+from gateway.agent.replay import cut_off, replayed
 from gateway.agent.stop import StopFilter
 from gateway.config import LimitsConfig
+from gateway.engine.homes import key_of
 from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent, Sampling, Timings
-from gateway.engine.readiness import EngineRoute, ReadyEngine
-from gateway.errors import EngineUnavailable, RequestInvalid
+from gateway.engine.pool import EnginePool
+from gateway.engine.readiness import ReadyEngine
+from gateway.engine.slots import Place
+from gateway.engine.stay import Stay
+from gateway.errors import EngineError, EngineUnavailable, RequestInvalid
 from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import Content
 from leaf_sdk.vocab import Detokenizer
+
+_BEGINNING: Final = 64
+"""Ids of a prompt that say where it is at home."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +59,18 @@ class CompletionOptions:
 class Completer:
     """Continues prompts with one engine."""
 
-    def __init__(self, route: EngineRoute, limits: LimitsConfig, metrics: Metrics) -> None:
-        self._route = route
+    def __init__(self, pool: EnginePool, limits: LimitsConfig, metrics: Metrics) -> None:
+        self._pool = pool
         self._limits = limits
         self._metrics = metrics
 
-    def open(self, prompt: str | Sequence[int], principal: Principal = ANYBODY) -> Prompt:
-        """Give the prompt's ids, with what the engine itself puts before a text.
+    def open(self, prompt: str | Sequence[int], principal: Principal = ANYBODY, model: str | None = None) -> Prompt:
+        """Give the prompt's ids, with what the engine itself puts before a text. `model`: as `Agent.open`.
 
-        Raises `EngineUnavailable`, `MapDiffers`, and `RequestInvalid` when it is empty, too long or has unknown ids.
+        Raises `EngineUnavailable`, `MapDiffers`, `ModelUnknown`, and `RequestInvalid` when it is empty, too long or has
+        unknown ids.
         """
-        ready = self._route.ready()
+        ready = self._pool.ready(model)
         if isinstance(prompt, str):
             check_length(len(prompt), ready.facts.context, "prompt")
         ids = _encoded(prompt, ready) if isinstance(prompt, str) else list(prompt)
@@ -81,12 +92,10 @@ class Completer:
         """
         room = prompt.ready.facts.context - len(prompt.ids)
         most = min(options.max_tokens or self._limits.completion_tokens, room)
-        run = _Completion(prompt, options, emit, most)
-        try:
+        home = key_of(prompt.principal.name, prompt.ids[:_BEGINNING]) if self._pool.several else b""
+        with self._pool.stay(prompt.ready, home) as stay:
+            run = _Completion(prompt, options, emit, most, stay)
             finished = await run.run()
-        except EngineUnavailable:
-            self._route.report_loss()
-            raise
         self._count(run)
         return finished
 
@@ -107,8 +116,11 @@ class Completer:
 class _Completion:
     """The state of one completion."""
 
-    def __init__(self, prompt: Prompt, options: CompletionOptions, emit: Emit, most: int) -> None:
+    def __init__(self, prompt: Prompt, options: CompletionOptions, emit: Emit, most: int, stay: Stay) -> None:
         self._prompt = prompt
+        self._stay = stay
+        self._moved = 0
+        self._answered = False
         self._options = options
         self._emit = emit
         self._most = most
@@ -128,42 +140,69 @@ class _Completion:
         return len(self._ids)
 
     async def run(self) -> Finished:
-        prompt, options = self._prompt, self._options
-        principal = prompt.principal
-        async with prompt.ready.slots.take(prompt.ids, principal.name, alone=principal.alone) as place:
+        self.end, place = await replayed(self._stay, self._run, self._rewind)
+        self.seconds = time.perf_counter() - self._started
+        timings = place.shown(self.end.timings) if self.end is not None and place is not None else None
+        await self._emit(self._stats(timings))
+        prompt = len(self._prompt.ids)
+        reason: FinishReason = "stop" if self.end is None or self.end.reason == "stop" else "length"
+        finished = Finished(reason, prompt, min(timings.cache_n, prompt) if timings else 0, len(self._ids))
+        await self._emit(finished)
+        return finished
+
+    async def _run(self) -> tuple[GenerationEnd | None, Place | None]:
+        """Go on with the engine that there is, behind what others have generated already."""
+        ready, principal, options = self._stay.ready, self._prompt.principal, self._options
+        context = [*self._prompt.ids, *self._ids] if self._ids else self._prompt.ids
+        self._answered = False
+        taken = ready.slots.take(context, principal.name, alone=principal.alone)
+        async with AsyncExitStack() as stack:
+            place = await self._stay.wait(stack.enter_async_context(taken))
             request = GenerateRequest(
-                prompt.ids,
+                context,
                 place.pinned,
-                self._most,
+                self._most - len(self._ids),
                 options.sampling,
                 reuse=place.reuse,
                 salt=place.salt,
                 # Where a stop string may end it, no id must be read before the one ahead of it has been judged.
                 gather=not options.stops,
             )
+            end: GenerationEnd | None = None
             try:
-                async with prompt.ready.engine.generate(request) as events:
-                    self.end = await self._follow(events)
+                async with AsyncExitStack() as generating:
+                    events = await self._stay.wait(generating.enter_async_context(ready.engine.generate(request)))
+                    end = await self._follow(self._stay.each(events))
             finally:
-                told = self.end is not None and self.end.told
-                answered = self.end is not None or self.ttft > 0
-                place.slot.holds([*prompt.ids, *self._ids], at_rest=told, answered=answered)
-        self.seconds = time.perf_counter() - self._started
-        timings = place.shown(self.end.timings) if self.end is not None else None
-        await self._emit(self._stats(timings))
-        reason: FinishReason = "stop" if self.end is None or self.end.reason == "stop" else "length"
-        finished = Finished(reason, len(prompt.ids), timings.cache_n if timings else 0, len(self._ids))
-        await self._emit(finished)
-        return finished
+                told = end is not None and end.told
+                answered = end is not None or self._answered
+                place.slot.holds([*self._prompt.ids, *self._ids], at_rest=told, answered=answered)
+        return end, place
+
+    async def _rewind(self, _error: EngineError) -> tuple[GenerationEnd, None] | None:
+        """Make ready to go on from the ids that are there; give the end where nothing is left to generate."""
+        self._hold.drop()
+        if len(self._ids) >= self._most:
+            end = cut_off(len(self._ids))
+            await self._close(end)
+            return end, None
+        self._moved += 1
+        return None
+
+    async def _close(self, end: GenerationEnd) -> None:
+        await self._take(self._hold.close(end.ended_by))
+        if self._text is not None:
+            await self._show(self._stop.feed(self._text.close()) + self._stop.close())
 
     async def _follow(self, events: AsyncIterator[GenerationEvent]) -> GenerationEnd | None:
         async for event in events:
             if isinstance(event, GenerationEnd):
-                await self._take(self._hold.close(event.ended_by))
-                if self._text is not None:
-                    await self._show(self._stop.feed(self._text.close()) + self._stop.close())
+                await self._close(event)
                 return event
-            self.ttft = self.ttft or time.perf_counter() - self._started
+            if not self._answered:
+                self._answered = True
+                self._stay.answered()
+                self.ttft = self.ttft or time.perf_counter() - self._started
             self._guessed |= event.guessed
             await self._take(self._hold.feed(event.ids))
             if self._stop.hit:
@@ -194,6 +233,7 @@ class _Completion:
             timings=timings,
             ttft=self.ttft,
             guessed=self._guessed,
+            moved=self._moved,
         )
 
 

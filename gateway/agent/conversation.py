@@ -7,18 +7,22 @@ writes behind a turn such as the model's last one was. It does not generate and 
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from gateway.agent.memory import History, LivedAnswer, LivedTurn, Miss, Remembered
 from gateway.agent.trail import Trail
 from gateway.engine.interface import Message
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.scaffold import WRITTEN, Scaffold, TurnEnd, TurnShape
+from gateway.engine.stay import Stay
 from gateway.errors import RequestInvalid
 from gateway.observe.trajectories import Span
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import Format, Reasoning, ToolSpec, parser_for
+
+T = TypeVar("T")
 
 PROMPT_TAIL = 64
 """Ids of the prompt's end: enough to tell whether the template opened a reasoning block."""
@@ -75,6 +79,15 @@ class Conversation:
     """The answer's name, for its client and in trajectories."""
     trail: Trail | None = None
     """Where its ids came from; None: nobody asks."""
+    home: bytes = b""
+    """What decides on which of several engines it is answered (`engine/homes.py`)."""
+    stay: Stay | None = None
+    """Where its answer is being made."""
+
+    def place(self) -> Stay:
+        """Give where its answer is made; its own engine, where no pool has said."""
+        self.stay = self.stay or Stay(self.ready)
+        return self.stay
 
     @property
     def room(self) -> int:
@@ -100,6 +113,13 @@ class Conversation:
         scaffold = await self.around_question()
         self.splice(scaffold, [scaffold.fitted(0, self.ready.token_map.encode(question), self.ready.token_map)])
 
+    async def asked(self, question: Callable[[ReadyEngine], Awaitable[T]]) -> T:
+        """Ask its engine something that any other of its kind can be asked; with that one it goes on, if need be."""
+        stay = self.place()
+        answer = await stay.ask(question)
+        self.ready = stay.ready
+        return answer
+
     async def around_question(self) -> Scaffold:
         """Give what stands around the next user turn."""
         shape, end = self.last_turn()
@@ -109,7 +129,7 @@ class Conversation:
         """Give what stands around the results of the last turn's calls."""
         started = time.perf_counter()
         shape, end = self.last_turn()
-        scaffold = await self.ready.template.scaffold(shape, end, "tool", len(self.turn.calls))
+        scaffold = await self.asked(lambda ready: ready.template.scaffold(shape, end, "tool", len(self.turn.calls)))
         self.spliced.seconds += time.perf_counter() - started
         return scaffold
 

@@ -27,3 +27,8 @@ class EndHold:
         """Give what is held, without the id that ended the turn if one did."""
         held, self._held = self._held, ()
         return held if ended_by is None else held[:-1]
+
+    def drop(self) -> int:
+        """Forget what is held; gives how many ids that was."""
+        dropped, self._held = len(self._held), ()
+        return dropped

@@ -7,7 +7,9 @@ engine samples but never processes, is left out, and the template's own turn end
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import starmap, zip_longest
 
 from gateway.agent.choice import Hold, prompt_tail
@@ -17,11 +19,12 @@ from gateway.agent.events import ContentSampled, Emit, GenerationFinished, IdsGe
 from gateway.agent.memory import Call, LivedTurn
 from gateway.agent.memory.cut import cut_turn
 from gateway.agent.refused_grammar import loosened_hold, looseness
+from gateway.agent.replay import cut_off, replayed
 from gateway.agent.stop import StopFilter
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.engine.left_behind import shared_prefix
 from gateway.engine.slots import Place
-from gateway.errors import EngineUnavailable, GrammarRefused
+from gateway.errors import EngineError, EngineLost, EngineUnavailable, GrammarRefused
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.trajectories import Sampled
@@ -115,17 +118,33 @@ class Generation:
         self._told: list[str] = []
         """Content that has passed the stop strings."""
         self._ttft = 0.0
+        self._stay = conversation.place()
+        self._moved = 0
+        """Engines that were lost over it."""
+        self._answered = False
+        """Whether the engine that it has now has given an id."""
 
     async def run(self) -> GenerationResult:
         """Generate until the model stops, a stop string comes or a limit is reached.
 
         Raises `EngineUnavailable` and `EngineRefused`; what came before stays emitted, and the ids are kept.
         """
-        conversation = self._conversation
         started = time.perf_counter()
-        hold = self._options.hold
-        principal = conversation.principal
-        async with conversation.ready.slots.take(conversation.ids, principal.name, alone=principal.alone) as place:
+        run = partial(self._run, self._options.hold, started)
+        done: tuple[GenerationEnd | None, Place | None] = None, None
+        try:
+            done = await replayed(self._stay, run, self._rewind)
+        finally:
+            self._remember(done[0])
+        return self._finish(*done, time.perf_counter() - started)
+
+    async def _run(self, hold: Hold | None, started: float) -> tuple[GenerationEnd | None, Place | None]:
+        """Generate with the engine that there is, behind what others have generated already."""
+        conversation, principal = self._conversation, self._conversation.principal
+        conversation.ready, self._answered = self._stay.ready, False
+        taken = conversation.ready.slots.take(self._context, principal.name, alone=principal.alone)
+        async with AsyncExitStack() as stack:
+            place = await self._stay.wait(stack.enter_async_context(taken))
             end: GenerationEnd | None = None
             try:
                 try:
@@ -133,25 +152,58 @@ class Generation:
                 except GrammarRefused:
                     if hold is None:
                         raise
-                    hold = await loosened_hold(hold, self._request(place, hold), conversation.ready, self._metrics)
+                    request = self._request(place, hold)
+                    hold = await self._stay.wait(loosened_hold(hold, request, conversation.ready, self._metrics))
                     end = await self._generate(place, hold, started)
             finally:
-                self._remember(place, end)
-        return self._finish(end, place, time.perf_counter() - started)
+                told = end is not None and end.told
+                held = [*conversation.ids, *self._ids]
+                place.slot.holds(held, at_rest=told, answered=end is not None or self._answered)
+        return end, place
 
     async def _generate(self, place: Place, hold: Hold | None, started: float) -> GenerationEnd | None:
-        async with self._conversation.ready.engine.generate(self._request(place, hold)) as events:
-            for told in looseness(hold):
-                await self._emit_event(told)
-            return await self._follow(events, started)
+        generating = self._conversation.ready.engine.generate(self._request(place, hold))
+        async with AsyncExitStack() as stack:
+            events = await self._stay.wait(stack.enter_async_context(generating))
+            if not self._ids:
+                for told in looseness(hold):
+                    await self._emit_event(told)
+            return await self._follow(self._stay.each(events), started)
+
+    async def _rewind(self, error: EngineError) -> tuple[GenerationEnd, None] | None:
+        """Make ready to go on from the ids that are there; give the end where nothing is left to generate.
+
+        Raises `EngineLost` where a grammar holds what is there: another engine would begin it anew.
+        """
+        hold, ids = self._options.hold, self._ids
+        dropped = self._hold.drop()
+        # What was sampled and told nobody of is sampled again.
+        del self._logprobs[len(ids) :], self._weighed[len(self._weighed) - min(dropped, len(self._weighed)) :]
+        if len(ids) >= self._options.max_tokens:
+            end = cut_off(len(ids))
+            await self._end(end)
+            return end, None
+        if ids and hold is not None and (not hold.triggers or any(each.token_id in ids for each in hold.triggers)):
+            raise EngineLost(
+                "the engine was lost while a grammar held its answer, and no other can go on there: what came stands; "
+                f"ask again ({error.message})"
+            )
+        self._moved += 1
+        return None
+
+    @property
+    def _context(self) -> list[int]:
+        """What the engine is given: the prompt, and what a lost one has generated."""
+        ids = self._conversation.ids
+        return [*ids, *self._ids] if self._ids else ids
 
     def _request(self, place: Place, hold: Hold | None) -> GenerateRequest:
         return GenerateRequest(
-            prompt=self._conversation.ids,
+            prompt=self._context,
             slot=place.pinned,
             reuse=place.reuse,
             salt=place.salt,
-            max_tokens=self._options.max_tokens,
+            max_tokens=self._options.max_tokens - len(self._ids),
             sampling=self._options.sampling,
             grammar=hold.grammar if hold else None,
             triggers=hold.triggers if hold else (),
@@ -164,11 +216,12 @@ class Generation:
         """Feed the parser until the end; None when a stop string or the one call that may be cut it short."""
         async for event in events:
             if isinstance(event, GenerationEnd):
-                await self._feed(self._hold.close(event.ended_by))
-                await self._emit_all(self._parser.close())
-                await self._show(self._stop.close())
+                await self._end(event)
                 return event
-            self._ttft = self._ttft or time.perf_counter() - started
+            if not self._answered:
+                self._answered = True
+                self._stay.answered()
+                self._ttft = self._ttft or time.perf_counter() - started
             self._guessed |= event.guessed
             if event.logprobs:
                 self._weigh(event)
@@ -179,6 +232,11 @@ class Generation:
             if self._stop.hit:
                 return None
         raise EngineUnavailable("the engine's stream ended without an end; ask again")
+
+    async def _end(self, end: GenerationEnd) -> None:
+        await self._feed(self._hold.close(end.ended_by))
+        await self._emit_all(self._parser.close())
+        await self._show(self._stop.close())
 
     def _weigh(self, event: Generated) -> None:
         """Keep how probable ids were, for a trajectory and for the client."""
@@ -248,12 +306,10 @@ class Generation:
         self._reasoned_to = ids
         self._reasoning.append(text)
 
-    def _remember(self, place: Place, end: GenerationEnd | None) -> None:
-        """Whatever happened, the slot holds the prompt and what was generated after it."""
+    def _remember(self, end: GenerationEnd | None) -> None:
+        """Whatever happened, the context is the prompt and what was generated after it."""
         conversation = self._conversation
         conversation.ids += self._ids
-        told = end is not None and end.told
-        place.slot.holds(list(conversation.ids), at_rest=told, answered=end is not None or self._ttft > 0)
         ended_by = end.ended_by if end is not None else None
         conversation.turn = LivedTurn(
             tuple(self._calls),
@@ -292,9 +348,12 @@ class Generation:
             own = shared_prefix(ids, self._ids) if cut else len(ids)
             lived.add_turn(self._prompt, ids, content, reasoning, conversation.turn, own)
 
-    def _finish(self, end: GenerationEnd | None, place: Place, seconds: float) -> GenerationResult:
+    def _finish(self, end: GenerationEnd | None, place: Place | None, seconds: float) -> GenerationResult:
         conversation = self._conversation
-        timings = place.shown(end.timings) if end is not None else None
+        timings = place.shown(end.timings) if end is not None and place is not None else None
+        if timings is not None and self._moved:
+            # Of what was processed there, the ids of this answer were no prompt.
+            timings = replace(timings, cache_n=min(timings.cache_n, self._prompt))
         prefilled = 0
         if timings is not None:
             # The last id that was held may not be told of. If the slot is lost, so is what was processed ahead of time.
@@ -312,6 +371,7 @@ class Generation:
             guessed=self._guessed,
             reasoning=self._reasoned,
             prefilled=prefilled,
+            moved=self._moved,
         )
         self._count(end, seconds)
         # The last id before a length limit was sampled, but not processed any more.
@@ -332,5 +392,5 @@ class Generation:
             ttft=self._ttft,
             seconds=seconds,
         )
-        if self._conversation.guessed:
+        if self._conversation.guessed and not self._moved:
             self._metrics.guess_judged(right=end.timings.cache_n >= self._conversation.held)

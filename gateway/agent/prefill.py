@@ -5,10 +5,11 @@ first result. `engine/prefill.py` has them processed. Nothing waits for it but a
 """
 
 import time
+from contextlib import suppress
 
 from gateway.agent.calls import RunningCalls
 from gateway.agent.conversation import Conversation
-from gateway.errors import GatewayError
+from gateway.errors import EngineUnavailable, GatewayError
 from gateway.observe.metrics import Metrics
 
 
@@ -35,6 +36,10 @@ async def prefill(conversation: Conversation, calls: RunningCalls, room: int, me
         metrics.ids_prefilled(ids)
 
     if scaffold.size < room and ahead.pays(len(scaffold.pieces[0])):
-        await ahead.run(conversation.ids, scaffold.pieces[0], conversation.principal.name, over, told)
+        # One that is lost meanwhile is left by whoever generates next.
+        with suppress(EngineUnavailable):
+            await conversation.place().wait(
+                ahead.run(conversation.ids, scaffold.pieces[0], conversation.principal.name, over, told)
+            )
     # Only what the results have waited for is time to the next token.
     conversation.spliced.seconds = time.perf_counter() - calls.ended if over.is_set() else 0.0

@@ -101,8 +101,12 @@ def compared(conversation: Conversation, cached: int) -> PromptCompared:
     # Where ids are reused in blocks, the last block of what is held may not be whole.
     if cached + conversation.ready.facts.can.reuse_block > before.held:
         return PromptCompared(before.held, cached)
-    restarted = before.engine != conversation.ready.number
-    return PromptCompared(before.held, cached, "engine_restarted" if restarted else "slot_taken")
+    ready = conversation.ready
+    if before.engine == ready.number:
+        return PromptCompared(before.held, cached, "slot_taken")
+    return PromptCompared(
+        before.held, cached, "engine_restarted" if before.engine_name == ready.name else "engine_moved"
+    )
 
 
 def remember(memory: ConversationMemory, conversation: Conversation) -> Remembered | None:
@@ -124,6 +128,7 @@ def remember(memory: ConversationMemory, conversation: Conversation) -> Remember
         added=added,
         held=min(conversation.held, conversation.kept + len(added)),
         engine=conversation.ready.number,
+        engine_name=conversation.ready.name,
         number=before.number if before is not None else next(_NUMBERS),
         answer_id=conversation.answer_id,
         written=lived.start + last.own,

@@ -13,7 +13,6 @@ from gateway.agent.choice import ToolChoice
 from gateway.agent.events import AgentEvent, Finished
 from gateway.agent.turn import AnswerOptions
 from gateway.engine.interface import Sampling
-from gateway.engine.readiness import EngineRoute
 from gateway.errors import GatewayError, RpcError
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
 from gateway.proxy.caller import ANYBODY, Principal
@@ -25,10 +24,9 @@ _NO_CALL: Final = ToolChoice("none")
 class EngineSampler:
     """Answers sampling requests (`proxy.upstream.sampling.Sampler`)."""
 
-    def __init__(self, agent: Callable[[], Agent], route: EngineRoute) -> None:
+    def __init__(self, agent: Callable[[], Agent]) -> None:
         """`agent`: asked for when it is needed, because it stands on the proxy that samples by it."""
         self._agent = agent
-        self._route = route
 
     async def sample(
         self, params: Mapping[str, Any], most: int, payer: Principal = ANYBODY
@@ -49,13 +47,17 @@ class EngineSampler:
             conversation = await agent.open(engine_messages(params), choice=_NO_CALL, principal=payer, bare=True)
             options = AnswerOptions(_NO_CALL, max_tokens=most, sampling=_sampling(params), stops=_stops(params))
             finished = await agent.answer(conversation, options, take)
-            model = self._route.ready().facts.model
         except GatewayError as error:
             if isinstance(error, RpcError):
                 raise
             raise RpcError({"code": INTERNAL_ERROR, "message": f"the gateway's engine: {error.message}"}) from None
         content = {"type": "text", "text": "".join(parts)}
-        result = {"role": "assistant", "content": content, "model": model, "stopReason": _reason(finished)}
+        result = {
+            "role": "assistant",
+            "content": content,
+            "model": conversation.ready.facts.model,
+            "stopReason": _reason(finished),
+        }
         return result, finished.completion_ids
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from gateway.agent.calls import FinishedCall
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import SplicedPart
+from gateway.engine.readiness import ReadyEngine
 from gateway.engine.scaffold import Scaffold
 from gateway.proxy import IdPiece
 from leaf_sdk.vocab import TokenMap
@@ -22,11 +23,12 @@ async def fitted(
     conversation: Conversation, scaffold: Scaffold, outcomes: Sequence[FinishedCall], most: int
 ) -> tuple[Scaffold, list[FinishedCall]]:
     """Give results as the template shows them, at most `most` ids each, and what stands around them."""
-    token_map, template = conversation.ready.token_map, conversation.ready.template
+    token_map = conversation.ready.token_map
     # Asked first, and once in an engine's life: where it is not so, no result is read here.
-    if await template.reads_results() and any(_is_json(outcome, token_map) for outcome in outcomes):
+    if await conversation.asked(_reads_results) and any(_is_json(outcome, token_map) for outcome in outcomes):
         shape, end = conversation.last_turn()
-        whole = await template.scaffold_with(shape, end, [token_map.decode(outcome.ids) for outcome in outcomes])
+        texts = [token_map.decode(outcome.ids) for outcome in outcomes]
+        whole = await conversation.asked(lambda ready: ready.template.scaffold_with(shape, end, texts))
         # The results are inside.
         pieces = (*whole.pieces, *((),) * len(outcomes))
         return Scaffold(pieces, ()), [_with_ids(outcome, (), most) for outcome in outcomes]
@@ -34,6 +36,10 @@ async def fitted(
         _with_ids(outcome, scaffold.fitted(number, outcome.ids, token_map), most)
         for number, outcome in enumerate(outcomes)
     ]
+
+
+async def _reads_results(ready: ReadyEngine) -> bool:
+    return await ready.template.reads_results()
 
 
 def _is_json(outcome: FinishedCall, token_map: TokenMap) -> bool:

@@ -67,7 +67,6 @@ class Answer:
         options: AnswerOptions,
         emit: Emit,
         *,
-        hold_calls: bool,
         show_calls: bool,
     ) -> None:
         self._runner = calls
@@ -77,7 +76,6 @@ class Answer:
         self._conversation = conversation
         self._options = options
         self._emit = emit
-        self._hold_calls = hold_calls
         self._show_calls = show_calls
         self._budget = options.max_tokens or limits.completion_tokens
         self._choice = options.choice
@@ -175,8 +173,12 @@ class Answer:
 
     def _hold(self) -> Hold | None:
         """What holds the next generation."""
-        parallel, form = self._options.parallel, self._options.form
-        return hold_for(self._conversation, self._choice, parallel=parallel, always=self._hold_calls, form=form)
+        parallel, form, always = (
+            self._options.parallel,
+            self._options.form,
+            self._conversation.ready.settings.hold_calls,
+        )
+        return hold_for(self._conversation, self._choice, parallel=parallel, always=always, form=form)
 
     async def _splice(self, calls: RunningCalls) -> bool:
         """Tell the results of all calls and splice them in the calls' order; False when there is no room for them."""

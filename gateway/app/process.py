@@ -59,13 +59,13 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
     offer = WireOffer.of(config.wire)
     frames = FrameResponder(offer, services.metrics.wire, config.wire.minimum_version)
     bolt_ons = any(upstream.transport == "bolt-on" for upstream in config.upstreams)
-    documents = Documents(services.route.maps, offer, config.wire, runs_bolt_ons=bolt_ons)
+    documents = Documents(services.engines.maps, offer, config.wire, runs_bolt_ons=bolt_ons)
     openai = ChatEndpoint(services.agent, config.limits, services.metrics, frames)
-    model = ModelEndpoint(services.agent, services.route, config.limits)
-    completions = CompletionsEndpoint(services.route, config.limits, services.metrics, frames)
-    messages = MessagesEndpoint(services.agent, services.route, config.limits, services.metrics)
+    model = ModelEndpoint(services.agent, services.engines, config.limits)
+    completions = CompletionsEndpoint(services.engines, config.limits, services.metrics, frames)
+    messages = MessagesEndpoint(services.agent, services.engines, config.limits, services.metrics)
     responses = ResponsesEndpoint(services.agent, config.limits, services.metrics)
-    framed = FramedMcp(mcp, services.route.maps.accepted, config.limits.body_bytes, services.metrics.shim_detokenized)
+    framed = FramedMcp(mcp, services.engines.maps.accepted, config.limits.body_bytes, services.metrics.shim_detokenized)
     app: ASGIApp = Starlette(
         routes=[
             *messages.routes(),
@@ -165,7 +165,7 @@ async def _announce(config: GatewayConfig, services: Services, url: str, admin: 
         admin=admin,
         upstreams=len(config.upstreams),
         tools=len(services.proxy.tools()),
-        engine=config.engine.kind,
+        engine=config.engine.kind if not config.engines else f"{len(config.engines)} engines",
     )
     if (advice := (await services.status.make())["definition_advice"]) is not None:
         log.warning(advice)

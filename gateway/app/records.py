@@ -53,7 +53,10 @@ def open_trajectories(config: GatewayConfig, metrics: AccessMetrics) -> Generato
 
     def digest() -> str | None:
         # What file another's engine has loaded is not known here.
-        return f"sha256:{model_digest(embedded_model(config.engine))}" if config.engine.kind == "embedded" else None
+        engines = config.members.values()
+        models = {embedded_model(each) for each in engines if each.kind == "embedded"}
+        known = len(models) == 1 and all(each.kind == "embedded" for each in engines)
+        return f"sha256:{model_digest(models.pop())}" if known else None
 
     if config.trajectories.path is None:
         yield None

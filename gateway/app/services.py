@@ -4,7 +4,7 @@ Turns the settings into a running engine, running servers, and all that stands o
 at import. It listens nowhere.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,8 @@ from gateway.agent import Agent, CallRunner, EngineSampler
 from gateway.app.mcp_services import McpServices, open_mcp_services
 from gateway.app.records import open_trajectories
 from gateway.config import GatewayConfig
+from gateway.engine.members import Engines
+from gateway.engine.pool import EnginePool, MemberStatus
 from gateway.engine.readiness import EngineRoute
 from gateway.proxy import UpstreamStatus
 from gateway.proxy.costs import DefinitionCosts
@@ -24,7 +26,9 @@ from gateway.serve.admin.status import StatusReport
 class Services(McpServices):
     """The services of a running gateway."""
 
-    route: EngineRoute
+    engines: EnginePool
+    routes: Mapping[str, EngineRoute]
+    """The same, each by its name."""
     agent: Agent
     readiness: Readiness
     costs: DefinitionCosts
@@ -36,35 +40,47 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
     """Start the engine and the upstreams, wired together. Raises `ConfigError`."""
     readiness = Readiness()
 
-    def engine_changed(up: bool, reason: str) -> None:
-        inner.metrics.engine_up(up)
-        readiness.set("engine", up, reason)
+    def engine_changed(name: str, up: bool, reason: str) -> None:
+        several = pool.several
+        inner.metrics.engine_up(pool.is_open)
+        if several:
+            inner.metrics.engines.engine_up(name, up)
+        readiness.set("engine", pool.is_open, f"{name}: {reason}" if several else reason)
         costs.again()
         # The engine may have brought the maps.
         inner.proxy.maps_changed()
 
-    route = EngineRoute(config, engine_changed, lambda: inner.metrics.slot_files)
-    sampler = EngineSampler(lambda: agent, route)
-    async with open_mcp_services(config, route.maps, proven=lambda: route.is_open, sampler=sampler) as inner:
+    engines = Engines(
+        config, engine_changed, metrics=lambda: inner.metrics.engines, files=lambda: inner.metrics.slot_files
+    )
+    pool = engines.pool
+    sampler = EngineSampler(lambda: agent)
+    async with open_mcp_services(config, pool.maps, proven=lambda: pool.is_open, sampler=sampler) as inner:
         proxy, metrics = inner.proxy, inner.metrics
         metrics.servers.follow(proxy.statuses)
         readiness.inform("upstreams", lambda: {status.name: _show_upstream(status) for status in proxy.statuses()})
-        costs = DefinitionCosts(lambda: route.maps.session)
+        if pool.several:
+            readiness.inform("engines", lambda: {status.name: _show_engine(status) for status in pool.statuses()})
+        costs = DefinitionCosts(lambda: pool.maps.session)
         runner = CallRunner(proxy, inner.tokens, config.limits, inner.records.audit, costs)
         with open_trajectories(config, metrics.access) as trajectories:
             agent = Agent(
-                *(route, runner, config.limits, metrics),
-                hold_calls=config.engine.hold_calls,
+                *(pool, runner, config.limits, metrics),
                 show_calls=config.agent.show_calls,
-                volatile=config.engine.volatile,
+                volatile=[*dict.fromkeys(each for engine in config.members.values() for each in engine.volatile)],
                 trajectories=trajectories,
             )
-            status = StatusReport(route, proxy, readiness, metrics.get_shim_metrics, costs, inner.notices, agent.recall)
-            given = (proxy, route.maps, inner.tokens, inner.notices, metrics, inner.records, inner.replicas)
-            async with proxy, route.running():
-                yield Services(*given, route, agent, readiness, costs, status)
+            status = StatusReport(pool, proxy, readiness, metrics.get_shim_metrics, costs, inner.notices, agent.recall)
+            given = (proxy, pool.maps, inner.tokens, inner.notices, metrics, inner.records, inner.replicas)
+            async with proxy, engines.running():
+                yield Services(*given, pool, engines.routes, agent, readiness, costs, status)
 
 
 def _show_upstream(status: UpstreamStatus) -> dict[str, Any]:
     """Without its last error: a server's words are for the log, which masks secrets, and this page needs no key."""
     return {"state": status.state, "transport": status.transport, "tools": status.tools, "restarts": status.restarts}
+
+
+def _show_engine(status: MemberStatus) -> dict[str, Any]:
+    """Without a reason: who asks this page needs no key."""
+    return {"up": status.ready is not None, "answers": status.running, "breaker": status.breaker}

@@ -61,6 +61,8 @@ def print_sections(console: Console, shown: dict[str, Any]) -> None:
         console.print(Text("no servers", style="yellow"))
     for name in _SECTIONS:
         _print_section(console, name, shown[name], usual[name])
+    for name, engine in shown.get("engines", {}).items():
+        _print_section(console, f"engines.{name}", engine, usual["engine"])
     _print_section(console, "names", {"separator": shown["separator"]}, {"separator": usual["separator"]})
     for warning in shown["warnings"]:
         console.print(Text(f"! {escape_text(warning)}", style="yellow"))

@@ -10,6 +10,7 @@ import typer
 
 from gateway.app.process import run_gateway
 from gateway.cli.model import need_model
+from gateway.config.engines import copies
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
 from gateway.config.nesting import refuse_nesting
@@ -27,6 +28,10 @@ def serve(
     ] = None,
     engine: Annotated[
         str | None, typer.Option(help="embedded, none, or the URL of a llama.cpp server.", show_default="none")
+    ] = None,
+    engines: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="Embedded engines to start, which share the work.", show_default="1"),
     ] = None,
     model: Annotated[Path | None, typer.Option(help="GGUF file of the model (the packaged SmolLM2 if unset).")] = None,
     token_map: Annotated[
@@ -59,13 +64,16 @@ def serve(
 
     def read() -> GatewayConfig:
         settings = load_config(config, given)
+        if engines is not None:
+            settings = copies(settings, engines)
         settings = replace(settings, serve=replace(settings.serve, token=ensure_token(settings)))
         if token_map is None and has_no_model(settings):
             settings = replace(settings, tokens=replace(settings.tokens, map=None))
         return settings
 
     settings = read()
-    need_model(settings.engine)
+    for each in settings.members.values():
+        need_model(each)
     configure_logging(level=log_level, secrets=secrets_of(settings))
     for warning in settings.warnings:
         log.warning(warning)

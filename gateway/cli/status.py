@@ -96,6 +96,8 @@ def print_report(console: Console, report: dict[str, Any], *, tools: bool) -> No
         say(console, f"! {reason}", "red")
     for name, words in (("engine", _engine(report["engine"])), ("map", _maps(report["maps"])), ("keys", _keys(report))):
         say(console, f"{name:<7}{words}")
+    for each in report.get("engines", ()):
+        say(console, f"  {each['name']}: {_member(each)}", "" if each["up"] else "red")
     console.print()
     if report["servers"]:
         complete = print_table(console, _SERVERS, [_server_row(server) for server in report["servers"]])
@@ -117,6 +119,15 @@ def admin_address(config: Path | None) -> str:
     """Where the admin port of a gateway with this configuration is."""
     serve = load_config(config).serve
     return url_of(serve.admin_host, serve.admin_port)
+
+
+def _member(engine: dict[str, Any]) -> str:
+    if not engine["up"]:
+        return f"down: {engine['reason']}"
+    breaker = "" if engine["breaker"] == "closed" else f", breaker {engine['breaker']}"
+    return (
+        f"{engine['model']}, {engine['answers']} answers, {engine['slots']} slots of {engine['context']} ids{breaker}"
+    )
 
 
 def _server_row(server: dict[str, Any]) -> list[Cell | str]:

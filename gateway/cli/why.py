@@ -32,6 +32,7 @@ _ADVICE: Final = {
     "slot_taken": "more conversations than the engine has slots: raise engine.slots, or the memory of its cache "
     "(engine.cache_mib)",
     "engine_restarted": "the engine was started again; its log says why",
+    "engine_moved": "another engine of the pool answered: its own was lost, or had too much to do",
     "memory_full": "raise limits.memory_bytes",
     "not_seen_before": "the conversation began elsewhere, before the last start or under another key",
 }

@@ -6,13 +6,13 @@ may have been meant. It knows no file.
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.config.masking import MASK, sounds_secret
-from gateway.config.settings import Settings
+from gateway.config.settings import EngineSection, Settings
 from gateway.config.upstream_section import UpstreamSection
 from gateway.errors import ConfigError
 
@@ -23,6 +23,8 @@ _EXPECTED = {
     "string_pattern_mismatch": "1 to 8 of letters, digits, '_' and '-'",
 }
 """Where the library speaks of Python's types, not of the file's."""
+_NAMED: Final[dict[str, type[BaseModel]]] = {"upstreams": UpstreamSection, "engines": EngineSection}
+"""Tables of tables that a person names."""
 
 
 def check_settings(values: Mapping[str, Any], origin: str, *, strict: bool) -> dict[str, Any]:
@@ -49,8 +51,8 @@ def valid_keys(path: tuple[str, ...] = ()) -> list[str]:
     for key in path:
         if section is UpstreamSection or key not in section.model_fields:
             return []
-        section = UpstreamSection if key == "upstreams" else _section_of(section, key)
-        if section is UpstreamSection:
+        section = _NAMED.get(key) or _section_of(section, key)
+        if key in _NAMED:
             break
     return list(section.model_fields)
 

@@ -77,6 +77,8 @@ def layer_from_environ(environ: Mapping[str, str], cwd: Path) -> tuple[Layer, li
             continue
         if path[0] == "upstreams":
             raise ConfigError(f"environment variable {name!r}: servers are written in a file: see `mcp_config`")
+        if path[0] == "engines":
+            raise ConfigError(f"environment variable {name!r}: several engines are written in a file: [engines.NAME]")
         value = [part.strip() for part in text.split(",") if part.strip()] if path in _LISTS else text
         values = _spell_out(_nest(path, value))
         layer = merge_layers(layer, check_settings(values, f"environment variable {name}", strict=False))
@@ -131,8 +133,26 @@ def _spell_out(values: Mapping[str, Any]) -> Layer:
 
 
 def _settle(layer: Layer, folder: Path) -> Layer:
-    """Make the layer's engine whole and its paths absolute, so that no other layer can be mixed into them."""
-    engine: Layer = dict(layer.get("engine", {}))
+    """Make the layer's engines whole and its paths absolute, so that no other layer can be mixed into them."""
+    settled: Layer = {**layer, "engine": _settle_engine(layer.get("engine", {}), folder)}
+    if "engines" in layer:
+        settled["engines"] = {name: _settle_engine(each, folder) for name, each in layer["engines"].items()}
+    tokens: Layer = dict(layer.get("tokens", {}))
+    if "map" in tokens and tokens["map"] not in {"auto", "none"}:
+        tokens["map"] = _absolute(str(tokens["map"]), folder)
+    if "maps" in tokens:
+        tokens["maps"] = [_absolute(path, folder) for path in tokens["maps"]]
+    settled["tokens"] = tokens
+    if settled.get("mcp_config"):
+        settled["mcp_config"] = _absolute(settled["mcp_config"], folder)
+    for table, key in _PATHS:
+        if settled.get(table, {}).get(key):
+            settled[table] = {**settled[table], key: _absolute(settled[table][key], folder)}
+    return settled
+
+
+def _settle_engine(values: Mapping[str, Any], folder: Path) -> Layer:
+    engine: Layer = dict(values)
     if engine.get("url") and "kind" not in engine:
         engine["kind"] = "url"
     elif engine.get("kind", "url") != "url" and "url" not in engine:
@@ -142,18 +162,7 @@ def _settle(layer: Layer, folder: Path) -> Layer:
     if engine.get("slot_files", "off") not in {"auto", "off"}:
         # As it is written: a link there is to be seen, and refused.
         engine["slot_files"] = str(folder / Path(engine["slot_files"]).expanduser())
-    tokens: Layer = dict(layer.get("tokens", {}))
-    if "map" in tokens and tokens["map"] not in {"auto", "none"}:
-        tokens["map"] = _absolute(str(tokens["map"]), folder)
-    if "maps" in tokens:
-        tokens["maps"] = [_absolute(path, folder) for path in tokens["maps"]]
-    settled: Layer = {**layer, "engine": engine, "tokens": tokens}
-    if settled.get("mcp_config"):
-        settled["mcp_config"] = _absolute(settled["mcp_config"], folder)
-    for table, key in _PATHS:
-        if settled.get(table, {}).get(key):
-            settled[table] = {**settled[table], key: _absolute(settled[table][key], folder)}
-    return settled
+    return engine
 
 
 def _absolute(path: str, folder: Path) -> str:

@@ -6,7 +6,6 @@ defaults of `model.py`. Which file is which stands here; how each is read stands
 """
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,17 +13,16 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from gateway.config.access import build_audit, build_oauth, build_telemetry, build_trajectories
-from gateway.config.address import is_http_url, is_loopback
+from gateway.config.address import is_loopback
 from gateway.config.connections import ConnectionsConfig, read_networks
+from gateway.config.engines import build_engines
 from gateway.config.env_file import parse_env_file
 from gateway.config.expand import Expander
 from gateway.config.foreign import read_foreign
 from gateway.config.layers import Layer, layer_from_environ, layer_from_flags, layer_from_toml, merge_layers
 from gateway.config.manifests import manifest_paths
-from gateway.config.masking import mask_text
 from gateway.config.model import (
     AgentConfig,
-    EngineConfig,
     GatewayConfig,
     LimitsConfig,
     ServeConfig,
@@ -82,9 +80,11 @@ def load_config(
         sources.append(_foreign_servers(list_file, separator, environ))
     warnings += [warning for source in sources for warning in source.warnings]
     upstreams = _join(upstream for source in sources for upstream in source.upstreams)
+    engine, engines = build_engines(layer["engine"], layer.get("engines", {}))
     config = GatewayConfig(
         upstreams=upstreams,
-        engine=_build_engine(layer["engine"]),
+        engine=engine,
+        engines=engines,
         agent=replace(AgentConfig(), **layer.get("agent", {})),
         tokens=_build_tokens(layer["tokens"]),
         limits=replace(LimitsConfig(), **layer.get("limits", {})),
@@ -159,41 +159,6 @@ def _join(upstreams: Iterable[UpstreamConfig]) -> tuple[UpstreamConfig, ...]:
     return tuple(joined.values())
 
 
-def _build_engine(values: Layer) -> EngineConfig:
-    volatile = tuple(values.get("volatile", EngineConfig().volatile))
-    engine = replace(EngineConfig(), **{**values, "model": _maybe_path(values.get("model")), "volatile": volatile})
-    for number, pattern in enumerate(volatile):
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ConfigError(f"engine.volatile[{number}] {pattern!r} is no regular expression: {error}") from error
-    if (engine.kind == "url") != (engine.url is not None):
-        raise ConfigError(
-            f"engine.kind is {engine.kind!r}, but engine.url is {'' if engine.url else 'not '}set: change one of them"
-        )
-    if engine.url is not None and not is_http_url(engine.url):
-        raise ConfigError(f"engine: expected 'embedded', 'none' or http://HOST:PORT, got {mask_text(engine.url)!r}")
-    if engine.isolate and engine.kind == "url" and engine.api != "vllm":
-        raise ConfigError(
-            "engine.isolate can't be held for a llama.cpp server at engine.url: who else uses it, and whether it keeps "
-            "prompts in a cache of its own, can't be seen from here; use the embedded engine, name a vLLM server as "
-            'such (engine.api = "vllm"), or set it to false'
-        )
-    if engine.isolate and engine.cache_mib:
-        raise ConfigError(f"engine.isolate needs the host cache off, but engine.cache_mib is {engine.cache_mib}")
-    if engine.slot_files not in {"auto", "off"} and not (
-        engine.kind == "embedded" or (engine.kind == "url" and engine.exclusive)
-    ):
-        raise ConfigError(
-            f"engine.slot_files {engine.slot_files!r} is of an engine that is this gateway's alone, but engine.kind is "
-            f"{engine.kind!r} and engine.exclusive is not set: set it where nobody else generates with that server "
-            "and the server was started with --slot-save-path of the same path, or remove slot_files"
-        )
-    if engine.model is not None:
-        _must_be_file(engine.model, "engine.model", "a GGUF file")
-    return replace(engine, url=engine.url.rstrip("/")) if engine.url else engine
-
-
 def _build_tokens(values: Layer) -> TokensConfig:
     tokens = replace(TokensConfig(), **{**values, "maps": tuple(Path(path) for path in values.get("maps", []))})
     if tokens.map == "none":
@@ -221,7 +186,7 @@ def _build_serve(values: Layer, folder: Path) -> ServeConfig:
 
 def _notice(config: GatewayConfig) -> list[str]:
     found: list[str] = []
-    if not config.upstreams and config.engine.kind == "none":
+    if not config.upstreams and not config.has_engine:
         found.append("no MCP server and no engine is configured: there is nothing to serve")
     if not is_loopback(config.serve.admin_host):
         found.append(f"serve.admin_host {config.serve.admin_host!r} is not loopback: its pages need no key")

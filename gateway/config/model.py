@@ -168,6 +168,12 @@ class EngineConfig:
     """What becomes of the reasoning of earlier turns: as the chat template has it, or shown where it can be told to."""
     volatile: tuple[str, ...] = (r"x-anthropic-billing-header:[^\n]*\n?",)
     """Regular expressions of what is cut out of system messages, since it changes from session to session."""
+    aliases: tuple[str, ...] = ()
+    """Names by which clients may ask for its model, besides the engine's own."""
+
+
+def _no_engines() -> Mapping[str, EngineConfig]:
+    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +263,8 @@ class GatewayConfig:
 
     upstreams: tuple[UpstreamConfig, ...] = ()
     engine: EngineConfig = EngineConfig()
+    engines: Mapping[str, EngineConfig] = field(default_factory=_no_engines)
+    """Those of a pool, by name; where there are some, `engine` is none."""
     agent: AgentConfig = AgentConfig()
     tokens: TokensConfig = TokensConfig()
     limits: LimitsConfig = LimitsConfig()
@@ -276,3 +284,13 @@ class GatewayConfig:
     """What was read, and is to be read again when it changes."""
     warnings: tuple[str, ...] = ()
     """What the readers noticed and went on from, one sentence each."""
+
+    @property
+    def members(self) -> Mapping[str, EngineConfig]:
+        """The engines by name: those of a pool, or the one that there is, even where that is none."""
+        return self.engines or {"engine": self.engine}
+
+    @property
+    def has_engine(self) -> bool:
+        """Whether anything generates."""
+        return bool(self.engines) or self.engine.kind != "none"

@@ -46,7 +46,7 @@ One file is enough: the `mcpServers` JSON that Claude Desktop, Claude Code, Curs
 An unknown key of ours is an error that names the nearest one. Relative paths start from the folder of the file that
 they stand in, from the current folder in flags and variables; `~` is your home.
 
-## Three examples
+## Examples
 
 The servers of an editor, with the embedded engine. Beside `.cursor/mcp.json` or in the folder you start from:
 
@@ -71,6 +71,18 @@ command = "codec-time-leaf"
 [upstreams.search]
 url = "https://search.example/mcp"
 headers = { Authorization = "Bearer ${SEARCH_TOKEN}" }
+```
+
+Several engines, as one where they serve the same model ([how](pool.md)). Each has the keys of `[engine]`, which can't
+stand beside them:
+
+```toml
+[engines.desk]
+url = "http://desk.lan:8080"
+
+[engines.attic]
+url = "http://attic.lan:8080"
+aliases = ["small"]
 ```
 
 An existing JSON, as it is, for other machines on the network (`codec-gateway token` shows the token that clients send):

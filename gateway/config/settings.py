@@ -113,6 +113,11 @@ class EngineSection(Section):
         description="Regular expressions of what is cut out of system messages before anything else, because it "
         "changes from session to session and takes the cache with it. The default is Claude Code's billing header.",
     )
+    aliases: list[str] = Field(
+        default=[],
+        description="Names by which clients may ask for its model, besides the engine's own. They count where there "
+        "are several models: one alone answers to any name.",
+    )
 
 
 class AgentSection(Section):
@@ -217,6 +222,7 @@ class Settings(Section):
         "of all would take more than a quarter of the engine's context; that of MCP clients nobody knows.",
     )
     engine: EngineSection = EngineSection()
+    engines: dict[str, EngineSection] = Field(default={})
     agent: AgentSection = AgentSection()
     tokens: TokensSection = TokensSection()
     limits: LimitsSection = LimitsSection()

@@ -15,7 +15,7 @@ from gateway.config.model import GatewayConfig, UpstreamConfig
 
 def secrets_of(config: GatewayConfig) -> frozenset[str]:
     """Every value that must stand in no log and on no screen: of the servers, the engine's key, the gateway's token."""
-    own = {value for value in (config.engine.api_key, config.serve.token) if value}
+    own = {value for value in (*(each.api_key for each in config.members.values()), config.serve.token) if value}
     return frozenset(own).union(*(upstream.secrets for upstream in config.upstreams))
 
 
@@ -37,9 +37,14 @@ def show_config(config: GatewayConfig) -> dict[str, Any]:
         )
     }
     sections["tokens"]["map"] = sections["tokens"]["map"] or "none"
+    engines = {
+        name: {key: _plain(key, value, secrets) for key, value in asdict(each).items()}
+        for name, each in config.engines.items()
+    }
     return {
         "separator": config.separator,
         **sections,
+        **({"engines": engines} if engines else {}),
         "upstreams": {upstream.name: _show_upstream(upstream, secrets) for upstream in config.upstreams},
         "warnings": [mask_text(warning, secrets) for warning in config.warnings],
     }

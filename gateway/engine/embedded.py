@@ -67,6 +67,25 @@ def _cache_mib(config: EngineConfig) -> int:
     return min(usable_mib() // 4, _CACHE_MOST) if config.cache_mib is None else config.cache_mib
 
 
+def threads_of(config: EngineConfig) -> int:
+    """Threads that it computes with: where nothing is said one less than cores, for the gateway and its tools."""
+    return config.threads or max((os.cpu_count() or 1) - 1, 1)
+
+
+def divided(config: EngineConfig, among: int) -> EngineConfig:
+    """The settings of one of several embedded engines: they divide of the machine what each would take alone."""
+    if config.kind != "embedded" or among < 2:
+        return config
+    return replace(
+        config,
+        threads=config.threads or max(threads_of(config) // among, 1),
+        cache_mib=_cache_mib(config) // among if config.cache_mib is None else config.cache_mib,
+        slot_files_bytes=slot_files_limit(config) // among
+        if config.slot_files_bytes is None
+        else config.slot_files_bytes,
+    )
+
+
 @asynccontextmanager
 async def embedded_server(
     config: EngineConfig, listening: Listening | None = None, slot_files: Path | None = None, template: str = ""
@@ -90,7 +109,7 @@ async def embedded_server(
         "model": str(embedded_model(config)),
         "context": config.context,
         "slots": config.slots,
-        "threads": config.threads or max((os.cpu_count() or 1) - 1, 1),
+        "threads": threads_of(config),
         "cache_mib": 0 if slot_files else _cache_mib(config),
         "chosen": listening is None or config.exclusive,
         **({"slot_files": str(slot_files)} if slot_files else {}),

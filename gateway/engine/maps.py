@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.config import GatewayConfig
+from gateway.config import EngineConfig, GatewayConfig
 from gateway.engine.embedded import embedded_model
 from gateway.errors import ConfigError
 from leaf_sdk.errors import CodecError
@@ -46,6 +46,21 @@ class MapSet:
         self.by_hash |= {known: token_map for known, each in self.by_hash.items() if each is before}
         self.session = token_map if self.session is before else self.session
 
+    def of_file(self, path: Path) -> TokenMap | None:
+        """The map that was read or built from a file, if it is here."""
+        return next((self.accepted[map_id] for map_id, file in self.files.items() if file == path), None)
+
+    def learn(self, other: "MapSet") -> None:
+        """Accept what another set accepts, and what is known better there."""
+        for map_id, token_map in other.accepted.items():
+            here = self.accepted.get(map_id)
+            if here is None:
+                self.add(token_map)
+            elif len(token_map.special_tokens) > len(here.special_tokens):
+                self.correct(token_map)
+        self.by_hash |= {known: self.accepted[each.map_id] for known, each in other.by_hash.items()}
+        self.files |= other.files
+
     def add_all(self, other: "MapSet") -> None:
         """Accept what another set accepts."""
         for token_map in other.accepted.values():
@@ -54,19 +69,21 @@ class MapSet:
         self.files |= other.files
 
 
-def resolve_maps(config: GatewayConfig, *, engine_model: str | None = None) -> MapSet:
+def resolve_maps(config: GatewayConfig, *, engine_model: str | None = None, known: MapSet | None = None) -> MapSet:
     """Load the maps that the settings name.
 
     `engine_model`: the path that a running engine's `/props` names, the last place where `auto` looks (DESIGN: the
-    embedded model, else `engine.model`, else that path if it can be read). Raises `ConfigError`.
+    embedded model, else `engine.model`, else that path if it can be read). `known`: maps that are open already.
+
+    Raises `ConfigError`.
     """
     maps = MapSet()
     if config.tokens.map is None:
         return maps
     # An engine's maps encode at once, for their proof: the form that decodes fast would gain nothing.
-    cache = default_cache() if config.engine.kind == "none" else None
+    cache = None if config.has_engine else default_cache()
     for path in (_session_source(config, engine_model), *config.tokens.maps):
-        token_map = _open(path, cache)
+        token_map = (known.of_file(path) if known is not None else None) or _open(path, cache)
         maps.add(token_map, _file_hash(path))
         maps.files[token_map.map_id] = path
     return maps
@@ -91,19 +108,21 @@ def map_file(maps: MapSet, map_id: str) -> bytes:
 def has_no_model(config: GatewayConfig) -> bool:
     """Whether `auto`, the default map, has nowhere to look: MCP servers alone are served all the same, as text."""
     tokens, engine = config.tokens, config.engine
-    return tokens.map == "auto" and not tokens.maps and engine.kind == "none" and engine.model is None
+    return tokens.map == "auto" and not tokens.maps and not config.has_engine and engine.model is None
 
 
 def needs_engine(config: GatewayConfig) -> bool:
     """Whether `auto` can only be resolved by asking a running engine for its model's path."""
-    return config.tokens.map == "auto" and config.engine.kind == "url" and config.engine.model is None
+    engine = _engine_of(config)
+    return config.tokens.map == "auto" and engine.kind == "url" and engine.model is None
 
 
 def _session_source(config: GatewayConfig, engine_model: str | None) -> Path:
     if config.tokens.map not in (None, "auto"):
         return Path(config.tokens.map)
-    if config.engine.kind == "embedded" or config.engine.model is not None:
-        return embedded_model(config.engine)
+    engine = _engine_of(config)
+    if engine.kind == "embedded" or engine.model is not None:
+        return embedded_model(engine)
     # A model is one file, or a folder with its tokenizer in it.
     for found in (Path(engine_model), Path(engine_model, "tokenizer.json")) if engine_model is not None else ():
         if found.is_file():
@@ -112,6 +131,11 @@ def _session_source(config: GatewayConfig, engine_model: str | None) -> Path:
         f"the map can't be found automatically: the engine's model {engine_model!r} is not readable here; "
         "name a map (--map PATH) or the model's GGUF file (--model PATH), or serve text only (--map none)"
     )
+
+
+def _engine_of(config: GatewayConfig) -> EngineConfig:
+    """The engine that the session map is of: the first of several."""
+    return next(iter(config.members.values()))
 
 
 def _file_hash(path: Path) -> list[str]:

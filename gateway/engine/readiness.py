@@ -14,7 +14,7 @@ from itertools import count
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from gateway.config import GatewayConfig
+from gateway.config import EngineConfig, GatewayConfig
 from gateway.engine.connect import EngineAddress, connected
 from gateway.engine.embedded import EmbeddedServer, embedded_server
 from gateway.engine.http.client import EngineClient
@@ -27,6 +27,7 @@ from gateway.engine.shapes import Shapes
 from gateway.engine.slot_files import SlotFiles, open_slot_files, slot_table
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
+from gateway.engine.watched import Life
 from gateway.errors import ConfigError, EngineError, EngineUnavailable, MapDiffers
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
@@ -69,6 +70,12 @@ class ReadyEngine:
     """Its template, told of options, and the same of that."""
     prefill: Prefill | None = None
     """What processes ids ahead of time; None where the engine's slots are not ours, or that is not wanted."""
+    name: str = "engine"
+    """Its own among those of the gateway."""
+    settings: EngineConfig = field(default_factory=EngineConfig)
+    """What was configured of it."""
+    life: Life = field(default_factory=Life)
+    """Until it is lost."""
 
     def with_options(self, options: Options) -> "ReadyEngine":
         """Give the same engine with its template told of options."""
@@ -93,6 +100,10 @@ class EngineRoute:
         config: GatewayConfig,
         changed: Callable[[bool, str], object],
         metrics: Callable[[], SlotFileMetrics] = lambda: Metrics().slot_files,
+        *,
+        name: str = "engine",
+        settings: EngineConfig | None = None,
+        known: MapSet | None = None,
     ) -> None:
         """Raises `ConfigError` for an unknown tool format, and for a map that can't be opened.
 
@@ -100,10 +111,17 @@ class EngineRoute:
             config: the gateway's settings.
             changed: told whenever the engine comes up or goes away, and then why.
             metrics: what counts its slot files; asked for when the engine is first started.
+            name: of this engine, where it is one of several.
+            settings: of this engine, where it is one of several; None: `[engine]`.
+            known: maps that others have opened, and that need not be opened again.
         """
-        if config.engine.tool_format != AUTO:
-            format_named(config.engine.tool_format)
-        self._config = config
+        self._name = name
+        self._settings = config.engine if settings is None else settings
+        if self._settings.tool_format != AUTO:
+            format_named(self._settings.tool_format)
+        # As if it were the only engine.
+        self._config = replace(config, engine=self._settings, engines={})
+        self._known = known
         self._changed = changed
         self._metrics = metrics
         self._rates = Rates()
@@ -115,7 +133,7 @@ class EngineRoute:
         self._misconfigured: ConfigError | None = None
         self.child_pid: int | None = None
         """Process id of the embedded engine while it runs."""
-        self.maps = MapSet() if needs_engine(config) else resolve_maps(config)
+        self.maps = MapSet() if needs_engine(self._config) else resolve_maps(self._config, known=known)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -124,13 +142,13 @@ class EngineRoute:
         The first attempt is made before the context is entered. Raises `ConfigError` when the settings can't work;
         an engine that is merely away, or that speaks another tokenizer, closes the route and does not raise.
         """
-        if self._config.engine.kind == "none":
+        if self._settings.kind == "none":
             self._closed = EngineUnavailable("this gateway has no engine; start it with --engine embedded or a URL")
             yield
             return
         refused: ConfigError | None = None
         share = self._config.limits.principal_share
-        with open_slot_files(self._config.engine, self._rates, share, self._metrics()) as self.slot_files:
+        with open_slot_files(self._settings, self._rates, share, self._metrics()) as self.slot_files:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self._keep_up, tasks)
                 # An engine that comes up late can show a setting to be wrong too: then the route is closed, no more.
@@ -183,7 +201,7 @@ class EngineRoute:
 
     @asynccontextmanager
     async def _engine(self, tasks: TaskGroup) -> AsyncGenerator[EngineClient]:
-        settings = self._config.engine
+        settings = self._settings
         async with AsyncExitStack() as stack:
             address = EngineAddress(settings.url or "", settings.api_key, ours=False)
             if settings.kind == "embedded":
@@ -223,14 +241,20 @@ class EngineRoute:
         facts, token_map = proven.facts, proven.token_map
         template = ChatTemplate(engine, facts, token_map)
         slots = await slot_table(engine.keeper, facts, self._config, self.slot_files, tasks)
-        wanted = self._config.engine.tool_format
+        wanted = self._settings.tool_format
         tool_format = choose_format(facts.chat_template, supports_tools=facts.supports_tools, wanted=wanted)
-        keeper = engine.keeper if self._config.engine.prefill == "auto" and slots.chooses else None
+        keeper = engine.keeper if self._settings.prefill == "auto" and slots.chooses else None
         prefill = Prefill(slots, keeper.fill_slot, self._rates) if keeper is not None else None
-        self._ready = ReadyEngine(engine, facts, token_map, template, slots, tool_format, prefill=prefill)
+        self._ready = ReadyEngine(
+            *(engine, facts, token_map, template, slots, tool_format),
+            prefill=prefill,
+            name=self._name,
+            settings=self._settings,
+        )
         self._changed(True, "")
         log.info(
             "engine ready",
+            engine=self._name,
             model=facts.model,
             url=engine.url,
             context=facts.context,
@@ -244,7 +268,7 @@ class EngineRoute:
         """Hold every accepted map against the engine that answers these questions."""
         facts = await questions.facts()
         if self.maps.session is None:
-            self.maps.add_all(resolve_maps(self._config, engine_model=facts.model_path))
+            self.maps.add_all(resolve_maps(self._config, engine_model=facts.model_path, known=self._known))
         for candidate in list(self.maps.accepted.values()):
             await check_map(questions, facts, candidate)
             whole = await with_all_specials(questions, candidate, plain=facts.can.plain_tokenize)
@@ -277,9 +301,11 @@ class EngineRoute:
         return False
 
     def _close(self, reason: EngineError) -> None:
+        if self._ready is not None:
+            self._ready.life.end()
         if self._ready is not None or type(reason) is not type(self._closed):
             level = log.error if isinstance(reason, MapDiffers) else log.warning
-            level("engine route closed", reason=reason.message)
+            level("engine route closed", engine=self._name, reason=reason.message)
         self._ready = None
         self._closed = reason
         self.child_pid = None

@@ -20,7 +20,7 @@ from gateway.engine.interface import Timings
 from gateway.engine.left_behind import LeftBehind, shared_prefix
 from gateway.engine.slot import Slot, continued, longest_rested
 from gateway.engine.swapper import Swapper
-from gateway.errors import EngineError, EngineUnavailable
+from gateway.errors import EngineBusy, EngineError, EngineUnavailable
 
 _QUEUE: Final = 64
 """Generations that may wait for a slot; one more is refused."""
@@ -103,7 +103,7 @@ class SlotTable:
             owner: the principal on whose behalf the generation runs.
             alone: whether the whole queue is theirs, and not a share of it.
 
-        Raises `EngineUnavailable` when too many wait already, or the slot does not come to rest.
+        Raises `EngineBusy` when too many wait already, and `EngineUnavailable` when the slot does not come to rest.
         """
         await self._turn(prompt, owner, alone=alone)
         self._left.enter(owner)
@@ -231,9 +231,9 @@ class SlotTable:
 
     async def _turn(self, prompt: list[int], owner: str, *, alone: bool) -> None:
         if self._waiting.total() >= _QUEUE:
-            raise EngineUnavailable(f"every slot of the engine is taken, and {_QUEUE} requests wait; ask again later")
+            raise EngineBusy(f"every slot of the engine is taken, and {_QUEUE} requests wait; ask again later")
         if not alone and self._waiting[owner] >= self._share:
-            raise EngineUnavailable(
+            raise EngineBusy(
                 f"every slot of the engine is taken, and {owner!r} has {self._waiting[owner]} of the {_QUEUE} requests "
                 f"that may wait; its share is {self._share} (limits.principal_share): ask again later"
             )

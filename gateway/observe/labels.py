@@ -51,6 +51,7 @@ LossReason = Literal[
     "template_rewrote",
     "slot_taken",
     "engine_restarted",
+    "engine_moved",
     "memory_full",
     "not_seen_before",
 ]

@@ -15,6 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 
 from gateway.observe.access_metrics import AccessMetrics
 from gateway.observe.connection_metrics import ConnectionMetrics
+from gateway.observe.engine_metrics import EngineMetrics
 from gateway.observe.exposition import Described, WithoutCreated, count_tasks, read_counter
 from gateway.observe.labels import (
     CHAT_OUTCOMES,
@@ -60,6 +61,7 @@ class Metrics:
         self.connections = ConnectionMetrics(self._counter, self._gauge)
         self.wire = WireMetrics(self._counter)
         self.slot_files = SlotFileMetrics(self._counter, self._gauge)
+        self.engines = EngineMetrics(self._counter, self._gauge, BoundedLabel(SERVER_NAME, SERVERS_BOUND))
         makers = Makers(self.registry, self.described, self._counter, self._gauge, self._histogram)
         self.servers = ServerMetrics(makers, self._servers)
         self._gauge("codec_tasks", "Tasks of the event loop, running and waiting.").set_function(count_tasks)
@@ -103,7 +105,7 @@ class Metrics:
     def _build_engine(self) -> None:
         build = self._gauge("codec_build_info", "Always 1; the label is the gateway's version.", "version")
         build.labels(version("codec-gateway")).set(1)
-        self._engine_up = self._gauge("codec_engine_up", "Whether the engine answers and its map is proven (1 or 0).")
+        self._engine_up = self._gauge("codec_engine_up", "Whether an engine answers and its map is proven (1 or 0).")
         self._generations = self._counter("codec_generations", "Generations that the engine finished.")
         self._prompt_ids = self._counter("codec_generation_prompt_ids", "Prompt ids that the engine processed.")
         self._reused_ids = self._counter("codec_generation_reused_ids", "Prompt ids that the KV cache already held.")

@@ -110,7 +110,7 @@ async def test_nothing_is_encoded_or_decoded_between_a_call_and_the_splice_of_it
             form: rooms.metrics.registry.get_sample_value("codec_bolt_on_calls_total", {"form": form})
             for form in ("raw", "encoded", "text", "refused")
         }
-        token_map = rooms.route.ready().token_map
+        token_map = rooms.engines.ready().token_map
 
         first, second = counted.of(GenerationFinished)[:2]
         (finished,) = counted.of(ToolFinished)
@@ -146,7 +146,7 @@ async def test_nothing_is_encoded_or_decoded_between_a_call_and_the_splice_of_it
 async def test_the_same_tools_answer_a_client_of_mcp_in_text(engine_url, endpoint):
     async with open_services(config_of(engine_url, time_tools(endpoint))) as rooms:
         result = await rooms.proxy.call("get_current_time", {"timezone": "Asia/Tokyo"})
-        token_map = rooms.route.ready().token_map
+        token_map = rooms.engines.ready().token_map
     (block,) = result["content"]
     assert block["text"].startswith("The time in Asia/Tokyo is ")
     assert block["_meta"]["ai.codec/leaf-tokenization"] == {

@@ -45,6 +45,8 @@ class Remembered:
     """Which start of the engine that was."""
     number: int
     """Which conversation it belongs to; branches are one."""
+    engine_name: str = "engine"
+    """Which of the gateway's engines."""
     answer_id: str = ""
     written: int = 0
     """Ids of it that the engine held: all, unless its last turn was cut inside a token."""

@@ -76,7 +76,7 @@ async def tell(progress: Callable[[str], None]) -> Story:
     Raises the gateway's own errors when a part can't be started.
     """
     async with _running(progress) as services:
-        ready = services.route.ready()
+        ready = services.engines.ready()
         conversation = await services.agent.open([{"role": "user", "content": QUESTIONS[0].text}])
         text = TextPath(ready, services.proxy, conversation.format, conversation.tools, slot=ready.slots.reserve())
         answered = [Answered(question) for question in QUESTIONS]

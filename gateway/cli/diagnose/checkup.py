@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from gateway.config.masking import mask_text
-from gateway.config.model import GatewayConfig, UpstreamConfig
+from gateway.config.model import EngineConfig, GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
 from gateway.engine.maps import MapSet, has_no_model
 from gateway.engine.readiness import EngineRoute
@@ -131,10 +131,31 @@ def _heavy(checks: Iterable[ServerCheck], context: int | None, config: GatewayCo
 async def _check_engine(config: GatewayConfig) -> tuple[MapSet, str, list[str], int | None]:
     """The maps, what is known of the engine, what is wrong with either, and the context that each of its slots has.
 
-    A remote engine proves every map.
+    A remote engine proves every map; of several each does.
     """
     if has_no_model(config):
         return MapSet(), "none", [], None
+    if not config.engines:
+        return await _check_member(config)
+    found: dict[str, tuple[MapSet, str, list[str], int | None]] = {}
+
+    async def check(name: str, settings: EngineConfig) -> None:
+        found[name] = await _check_member(replace(config, engine=settings, engines={}))
+
+    async with anyio.create_task_group() as tasks:
+        for name, settings in config.engines.items():
+            tasks.start_soon(check, name, settings)
+    maps, words, problems = MapSet(), list[str](), list[str]()
+    for name in config.engines:
+        known, said, wrong, _ = found[name]
+        maps.learn(known)
+        words.append(f"{name}: {said}")
+        problems += [f"engine {name!r}: {each}" for each in wrong]
+    contexts = [context for _, _, _, context in found.values() if context is not None]
+    return maps, "; ".join(words), problems, min(contexts, default=None)
+
+
+async def _check_member(config: GatewayConfig) -> tuple[MapSet, str, list[str], int | None]:
     try:
         route = EngineRoute(config, lambda up, reason: None)
         if config.engine.kind != "url":

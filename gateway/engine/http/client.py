@@ -220,6 +220,10 @@ class EngineClient(Engine, ABC):
             facts = (await self._proof(questions)).facts if prove else await questions.facts()
         except EngineUnavailable:
             raise
+        except EngineRefused as error:
+            # It does not even answer as an engine does.
+            self._exchange()
+            raise EngineUnavailable(f"something else answers at {self.url!r} than before: {error.message}") from error
         except GatewayError:
             self._exchange()
             raise

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+from gateway.breaker import Breaker
 from gateway.config.model import LimitsConfig, UpstreamConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import RpcError, UpstreamTimeout, UpstreamUnavailable
@@ -17,7 +18,6 @@ from gateway.proxy.caller import Caller, Principal
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, SessionForgotten, Unfit
-from gateway.proxy.upstream.breaker import Breaker
 from gateway.proxy.upstream.clock import Clock
 from gateway.proxy.upstream.concurrency import Full, Gate
 from gateway.proxy.upstream.failures import describe_failure

@@ -18,7 +18,7 @@ from gateway.agent.recall import Comparison, Recall
 from gateway.config.masking import mask_text
 from gateway.config.model import GatewayConfig, UpstreamConfig
 from gateway.config.show import secrets_of
-from gateway.engine.readiness import EngineRoute
+from gateway.engine.pool import EnginePool, MemberStatus
 from gateway.errors import ConfigError, EngineError
 from gateway.observe.escape import escape_text
 from gateway.observe.notices import TokenNotices
@@ -39,7 +39,7 @@ class StatusReport:
 
     def __init__(
         self,
-        route: EngineRoute,
+        engines: EnginePool,
         proxy: Proxy,
         readiness: Readiness,
         shim: Callable[[], Mapping[str, Any]],
@@ -48,7 +48,7 @@ class StatusReport:
         recall: Recall,
     ) -> None:
         """The gateway counts as started now."""
-        self._route = route
+        self._engines = engines
         self._proxy = proxy
         self._readiness = readiness
         self._shim = shim
@@ -78,9 +78,10 @@ class StatusReport:
             "servers": servers,
             "pins": pins,
             "engine": engine,
+            "engines": [_member(each, config, secrets) for each in self._engines.statuses()] if config.engines else [],
             "maps": {
-                "session": None if (held := self._route.maps.session) is None else held.map_id,
-                "accepted": sorted(self._route.maps.accepted),
+                "session": None if (held := self._engines.maps.session) is None else held.map_id,
+                "accepted": sorted(self._engines.maps.accepted),
             },
             "keys": keys,
             "shim": self._shim(),
@@ -131,12 +132,13 @@ class StatusReport:
         }
 
     def _engine(self, secrets: frozenset[str]) -> dict[str, Any]:
-        kind = self._proxy.config.engine.kind
+        config = self._proxy.config
+        kind = "pool" if config.engines else config.engine.kind
         unknown = dict.fromkeys(("model", "context", "slots", "tool_format"))
         if kind == "none":
             return {"kind": kind, "up": False, "reason": None, **unknown}
         try:
-            ready = self._route.ready()
+            ready = self._engines.ready()
         except EngineError as error:
             return {"kind": kind, "up": False, "reason": _shown(error.message, secrets), **unknown}
         facts = ready.facts
@@ -149,6 +151,22 @@ class StatusReport:
             "slots": facts.slots,
             "tool_format": ready.tool_format.format.name,
         }
+
+
+def _member(status: MemberStatus, config: GatewayConfig, secrets: frozenset[str]) -> dict[str, Any]:
+    """One engine of several."""
+    facts = None if status.ready is None else status.ready.facts
+    return {
+        "name": status.name,
+        "kind": config.engines[status.name].kind,
+        "up": facts is not None,
+        "reason": None if status.reason is None else _shown(status.reason, secrets),
+        "model": None if facts is None else escape_text(facts.model, _NAME),
+        "context": None if facts is None else facts.context,
+        "slots": None if facts is None else facts.slots,
+        "answers": status.running,
+        "breaker": status.breaker,
+    }
 
 
 def _bolt_on(bolt_on: BoltOnStatus) -> dict[str, str | None]:

@@ -68,6 +68,7 @@ def turn_numbers(turn: GenerationFinished) -> dict[str, Any]:
         "reuse": round(turn.reuse, 4) if turn.reuse is not None else None,
         "ttft_ms": round(turn.ttft * 1000, 2),
         "guessed": turn.guessed,
+        **({"moved": turn.moved} if turn.moved else {}),
     }
 
 

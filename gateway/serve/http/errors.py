@@ -13,11 +13,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from gateway.errors import (
+    EngineLost,
     EngineRefused,
     EngineUnavailable,
     GatewayError,
     MapDiffers,
     MapUnknown,
+    ModelUnknown,
     RequestInvalid,
     TemplateRefused,
     UnknownTool,
@@ -32,11 +34,13 @@ log = get_logger("serve")
 _KINDS: Final[tuple[tuple[type[GatewayError], int, str, str], ...]] = (
     (BodyOverLimit, 413, "invalid_request_error", "body_too_large"),
     (BodyUnread, 415, "invalid_request_error", "unsupported_media_type"),
+    (ModelUnknown, 404, "invalid_request_error", "model_not_found"),
     (RequestInvalid, 400, "invalid_request_error", "invalid_value"),
     (MapUnknown, 400, "invalid_request_error", "map_unknown"),
     (UnknownTool, 400, "invalid_request_error", "unknown_tool"),
     (TemplateRefused, 400, "invalid_request_error", "template_refused"),
     (MapDiffers, 503, "engine_error", "map_differs"),
+    (EngineLost, 503, "engine_error", "engine_lost"),
     (EngineUnavailable, 503, "engine_error", "engine_unavailable"),
     (EngineRefused, 502, "engine_error", "engine_refused"),
 )

@@ -2,7 +2,7 @@
 
 Turns requests into turns of the agent; how an answer is shown is `serve/generation/answers.py`'s. `anthropic-version`
 is not compared with anything: there is one version, and a client that names none, or a later one, is better served by
-it than by an error. Any `model` is the one that there is.
+it than by an error.
 """
 
 from datetime import UTC, datetime
@@ -15,7 +15,8 @@ from starlette.types import Scope
 from gateway.agent import Agent, Conversation
 from gateway.agent.events import Emit, Finished
 from gateway.config import LimitsConfig
-from gateway.engine.readiness import EngineRoute
+from gateway.engine.pool import EnginePool
+from gateway.engine.readiness import ReadyEngine
 from gateway.errors import ContextExceeded, EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of
@@ -36,9 +37,9 @@ _EAGER = "fine-grained-tool-streaming"
 class MessagesEndpoint:
     """Routes of Anthropic's API over one agent."""
 
-    def __init__(self, agent: Agent, route: EngineRoute, limits: LimitsConfig, metrics: Metrics) -> None:
+    def __init__(self, agent: Agent, engines: EnginePool, limits: LimitsConfig, metrics: Metrics) -> None:
         self._agent = agent
-        self._route = route
+        self._engines = engines
         self._limits = limits
         self._metrics = metrics
         self._started = datetime.now(UTC).replace(microsecond=0)
@@ -75,6 +76,7 @@ class MessagesEndpoint:
             principal=principal,
             options=asked.template_options,
             continues=asked.continues,
+            model=asked.model,
         )
 
     def _answered(
@@ -110,22 +112,22 @@ class MessagesEndpoint:
     async def _models(self, _request: Request) -> Response:
         form = form_of(new_request_id())
         try:
-            model = self._described()
-        except EngineError as error:
+            models = [self._described(ready) for ready in self._engines.models()]
+        except GatewayError as error:
             return form.refused(error)
-        listed = {"data": [model], "has_more": False, "first_id": model["id"], "last_id": model["id"]}
-        return form.whole(listed)
+        ends = {"first_id": models[0]["id"], "last_id": models[-1]["id"]}
+        return form.whole({"data": models, "has_more": False, **ends})
 
-    async def _model(self, _request: Request) -> Response:
-        """Any name is that of the one model."""
+    async def _model(self, request: Request) -> Response:
+        """Where there is one, any name is its name."""
         form = form_of(new_request_id())
         try:
-            return form.whole(self._described())
-        except EngineError as error:
+            return form.whole(self._described(self._engines.ready(request.path_params["model"])))
+        except GatewayError as error:
             return form.refused(error)
 
-    def _described(self) -> Chunk:
-        facts = self._route.ready().facts
+    def _described(self, ready: ReadyEngine) -> Chunk:
+        facts = ready.facts
         return {
             "type": "model",
             "id": facts.model,

@@ -118,6 +118,7 @@ async def open_chat(agent: Agent, principal: Principal, chat: ChatRequest, messa
         principal=principal,
         options=chat.template_options,
         continues=chat.continue_final_message,
+        model=chat.model,
     )
 
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from gateway.agent import Completer, Prompt
 from gateway.agent.events import Emit, Finished
 from gateway.config import LimitsConfig
-from gateway.engine.readiness import EngineRoute
+from gateway.engine.pool import EnginePool
 from gateway.errors import EngineError, GatewayError
 from gateway.observe.metrics import Metrics
 from gateway.serve.auth.identity import principal_of
@@ -31,8 +31,8 @@ from gateway.serve.openai.form import event_bytes, openai_form
 class CompletionsEndpoint:
     """The route of plain completions."""
 
-    def __init__(self, route: EngineRoute, limits: LimitsConfig, metrics: Metrics, frames: FrameResponder) -> None:
-        self._completer = Completer(route, limits, metrics)
+    def __init__(self, engines: EnginePool, limits: LimitsConfig, metrics: Metrics, frames: FrameResponder) -> None:
+        self._completer = Completer(engines, limits, metrics)
         self._limits = limits
         self._metrics = metrics
         self._frames = frames
@@ -64,7 +64,7 @@ class CompletionsEndpoint:
             return form.refused(error)
 
     def _respond(self, request: Request, fields: CompletionRequest, form: ApiForm) -> Response:
-        prompt = self._completer.open(fields.prompt, principal_of(request.scope))
+        prompt = self._completer.open(fields.prompt, principal_of(request.scope), fields.model)
         options = fields.options(prompt.ready.token_map)
 
         async def make(emit: Emit) -> Finished:

@@ -17,7 +17,9 @@ from starlette.routing import Route
 from gateway.agent import Agent
 from gateway.agent.history import check_length
 from gateway.config import LimitsConfig
-from gateway.engine.readiness import EngineRoute, ReadyEngine
+from gateway.engine.homes import key_of
+from gateway.engine.pool import EnginePool
+from gateway.engine.readiness import ReadyEngine
 from gateway.errors import EngineRefused, GatewayError, RequestInvalid
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.generation.fields import RequestModel
@@ -36,6 +38,7 @@ _INPUTS = 2048
 class TokenizeRequest(RequestModel):
     """What `POST /tokenize` takes: a text; or messages, and all else that a chat takes (`ChatRequest`)."""
 
+    model: str | None = None
     prompt: str | None = None
     messages: Any = None
     add_special_tokens: bool = False
@@ -46,12 +49,14 @@ class TokenizeRequest(RequestModel):
 class DetokenizeRequest(RequestModel):
     """What `POST /detokenize` takes."""
 
+    model: str | None = None
     tokens: Ids
 
 
 class EmbeddingsRequest(RequestModel):
     """What `POST /v1/embeddings` takes."""
 
+    model: str | None = None
     input: str | Annotated[list[str], Field(min_length=1, max_length=_INPUTS)] | Ids | list[Ids]
     encoding_format: str | None = None
     dimensions: int | None = None
@@ -67,11 +72,11 @@ class EmbeddingsRequest(RequestModel):
 
 
 class ModelEndpoint:
-    """Routes of the one model."""
+    """Routes of the models."""
 
-    def __init__(self, agent: Agent, route: EngineRoute, limits: LimitsConfig) -> None:
+    def __init__(self, agent: Agent, engines: EnginePool, limits: LimitsConfig) -> None:
         self._agent = agent
-        self._route = route
+        self._engines = engines
         self._limits = limits
         self._started = int(time.time())  # noqa: TID251 - the API wants a date
 
@@ -87,24 +92,21 @@ class ModelEndpoint:
 
     async def _models(self, _request: Request) -> Response:
         try:
-            return openai_form().whole({"object": "list", "data": [self._described()]})
+            listed = [self._described(ready) for ready in self._engines.models()]
+            return openai_form().whole({"object": "list", "data": listed})
         except GatewayError as error:
             return openai_form().refused(error)
 
     async def _model(self, request: Request) -> Response:
         form = openai_form()
+        asked = request.path_params["model"]
         try:
-            model = self._described()
+            ready = self._engines.named(asked)
         except GatewayError as error:
             return form.refused(error)
-        asked = request.path_params["model"]
-        if asked != model["id"]:
-            words = f"there is no model {asked!r:.200} here; the one that there is is {model['id']!r}"
-            return form.whole(error_body(words, "invalid_request_error", "model_not_found", "model"), 404)
-        return form.whole(model)
+        return form.whole(self._described(ready))
 
-    def _described(self) -> Chunk:
-        ready = self._route.ready()
+    def _described(self, ready: ReadyEngine) -> Chunk:
         codec = {
             "map_id": ready.token_map.map_id,
             "context": ready.facts.context,
@@ -118,7 +120,8 @@ class ModelEndpoint:
         try:
             must_be_json(request)
             body = await read_body(request, self._limits.body_bytes)
-            asked, ready = TokenizeRequest.of_body(body), self._route.ready()
+            asked = TokenizeRequest.of_body(body)
+            ready = self._engines.ready(asked.model)
             if (asked.prompt is None) == (asked.messages is None):
                 raise RequestInvalid("expected either 'prompt' or 'messages'", param="prompt")
             if asked.prompt is None:
@@ -143,7 +146,7 @@ class ModelEndpoint:
         try:
             must_be_json(request)
             asked = DetokenizeRequest.of_body(await read_body(request, self._limits.body_bytes))
-            ready = self._route.ready()
+            ready = self._engines.ready(asked.model)
             _must_have(ready, asked.tokens, "tokens")
         except GatewayError as error:
             return form.refused(error)
@@ -154,8 +157,12 @@ class ModelEndpoint:
         try:
             must_be_json(request)
             asked = EmbeddingsRequest.of_body(await read_body(request, self._limits.body_bytes))
-            ready = self._route.ready()
-            answer = await ready.engine.embed(await _input(ready, asked), asked.encoding_format, asked.dimensions)
+            ready = self._engines.ready(asked.model)
+            inputs = await _input(ready, asked)
+            answer = await self._engines.open(
+                *(ready, key_of(principal_of(request.scope).name)),
+                lambda each: each.engine.embed(inputs, asked.encoding_format, asked.dimensions),
+            )
         except EngineRefused as error:
             if error.status != 501:
                 return form.refused(error)

@@ -88,6 +88,7 @@ class Exchange:
             gateway_tools=self._scope,
             principal=self._principal,
             options=asked.template_options,
+            model=asked.model,
         )
 
     @property

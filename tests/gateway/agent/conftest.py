@@ -12,8 +12,9 @@ import pytest
 
 from gateway.agent import Agent, CallRunner
 from gateway.agent.events import AgentEvent
-from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
+from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
+from gateway.engine.pool import EnginePool
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
@@ -73,12 +74,17 @@ async def at_rest(number: int) -> bool:
 class ScriptedRoute:
     """The route to a scripted engine."""
 
-    def __init__(self, engine: ScriptedEngine, context: int, tools_template: str = "") -> None:
+    def __init__(
+        self, engine: ScriptedEngine, context: int, tools_template: str = "", *, hold_calls: bool = False
+    ) -> None:
         facts = EngineFacts("scripted", None, tools_template, bool(tools_template), len(TINY), context, 1, ())
         template = ChatTemplate(engine, facts, TINY)  # pyright: ignore[reportArgumentType]
         tool_format = choose_format(facts.chat_template, supports_tools=facts.supports_tools)
         slots = SlotTable(1, at_rest=at_rest)
-        self._ready = ReadyEngine(engine, facts, TINY, template, slots, tool_format)  # pyright: ignore[reportArgumentType]
+        given: Any = engine
+        self._ready = ReadyEngine(
+            *(given, facts, TINY, template, slots, tool_format), settings=EngineConfig(hold_calls=hold_calls)
+        )
         self.losses = 0
 
     def ready(self) -> ReadyEngine:
@@ -95,6 +101,7 @@ class Stage:
         self.agent = agent
         self.engine = engine
         self.route = route
+        self.pool = EnginePool({"engine": route})
         self.metrics = metrics
         self.events: list[AgentEvent] = []
 
@@ -139,10 +146,10 @@ async def stage(
     """
     bounds = LimitsConfig(**limits)
     engine = ScriptedEngine(*generations, breaks=breaks, refuses=refuses)
-    route = ScriptedRoute(engine, context, tools_template)
+    route = ScriptedRoute(engine, context, tools_template, hold_calls=hold_calls)
     async with call_runner(bounds, says, tool_search=tool_search) as (runner, metrics):
         with nullcontext() if trajectories is None else Trajectories(trajectories, metrics.access) as lines:
-            agent = Agent(route, runner, bounds, metrics, hold_calls=hold_calls, trajectories=lines)  # pyright: ignore[reportArgumentType]
+            agent = Agent(EnginePool({"engine": route}), runner, bounds, metrics, trajectories=lines)
             yield Stage(agent, engine, route, metrics)
 
 

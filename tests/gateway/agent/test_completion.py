@@ -20,7 +20,7 @@ TINY = tiny_map()
 
 
 async def completed(stage: Any, options: CompletionOptions, prompt: str = "Say it: ") -> Any:
-    completer = Completer(stage.route, LimitsConfig(), stage.metrics)
+    completer = Completer(stage.pool, LimitsConfig(), stage.metrics)
     return await completer.answer(completer.open(prompt), options, stage.listen)
 
 
@@ -44,7 +44,7 @@ async def test_no_id_behind_the_one_that_completes_a_stop_string_is_told(open_st
 
 async def test_id_that_the_map_does_not_have_never_reaches_the_engine(open_stage):
     async with open_stage("one") as stage:
-        completer = Completer(stage.route, LimitsConfig(), stage.metrics)
+        completer = Completer(stage.pool, LimitsConfig(), stage.metrics)
         with pytest.raises(RequestInvalid, match="99999999"):
             completer.open([1, 99_999_999])
         assert stage.engine.asked == []
@@ -62,7 +62,7 @@ async def test_prompt_that_the_engine_refused_tells_nothing_of_the_cache_when_it
         yield GenerationEnd("length", None, Timings(1, len(prompt) - 1, 1, 0.0, 0.0))
 
     async with open_stage("") as stage:
-        completer = Completer(stage.route, LimitsConfig(), stage.metrics)
+        completer = Completer(stage.pool, LimitsConfig(), stage.metrics)
         prompt = completer.open("Somebody else's prompt", Principal("eve"))
         stage.engine._events = refuse
         with pytest.raises(EngineRefused):
@@ -113,7 +113,7 @@ async def test_what_a_completion_took_is_counted_once_it_ended_by_itself(open_st
 async def test_a_completion_is_as_long_as_asked_for_or_set_and_as_there_is_room(open_stage, asked, default, room, most):
     prompt = "Say it: "
     async with open_stage("one two", context=len(TINY.encode(prompt)) + room) as stage:
-        completer = Completer(stage.route, LimitsConfig(completion_tokens=default), stage.metrics)
+        completer = Completer(stage.pool, LimitsConfig(completion_tokens=default), stage.metrics)
         await completer.answer(completer.open(prompt), CompletionOptions(max_tokens=asked), stage.listen)
 
     assert [request.max_tokens for request in stage.engine.asked] == [most]
@@ -126,7 +126,7 @@ async def test_completion_that_its_length_ends_says_so(open_stage):
 
 async def test_prompt_needs_an_id_and_room_for_one_more(open_stage):
     async with open_stage("", context=5) as stage:
-        completer = Completer(stage.route, LimitsConfig(), stage.metrics)
+        completer = Completer(stage.pool, LimitsConfig(), stage.metrics)
         # A text that no tokenizer packs into the context is not tokenized to find that out.
         wrong = (
             ("", "got none"),
@@ -147,7 +147,7 @@ async def test_text_begins_with_what_the_engine_puts_before_it_once(open_stage):
         ready = stage.route.ready()
         start = TINY.special_tokens["<|im_start|>"]
         stage.route._ready = replace(ready, facts=replace(ready.facts, bos=(start,)))
-        completer = Completer(stage.route, LimitsConfig(), stage.metrics)
+        completer = Completer(stage.pool, LimitsConfig(), stage.metrics)
 
         assert completer.open("hello").ids == [start, *TINY.encode("hello")]
         assert completer.open("<|im_start|>hello").ids == [start, *TINY.encode("hello")]

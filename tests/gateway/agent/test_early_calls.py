@@ -13,6 +13,7 @@ from gateway.agent import Agent, AnswerOptions, CallRunner
 from gateway.agent.events import GenerationFinished, ToolFinished
 from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.engine.interface import GenerateRequest, GenerationEvent
+from gateway.engine.pool import EnginePool
 from gateway.errors import EngineUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
@@ -82,7 +83,7 @@ async def stage(engine, server, *arguments, **limits):
 
     async with Proxy(GatewayConfig(upstreams=(upstream,), limits=bounds, prefix="always"), metrics) as proxy:
         runner = CallRunner(proxy, tokens, bounds)
-        yield Agent(ScriptedRoute(engine, 4000), runner, bounds, metrics), heard, listen
+        yield Agent(EnginePool({"engine": ScriptedRoute(engine, 4000)}), runner, bounds, metrics), heard, listen
 
 
 def ringing(bell):

@@ -300,7 +300,7 @@ async def test_the_answer_is_the_same_without(gate, prefilled, monkeypatch):
     said = []
     for setting in ("auto", "off"):
         async with real(gate, prefill=setting) as at:
-            assert (at.services.route.ready().prefill is None) is (setting == "off")
+            assert (at.services.engines.ready().prefill is None) is (setting == "off")
 
             async def answer(at=at):
                 said.append((await at.answer(), [turn.prefilled for turn in at.turns()]))
@@ -357,7 +357,7 @@ async def test_client_that_leaves_in_a_piece_frees_the_only_slot(gate, prefilled
             await at.say()
         _, second = at.turns()
         assert second.timings.cache_n == second.held
-        assert at.services.route.ready().slots.is_idle
+        assert at.services.engines.ready().slots.is_idle
 
 
 @pytest.mark.engine
@@ -366,7 +366,7 @@ async def test_engine_that_dies_in_a_piece_is_told_with_the_result_and_started_a
 
     async def dying(self: LlamaCpp, slot: int, ids: Sequence[int]) -> int:
         if not died.is_set():
-            os.kill(at.services.route.child_pid or 0, signal.SIGKILL)
+            os.kill(at.services.routes["engine"].child_pid or 0, signal.SIGKILL)
             died.set()
         return await fill(self, slot, ids)
 
@@ -378,7 +378,7 @@ async def test_engine_that_dies_in_a_piece_is_told_with_the_result_and_started_a
     monkeypatch.setattr(LlamaCpp, "fill_slot", dying)
     monkeypatch.setattr(Metrics, "engine_up", noted)
     async with real(gate) as at:
-        before = at.services.route.ready()
+        before = at.services.engines.ready()
         failed: list[EngineUnavailable] = []
 
         async def answer() -> None:

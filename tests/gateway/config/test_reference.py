@@ -21,7 +21,7 @@ def test_page_is_what_the_code_writes() -> None:
     assert PAGE.read_text(encoding="utf-8") == render_page(), f"docs/configure.md is stale: run {command}"
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(4))
 def test_example_of_the_page_loads(tmp_path: Path, number: int) -> None:
     (tmp_path / ".cursor").mkdir()
     (tmp_path / ".cursor" / "mcp.json").write_text(examples("json")[0])
@@ -29,5 +29,5 @@ def test_example_of_the_page_loads(tmp_path: Path, number: int) -> None:
 
     config = load_config(None, environ={"LLAMA_API_KEY": "k", "SEARCH_TOKEN": "t"}, cwd=tmp_path)
 
-    assert config.upstreams or config.serve.host == "0.0.0.0"
-    assert len(examples("toml")) == 3
+    assert config.upstreams or config.engines or config.serve.host == "0.0.0.0"
+    assert len(examples("toml")) == 4

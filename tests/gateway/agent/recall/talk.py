@@ -29,6 +29,7 @@ from gateway.engine.interface import (
 )
 from gateway.engine.left_behind import shared_prefix
 from gateway.engine.llama_cpp.client import LlamaCpp
+from gateway.engine.pool import EnginePool
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
@@ -177,7 +178,7 @@ class Talk:
             self.format,
         )
         limits = LimitsConfig()
-        self.agent = Agent(Route(self.ready), NoTools(), limits, Metrics())  # pyright: ignore[reportArgumentType]
+        self.agent = Agent(EnginePool({"engine": Route(self.ready)}), NoTools(), limits, Metrics())  # pyright: ignore[reportArgumentType]
         self.restart()
 
     def restart(self) -> None:

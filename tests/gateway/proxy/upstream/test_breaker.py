@@ -1,6 +1,6 @@
 """When a server that does not answer is left alone, and when it is tried again."""
 
-from gateway.proxy.upstream.breaker import Breaker
+from gateway.breaker import Breaker
 
 
 def test_closed_breaker_lets_every_call_through():

@@ -15,7 +15,8 @@ from starlette.applications import Starlette
 from gateway.agent import Agent, CallRunner
 from gateway.config import GatewayConfig, UpstreamConfig
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
-from gateway.engine.readiness import EngineRoute, ReadyEngine
+from gateway.engine.pool import EnginePool
+from gateway.engine.readiness import ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
 from gateway.errors import EngineUnavailable
@@ -133,7 +134,7 @@ async def running(context: int = 4000) -> AsyncGenerator[Site]:
     )
     metrics, engine = Metrics(), Engine()
     route = Route(engine, context)
-    given = cast(EngineRoute, route)
+    given = EnginePool({"engine": route})
     tokens = ResultTokens({}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens")))
     async with Proxy(config, metrics) as proxy:
         agent = Agent(

@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import httpx2
 import pytest
@@ -14,7 +14,8 @@ from gateway.agent import Agent, CallRunner
 from gateway.config.model import GatewayConfig
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.llama_cpp.json import completion_body
-from gateway.engine.readiness import EngineRoute, ReadyEngine
+from gateway.engine.pool import EnginePool
+from gateway.engine.readiness import ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
 from gateway.observe.logs import get_logger
@@ -280,7 +281,7 @@ HERMES: Final = "<tool_call> {{ tools }} <|im_start|>"
 @pytest.fixture(scope="module", params=["", HERMES], ids=["preamble", "tools"])
 async def client(request: pytest.FixtureRequest) -> AsyncGenerator[httpx2.AsyncClient]:
     """A client of the faces; what they raise reaches the test."""
-    config, metrics, route = GatewayConfig(), Metrics(), cast(EngineRoute, Route(request.param))
+    config, metrics, route = GatewayConfig(), Metrics(), EnginePool({"engine": Route(request.param)})
     tokens = ResultTokens({}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens")))
     async with Proxy(config, metrics) as proxy:
         agent = Agent(route, CallRunner(proxy, tokens, config.limits), config.limits, metrics)

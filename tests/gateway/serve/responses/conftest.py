@@ -19,7 +19,8 @@ from gateway.agent import Agent, CallRunner
 from gateway.config import GatewayConfig, LimitsConfig, UpstreamConfig
 from gateway.engine.interface import EngineFacts, Generated, GenerateRequest, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.left_behind import shared_prefix
-from gateway.engine.readiness import EngineRoute, ReadyEngine
+from gateway.engine.pool import EnginePool
+from gateway.engine.readiness import ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
 from gateway.errors import EngineUnavailable
@@ -186,7 +187,7 @@ async def open_stage(*, says: str = "It is 42.", fails: bool = False, **limits: 
         {TINY.map_id: TINY}, level="verify", metrics=metrics, notices=TokenNotices(get_logger("test.tokens"))
     )
     async with Proxy(config, metrics) as proxy:
-        route = cast(EngineRoute, Route(engine))
+        route = EnginePool({"engine": Route(engine)})
         agent = Agent(route, CallRunner(proxy, tokens, bounds), bounds, metrics)
         app = Starlette(routes=ResponsesEndpoint(agent, bounds, metrics).routes())
 

@@ -1,0 +1,118 @@
+"""`[engine]` and `[engines.NAME]`: the settings of one engine, or of each of several, checked and built.
+
+Turns checked layers into `EngineConfig`s by name. It starts none, and asks none what it is.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from gateway.config.address import is_http_url
+from gateway.config.masking import mask_text
+from gateway.config.model import EngineConfig, GatewayConfig
+from gateway.errors import ConfigError
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_MOST: Final = 256
+"""Engines of one pool."""
+
+Values = Mapping[str, Any]
+
+
+def build_engines(one: Values, several: Mapping[str, Values]) -> tuple[EngineConfig, Mapping[str, EngineConfig]]:
+    """Give the engine of `[engine]`, and those of `[engines.NAME]`; where these are, the first is none.
+
+    Raises:
+        ConfigError: both are written, a name is no name, or a setting is wrong.
+    """
+    if not several:
+        return build_engine(one, "engine"), MappingProxyType({})
+    if one:
+        raise ConfigError(
+            "'engine' and 'engines' are both set: write that of [engine] as one more [engines.NAME], or leave one of "
+            "the two out (a flag or a variable for the engine counts as [engine])"
+        )
+    if len(several) > _MOST:
+        raise ConfigError(f"engines: {len(several)} of them are more than {_MOST}: put a router before some")
+    for name in several:
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"engines.{name}: a name is 1 to 64 of letters, digits, '_' and '-': call it otherwise")
+    built = {name: build_engine(values, f"engines.{name}") for name, values in several.items()}
+    for name, engine in built.items():
+        if engine.kind == "none":
+            raise ConfigError(f"engines.{name}: expected a url, or kind = 'embedded': write one, or remove the section")
+        if engine.kind == "url" and (twin := _twin(name, engine, built)) is not None:
+            raise ConfigError(f"engines.{name} and engines.{twin} have one url, {mask_text(engine.url or '')!r}")
+    return EngineConfig(), MappingProxyType(built)
+
+
+def copies(config: GatewayConfig, count: int) -> GatewayConfig:
+    """The same with so many engines like its own embedded one.
+
+    Raises:
+        ConfigError: its engine is none that the gateway starts itself.
+    """
+    if config.engines or config.engine.kind == "url":
+        raise ConfigError(
+            "--engines starts embedded engines, but the configuration names engines of its own: remove one of the two"
+        )
+    one = replace(config.engine, kind="embedded")
+    several = {f"engine-{number}": one for number in range(1, count + 1)}
+    if one.slot_files not in {"auto", "off"}:
+        several = {name: replace(one, slot_files=str(Path(one.slot_files) / name)) for name in several}
+    return replace(config, engine=EngineConfig(), engines=MappingProxyType(several))
+
+
+def _twin(name: str, engine: EngineConfig, engines: Mapping[str, EngineConfig]) -> str | None:
+    return next((other for other, each in engines.items() if other != name and each.url == engine.url), None)
+
+
+def build_engine(values: Values, key: str) -> EngineConfig:
+    """Give the engine of one section, which messages call `key`. Raises `ConfigError`."""
+    defaults = EngineConfig()
+    volatile = tuple(values.get("volatile", defaults.volatile))
+    built = {
+        "model": Path(values["model"]) if values.get("model") else None,
+        "volatile": volatile,
+        "aliases": tuple(values.get("aliases", ())),
+    }
+    engine = replace(defaults, **{**values, **built})
+    for number, pattern in enumerate(volatile):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(f"{key}.volatile[{number}] {pattern!r} is no regular expression: {error}") from error
+    _check(engine, key)
+    return replace(engine, url=engine.url.rstrip("/")) if engine.url else engine
+
+
+def _check(engine: EngineConfig, key: str) -> None:
+    if (engine.kind == "url") != (engine.url is not None):
+        raise ConfigError(
+            f"{key}.kind is {engine.kind!r}, but {key}.url is {'' if engine.url else 'not '}set: change one of them"
+        )
+    if engine.url is not None and not is_http_url(engine.url):
+        raise ConfigError(f"{key}: expected 'embedded', 'none' or http://HOST:PORT, got {mask_text(engine.url)!r}")
+    if engine.isolate and engine.kind == "url" and engine.api != "vllm":
+        raise ConfigError(
+            f"{key}.isolate can't be held for a llama.cpp server at {key}.url: who else uses it, and whether it keeps "
+            "prompts in a cache of its own, can't be seen from here; use the embedded engine, name a vLLM server as "
+            f'such ({key}.api = "vllm"), or set it to false'
+        )
+    if engine.isolate and engine.cache_mib:
+        raise ConfigError(f"{key}.isolate needs the host cache off, but {key}.cache_mib is {engine.cache_mib}")
+    if engine.slot_files not in {"auto", "off"} and not (
+        engine.kind == "embedded" or (engine.kind == "url" and engine.exclusive)
+    ):
+        raise ConfigError(
+            f"{key}.slot_files {engine.slot_files!r} is of an engine that is this gateway's alone, but {key}.kind is "
+            f"{engine.kind!r} and {key}.exclusive is not set: set it where nobody else generates with that server "
+            "and the server was started with --slot-save-path of the same path, or remove slot_files"
+        )
+    if engine.model is not None and not engine.model.is_file():
+        raise ConfigError(
+            f"{key}.model: expected a GGUF file, but {str(engine.model)!r} is not a file: correct the path"
+        )

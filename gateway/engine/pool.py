@@ -1,0 +1,379 @@
+"""Several engines as one: who answers a conversation, and who goes on with it when its engine is lost.
+
+Turns routes, each of which starts, proves and watches its own engine (`readiness.py`), into one place that the agent
+and the endpoints ask. Engines with the same model, map and template are interchangeable; which of them a conversation
+gets, `homes.py` decides. A pool of one is its route: nothing is counted, chosen or moved. It does not generate.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Final, Protocol, TypeVar
+
+from gateway.breaker import Breaker, State
+from gateway.engine.homes import Load, choose, order_of
+from gateway.engine.maps import MapSet
+from gateway.engine.readiness import ReadyEngine
+from gateway.engine.retries import MovesOfAnswer, RetryBudget
+from gateway.engine.stay import Route, Stay, is_loss
+from gateway.errors import (
+    EngineBusy,
+    EngineError,
+    EngineUnavailable,
+    MapDiffers,
+    ModelUnknown,
+)
+from gateway.observe.logs import get_logger
+
+_FAILURES: Final = 3
+"""Answers in a row that an engine may lose before it gets none for a while."""
+_PAUSE: Final = 5.0
+_WARM: Final = 15.0
+"""Seconds after which a new engine takes as much as the others."""
+_QUEUED: Final = 60
+"""Answers beyond its slots for which an engine is asked; a few less than may wait there."""
+_SHOWN: Final = 20
+
+T = TypeVar("T")
+Clock = Callable[[], float]
+
+log = get_logger("engine.pool")
+
+
+class PoolMetrics(Protocol):
+    """Counts what becomes of answers in a pool."""
+
+    def engine_running(self, engine: str, answers: int) -> None:
+        """So many answers are being made with an engine now."""
+        ...
+
+    def answer_moved(self, engine: str, *, begun: bool) -> None:
+        """An answer left an engine that was lost; `begun`: it had ids already."""
+        ...
+
+
+@dataclass(slots=True)
+class Member:
+    """One engine of the pool."""
+
+    name: str
+    route: Route
+    aliases: tuple[str, ...] = ()
+    breaker: Breaker = field(default_factory=lambda: Breaker(_FAILURES, _PAUSE))
+    running: int = 0
+    """Answers that are being made with it."""
+    start: int | None = None
+    """The last start of its engine that was seen here."""
+    since: float = 0.0
+    model: str | None = None
+    """What it serves, or served when it was last seen."""
+
+    def seen(self, ready: ReadyEngine, now: float) -> None:
+        """Its engine runs."""
+        if self.start != ready.number:
+            self.start, self.since, self.model = ready.number, now, ready.facts.model
+            self.breaker.succeeded()
+
+    def runs(self, more: int) -> int:
+        """So many answers more are made with it; gives how many these are now."""
+        self.running += more
+        return self.running
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStatus:
+    """How one engine stands."""
+
+    name: str
+    ready: ReadyEngine | None
+    reason: str | None
+    running: int
+    breaker: State
+
+
+class MovingStay(Stay):
+    """The same with others that may go on."""
+
+    may_move = True
+
+    def __init__(self, pool: "EnginePool", member: Member, ready: ReadyEngine, home: bytes) -> None:
+        super().__init__(ready, member.route)
+        self._pool = pool
+        self._member = member
+        self._home = home
+        self._moves = MovesOfAnswer()
+        self._left: set[int] = set()
+        """Starts of engines that it has lost."""
+        self._begun = False
+        pool.runs(member, 1)
+
+    async def wait(self, answer: Awaitable[T]) -> T:
+        """As said."""
+        return await self.ready.life.wait(answer)
+
+    def each(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
+        """As said."""
+        return self.ready.life.each(events)
+
+    def answered(self) -> None:
+        """It is there, and the next loss is one of its own."""
+        self._begun = True
+        self._moves.went_on()
+        self._member.breaker.succeeded()
+
+    def lost(self, error: EngineError) -> None:
+        """It may get no more answers for a while."""
+        super().lost(error)
+        if is_loss(error) and not isinstance(error, EngineBusy):
+            self._member.breaker.failed(self._pool.now())
+
+    def move(self, error: EngineError) -> None:
+        """As said."""
+        pool, left = self._pool, self._member
+        self._left.add(self.ready.number)
+        found = pool.another(self.ready, self._home, self._left)
+        if found is None or not self._moves.may_move() or not pool.budget.take():
+            raise error
+        pool.metrics().answer_moved(left.name, begun=self._begun)
+        log.warning("an answer goes on with another engine", left=left.name, to=found[0].name, reason=error.message)
+        pool.runs(left, -1)
+        self._member, self._route = found[0], found[0].route
+        pool.runs(self._member, 1)
+        self.ready = _told(found[1], self.ready)
+
+    def ended(self) -> None:
+        """The answer is over."""
+        self._pool.runs(self._member, -1)
+        self._member.breaker.left()
+        self._pool.budget.answered()
+
+
+class EnginePool:
+    """The engines of one gateway."""
+
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        *,
+        maps: MapSet | None = None,
+        metrics: Callable[[], PoolMetrics] | None = None,
+        aliases: Mapping[str, Sequence[str]] | None = None,
+        now: Clock = monotonic,
+    ) -> None:
+        """Start nothing.
+
+        Args:
+            routes: by the engines' names, which are their place in the order of homes; at least one.
+            maps: those of all of them.
+            metrics: what counts; asked for when something is to be counted.
+            aliases: names by which clients may ask for an engine's model.
+            now: a clock.
+        """
+        named = aliases or {}
+        self._members = [Member(name, route, tuple(named.get(name, ()))) for name, route in routes.items()]
+        self.maps = maps or MapSet()
+        self.metrics = metrics or _Uncounted
+        self.now = now
+        self.budget = RetryBudget()
+        self.several = len(self._members) > 1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any engine runs that proved its map."""
+        return bool(self._open())
+
+    def ready(self, model: str | None = None) -> ReadyEngine:
+        """An engine that serves a model, the first that runs. Raises `EngineError`, and `ModelUnknown`."""
+        if not self.several:
+            return self._members[0].route.ready()
+        return self._serving(model)[0][1]
+
+    def named(self, model: str) -> ReadyEngine:
+        """An engine that serves the model of a name, and nothing else. Raises as `ready`."""
+        ready = self.ready(model)
+        if model != ready.facts.model and all(model not in member.aliases for member in self._members):
+            raise self._unknown(model)
+        return ready
+
+    def models(self) -> list[ReadyEngine]:
+        """An engine of each model that is served now, the first of each. Raises `EngineError` where none is."""
+        if not self.several:
+            return [self._members[0].route.ready()]
+        if not (found := self._open()):
+            raise self._closed(self._members)
+        first = {ready.facts.model: ready for _, ready in reversed(found)}
+        return [ready for _, ready in found if first.get(ready.facts.model) is ready]
+
+    def statuses(self) -> list[MemberStatus]:
+        """How each stands."""
+        opened = {member.name: ready for member, ready in self._open()}
+        return [
+            MemberStatus(
+                member.name,
+                opened.get(member.name),
+                None if member.name in opened else _reason(member).message,
+                member.running,
+                member.breaker.state(self.now()),
+            )
+            for member in self._members
+        ]
+
+    async def open(self, first: ReadyEngine, home: bytes, make: Callable[[ReadyEngine], Awaitable[T]]) -> T:
+        """Make something with an engine like `first`, the home of a key before others; the next, where one is lost.
+
+        Raises `EngineError` when the last has failed, and what `make` raises.
+        """
+        if not self.several:
+            return await make(first)
+        with self.stay(first, home, moves=False) as stay:
+            return await stay.ask(make)
+
+    @contextmanager
+    def stay(self, ready: ReadyEngine, home: bytes, known: int | None = None, *, moves: bool = True) -> Generator[Stay]:
+        """Have an engine like `ready` for one answer.
+
+        Args:
+            ready: the one that its prompt was made with, which may be lost by now.
+            home: its key.
+            known: the start of an engine that holds the conversation, if one does.
+            moves: whether a home that has much to do sends it on to the next.
+        """
+        if not self.several:
+            yield Stay(ready, self._members[0].route)
+            return
+        member, chosen = self._chosen(ready, home, known, bounded=moves)
+        stay = MovingStay(self, member, _told(chosen, ready), home)
+        try:
+            yield stay
+        finally:
+            stay.ended()
+
+    def runs(self, member: Member, more: int) -> None:
+        """One answer more is made with a member, or one less."""
+        self.metrics().engine_running(member.name, member.runs(more))
+
+    def another(self, ready: ReadyEngine, home: bytes, left: set[int]) -> tuple[Member, ReadyEngine] | None:
+        """The engine that goes on in the place of one that is lost; None where there is none."""
+        found = [each for each in self._like(ready) if each[1].number not in left]
+        return self._choose(found, home, None, bounded=True) if found else None
+
+    def _chosen(
+        self, ready: ReadyEngine, home: bytes, known: int | None, *, bounded: bool
+    ) -> tuple[Member, ReadyEngine]:
+        found = self._like(ready)
+        if not found:
+            raise self._closed(self._members)
+        return self._choose(found, home, known, bounded=bounded)
+
+    def _choose(
+        self, found: Sequence[tuple[Member, ReadyEngine]], home: bytes, known: int | None, *, bounded: bool
+    ) -> tuple[Member, ReadyEngine]:
+        now = self.now()
+        by_name = {member.name: (member, ready) for member, ready in found}
+        holding = next((member.name for member, ready in found if ready.number == known), None)
+        loads = {
+            member.name: Load(member.running, ready.facts.slots, min((now - member.since) / _WARM, 1.0))
+            for member, ready in found
+        }
+        left = {name: load for name, load in loads.items() if load.running < load.slots + _QUEUED} or loads
+        while left:
+            order = order_of(home, left)
+            name = choose(order, left, holding) if bounded else order[0]
+            if by_name[name][0].breaker.admit(now) is None:
+                return by_name[name]
+            left.pop(name)
+        # Every breaker is open: better one that has failed than none.
+        return by_name[order_of(home, by_name)[0]]
+
+    def _like(self, ready: ReadyEngine) -> list[tuple[Member, ReadyEngine]]:
+        """Those that can take the place of an engine."""
+        return [
+            (member, each)
+            for member, each in self._open()
+            if _kind(each) == _kind(ready) and each.facts.context >= ready.facts.context
+        ]
+
+    def _open(self) -> list[tuple[Member, ReadyEngine]]:
+        found: list[tuple[Member, ReadyEngine]] = []
+        for member in self._members:
+            try:
+                ready = member.route.ready()
+            except EngineError:
+                continue
+            member.seen(ready, self.now())
+            found.append((member, ready))
+        return found
+
+    def _serving(self, model: str | None) -> list[tuple[Member, ReadyEngine]]:
+        """The engines that serve a model, at least one."""
+        opened = self._open()
+        wanted = self._wanted(model)
+        found = [(member, ready) for member, ready in opened if member.name in wanted]
+        if not found:
+            raise self._closed([member for member in self._members if member.name in wanted])
+        return found
+
+    def _wanted(self, model: str | None) -> set[str]:
+        """Names of the members that a request for a model is for. Raises `ModelUnknown`."""
+        models = {member.model for member in self._members if member.model is not None}
+        by_name = {member.name for member in self._members if model is not None and member.model == model}
+        by_alias = {member.name for member in self._members if model in member.aliases}
+        if by_name or by_alias:
+            return by_name or by_alias
+        if len(models) > 1 and model is not None:
+            raise self._unknown(model)
+        return {member.name for member in self._members}
+
+    def _unknown(self, model: str) -> ModelUnknown:
+        models = {ready.facts.model for _, ready in self._open()}
+        models |= {member.model for member in self._members if member.model is not None}
+        known = [*sorted(models), *sorted({alias for member in self._members for alias in member.aliases})]
+        listed = ", ".join(map(repr, known[:_SHOWN]))
+        those = "the one that there is is" if len(known) == 1 else "those that there are:"
+        return ModelUnknown(f"there is no model {model[:200]!r} here; {those} {listed}")
+
+    def _closed(self, members: Sequence[Member]) -> EngineError:
+        """Why none of some members is there."""
+        reasons = [(member.name, _reason(member)) for member in members]
+        if len(reasons) == 1:
+            return reasons[0][1]
+        said = "; ".join(f"{name}: {error.message}" for name, error in reasons[:_SHOWN])
+        differing = next((error for _, error in reasons if isinstance(error, MapDiffers)), None)
+        if differing is not None and all(isinstance(error, MapDiffers) for _, error in reasons):
+            return differing
+        return EngineUnavailable(f"none of the engines is there: {said}")
+
+
+def _told(chosen: ReadyEngine, ready: ReadyEngine) -> ReadyEngine:
+    """The chosen engine with its template told what that of the other is told."""
+    if chosen.number == ready.number:
+        return ready
+    return chosen.with_options(ready.template.options) if ready.template.options else chosen
+
+
+def _kind(ready: ReadyEngine) -> tuple[object, ...]:
+    """What engines have in common that can take each other's place."""
+    settings = ready.settings
+    return (
+        *(ready.facts.model, ready.token_map.map_id, ready.facts.chat_template, ready.facts.bos, ready.facts.can),
+        *(ready.tool_format, settings.reasoning, settings.hold_calls),
+    )
+
+
+def _reason(member: Member) -> EngineError:
+    try:
+        member.route.ready()
+    except EngineError as error:
+        return error
+    return EngineUnavailable(f"engine {member.name!r} was away; ask again")
+
+
+class _Uncounted:
+    """Counts nothing."""
+
+    def engine_running(self, engine: str, answers: int) -> None:
+        """Nothing."""
+
+    def answer_moved(self, engine: str, *, begun: bool) -> None:
+        """Nothing."""
