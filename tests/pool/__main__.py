@@ -54,7 +54,7 @@ async def main() -> int:
     parser.add_argument("--conversations", type=int, default=48)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    configure_logging(level="critical")
+    configure_logging(level="error")
     alone, many = await reuse(asked.conversations)
     print(f"one engine, one conversation: reuse {alone.reuse:.4f}")
     print(f"{ENGINES} engines, {asked.conversations} conversations with tools:")
