@@ -176,6 +176,8 @@ class EnginePool:
         self.metrics = metrics or _Uncounted
         self.now = now
         self.budget = RetryBudget()
+        self._asked = False
+        """Whether an answer has been made."""
         self.several = len(self._members) > 1
 
     @property
@@ -243,6 +245,7 @@ class EnginePool:
             yield Stay(ready, self._members[0].route)
             return
         member, chosen = self._chosen(ready, home, known, bounded=moves)
+        self._asked = True
         stay = MovingStay(self, member, _told(chosen, ready), home)
         try:
             yield stay
@@ -301,7 +304,8 @@ class EnginePool:
                 ready = member.route.ready()
             except EngineError:
                 continue
-            member.seen(ready, self.now())
+            # With nothing asked of any of them yet, none is newer than the others.
+            member.seen(ready, self.now() - (0 if self._asked else _WARM))
             found.append((member, ready))
         return found
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.config import EngineConfig
+from gateway.engine.homes import order_of
 from gateway.engine.interface import EngineFacts
 from gateway.engine.pool import EnginePool
 from gateway.engine.readiness import ReadyEngine
@@ -166,6 +167,20 @@ async def test_a_new_engine_takes_its_part_little_by_little() -> None:
         # It has two slots, and takes one conversation.
         assert (first.ready.name, second.ready.name) == ("a", "b")
     clock.now += 60
+    with pool.stay(pool.ready(), key) as first, pool.stay(pool.ready(), key) as second:
+        assert (first.ready.name, second.ready.name) == ("a", "a")
+
+
+async def test_engines_that_come_up_one_by_one_at_the_start_are_equally_warm() -> None:
+    a, b = Route("a"), Route("b")
+    pool, clock = pool_of(a, b)
+    a.error = LOSS
+    assert pool.is_open
+    clock.now += 14
+    a.error = None
+    pool.ready()
+    key = next(bytes([n]) * 16 for n in range(256) if order_of(bytes([n]) * 16, "ab")[0] == "a")
+
     with pool.stay(pool.ready(), key) as first, pool.stay(pool.ready(), key) as second:
         assert (first.ready.name, second.ready.name) == ("a", "a")
 
