@@ -134,7 +134,10 @@ class MovingStay(Stay):
         self._left.add(self.ready.number)
         found = pool.another(self.ready, self._home, self._left)
         if found is None or not self._moves.may_move() or not pool.budget.take():
-            raise error
+            if isinstance(error, EngineUnavailable):
+                raise error
+            # What was found out about this one is no answer to a request that any of them could have served.
+            raise EngineUnavailable(f"no engine is left that can answer: {error.message}") from error
         pool.metrics().answer_moved(left.name, begun=self._begun)
         log.warning("an answer goes on with another engine", left=left.name, to=found[0].name, reason=error.message)
         pool.runs(left, -1)

@@ -18,7 +18,7 @@ from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
 from gateway.engine.interface import Sampling
 from gateway.errors import EngineError, EngineLost, EngineUnavailable
-from gateway.proxy.caller import Principal
+from gateway.proxy.caller import ANYBODY
 from gateway.serve.http.errors import error_answer
 from gateway.toolcalls import Content
 from tests.pool.ledger import CURRENT, Asked, Ledger, watched_engines
@@ -143,7 +143,7 @@ class Conversations:
 
         moves: list[int] = []
         try:
-            conversation = await agent.open(messages, choice=choice, principal=Principal("ada"))
+            conversation = await agent.open(messages, choice=choice, principal=ANYBODY)
             specials = frozenset(conversation.ready.token_map.special_ids)
             ledger = Ledger(list(conversation.ids), specials)
             CURRENT.set(ledger)

@@ -19,7 +19,7 @@ from gateway.engine.pool import EnginePool
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
-from gateway.errors import EngineBusy, EngineError, EngineLost, EngineRefused, EngineUnavailable
+from gateway.errors import EngineBusy, EngineError, EngineLost, EngineRefused, EngineUnavailable, MapDiffers
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls import Content, choose_format
 from leaf_sdk.testing import tiny_map
@@ -334,6 +334,14 @@ async def test_garbage_is_left_for_another_engine_and_a_refusal_is_not(staged: A
     with pytest.raises(EngineRefused, match="400"):
         await stage.answer(opened={"bare": True})
     assert sum(len(engine.asked) for engine in stage.engines.values()) == 1
+
+
+async def test_where_no_other_is_left_what_was_wrong_with_the_last_is_told_as_its_absence(staged: Any) -> None:
+    differs = MapDiffers("other ids", sample="x", map_ids=[1], engine_ids=[2])
+    stage = staged(all_lossy(Script(STORY), *[0] * 9, error=differs))
+
+    with pytest.raises(EngineUnavailable, match="no engine is left that can answer: other ids"):
+        await stage.answer(opened={"bare": True})
 
 
 async def test_an_answer_that_every_engine_is_lost_of_does_not_take_them_all(staged: Any) -> None:
