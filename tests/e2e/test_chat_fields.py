@@ -12,6 +12,8 @@ GREEDY = {**ASKED, "temperature": 0}
 
 def test_several_answers_have_indexes_and_count_their_prompt_once(chat):
     asked = {**ASKED, "temperature": 1.5, "max_tokens": 8}
+    # A prompt that is processed whole rounds otherwise than one that is there.
+    chat.chat.completions.create(**asked)
     one = chat.chat.completions.create(**asked)
     three = chat.chat.completions.create(n=3, **asked)
 
@@ -27,6 +29,7 @@ def test_several_answers_have_indexes_and_count_their_prompt_once(chat):
 @pytest.mark.parametrize("usage", [False, True])
 def test_streamed_answers_say_what_the_whole_ones_say(chat, usage):
     asked = {**ASKED, "temperature": 1.5, "max_tokens": 8, "n": 2}
+    chat.chat.completions.create(**asked)
     whole = chat.chat.completions.create(**asked)
     options = {"stream_options": {"include_usage": True}} if usage else {}
     chunks = list(chat.chat.completions.create(stream=True, **options, **asked))
