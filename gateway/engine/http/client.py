@@ -105,6 +105,8 @@ class EngineClient(Engine, ABC):
         self._facts: EngineFacts | None = None
         self.is_exchanged = False
         """Whether another engine than the proven one has answered: this client is of no use any more."""
+        self._heard = 0.0
+        """When something last came of a generation."""
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._connections = Connections(
             *(self.url, headers),
@@ -141,14 +143,20 @@ class EngineClient(Engine, ABC):
         return proven
 
     async def healthy(self) -> bool:
-        """`GET /health`; 503 while the model is still loading. It keeps the connections that rest."""
+        """`GET /health`; 503 while the model is still loading. It keeps the connections that rest.
+
+        One that does not answer in time, since its machine is busy, and generates meanwhile, is up.
+        """
         if self.is_exchanged:
             return False
+        asked = monotonic()
         try:
             with self._errors():
                 async with asyncio.timeout(_HEALTH_TIME):
                     return await self._connections.refresh("/health")
-        except (GatewayError, TimeoutError):
+        except TimeoutError:
+            return self._heard > asked
+        except GatewayError:
             return False
 
     @asynccontextmanager
@@ -169,6 +177,7 @@ class EngineClient(Engine, ABC):
         begun = heard = monotonic()
         first: float | None = None
         while lines := await self._lines(answer, stream):
+            self._heard = monotonic()
             told = False
             for event in stream.feed(lines):
                 told = True

@@ -107,6 +107,43 @@ async def test_an_engine_that_is_not_there_is_unavailable() -> None:
     await client.aclose()
 
 
+@pytest.mark.parametrize("generates", [True, False])
+async def test_engine_that_is_too_busy_for_a_look_is_up_while_it_generates(
+    monkeypatch: pytest.MonkeyPatch, *, generates: bool
+) -> None:
+    looked, done = anyio.Event(), anyio.Event()
+
+    async def serve(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            asked = b""
+            with suppress(anyio.EndOfStream):
+                asked = await stream.receive()
+            if asked.startswith(b"GET /health"):
+                looked.set()
+                await done.wait()
+                return
+            await stream.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+            await looked.wait()
+            if generates:
+                await stream.send(b'data: {"content":"a","tokens":[1],"stop":false,"tokens_predicted":1}\n\n')
+            await done.wait()
+
+    async def generate() -> None:
+        with suppress(EngineUnavailable):
+            await collect(client, GenerateRequest([1], None, 4))
+
+    monkeypatch.setattr("gateway.engine.http.client._HEALTH_TIME", 2.0 if generates else 0.1)
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    client = LlamaCpp(f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        tasks.start_soon(generate)
+        assert await client.healthy() == generates
+        done.set()
+        await client.aclose()
+        tasks.cancel_scope.cancel()
+
+
 async def serve_once(answer: bytes) -> tuple[anyio.abc.Listener[anyio.abc.SocketStream], int]:
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     return listener, listener.extra(anyio.abc.SocketAttribute.local_port)
