@@ -13,6 +13,7 @@ from gateway.errors import ConfigError
 
 _LEAST: Final = 32
 """Characters of a secret."""
+_EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104 - nothing is bound: these are refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,11 @@ def build_replicas(values: Mapping[str, Any]) -> ReplicasConfig:
     if (config.address is None) != (config.key_file is None):
         given, missing = ("key_file", "address") if config.address is None else ("address", "key_file")
         raise ConfigError(f"replicas.{given} is set, but not replicas.{missing}: replicas need both")
+    if config.address in _EVERY_ADDRESS:
+        raise ConfigError(
+            f"replicas.address is {config.address!r}, which is every address of a machine and none by which the others "
+            "find this one: name one of its own"
+        )
     return config
 
 

@@ -87,7 +87,8 @@ class Connected:
         listener = Listener(self._keys, self._names.me.boot, app)
         try:
             server = await asyncio.start_server(listener.serve, self._host, self._port)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
+            # UnicodeError: of a name that no host can have.
             raise ConfigError(
                 f"replicas: can't listen on {self._names.me.address}: {error}; replicas.address must be an address of "
                 "this machine, and replicas.port must be free"
