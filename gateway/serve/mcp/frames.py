@@ -76,7 +76,8 @@ class FramedMcp:
             return
         if form is not None:
             names = [_ACCEPT, *((name, value) for name, value in scope["headers"] if name != b"accept")]
-            scope = {**scope, "headers": names}
+            # The query's word is heard as well: a replica that this request is sent on to is not to frame once more.
+            scope = {**scope, "headers": names, "query_string": b""}
             send = _Frames(form, send).send
         await self._endpoint(scope, receive, send)
 
