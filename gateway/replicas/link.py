@@ -59,5 +59,5 @@ class Link:
         return not (self._waiting or self._reader.at_eof() or self._writer.is_closing())
 
     def close(self) -> None:
-        """End it at once."""
-        self._writer.close()
+        """End it at once; what the other side has not taken is not waited for."""
+        self._writer.transport.abort()

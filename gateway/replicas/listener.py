@@ -21,6 +21,8 @@ _PROOF_TIME: Final = 5.0
 """Seconds until the first record must have come."""
 _REST_TIME: Final = 10.0
 """Seconds for the rest of a request that was answered before it was read."""
+_STOP_TIME: Final = 5.0
+"""Seconds for what is still being answered when this replica stops."""
 _UNPROVEN: Final = 64
 _MOST: Final = 4096
 """Connections of other replicas."""
@@ -36,23 +38,30 @@ class Listener:
         self._keys = keys
         self._boot = boot
         self._app = app
-        self._open = 0
+        self._serving: dict[asyncio.Task[Any] | None, anyio.CancelScope] = {}
         self._unproven = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer on one connection until it ends; nothing is raised but a cancellation."""
-        if self._unproven >= _UNPROVEN or self._open >= _MOST:
+        if self._unproven >= _UNPROVEN or len(self._serving) >= _MOST:
             writer.close()
             return
-        self._open += 1
+        task = asyncio.current_task()
         try:
-            with suppress(OSError, EOFError):
+            with anyio.CancelScope() as self._serving[task], suppress(OSError, EOFError):
                 await self._serve(reader, writer)
         except RecordFault as fault:
             log.warning("a connection of a replica was closed", reason=str(fault))
         finally:
-            self._open -= 1
+            del self._serving[task]
             writer.close()
+
+    async def stop(self) -> None:
+        """End every connection, and what is still being answered: what answers is about to end."""
+        for scope in self._serving.values():
+            scope.cancel()
+        if running := [task for task in self._serving if task is not None]:
+            await asyncio.wait(running, timeout=_STOP_TIME)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._unproven += 1
@@ -75,10 +84,7 @@ class Listener:
 
     async def _answer(self, link: Link, head: bytes) -> bool:
         """Answer one request. Gives whether the connection may be used again."""
-        try:
-            scope, boot = scope_of(head)
-        except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise RecordFault("a request that can't be read") from error
+        scope, boot = scope_of(head)
         if boot != self._boot:
             await link.send((GONE, b""))
             return False

@@ -5,8 +5,11 @@ one connection alone. Pure.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
+
+from gateway.replicas.records import RecordFault
 
 REQUEST: Final = b"R"
 BODY: Final = b"B"
@@ -43,8 +46,12 @@ def head_of(scope: Any, boot: bytes) -> bytes:
 
 
 def scope_of(head: bytes) -> tuple[dict[str, Any], bytes]:
-    """The request as an ASGI scope, and the start that it is for."""
-    read = json.loads(head)
+    """The request as an ASGI scope, and the start that it is for. Raises `RecordFault`."""
+    with _reading("a request"):
+        return _scope_of(json.loads(head))
+
+
+def _scope_of(read: Any) -> tuple[dict[str, Any], bytes]:
     client = read["client"]
     scope: dict[str, Any] = {
         "type": "http",
@@ -70,9 +77,10 @@ def start_of(message: Any) -> bytes:
 
 
 def message_of(start: bytes) -> dict[str, Any]:
-    """The same as an ASGI message."""
-    read = json.loads(start)
-    return {"type": "http.response.start", "status": read["status"], "headers": _read(read["headers"])}
+    """The same as an ASGI message. Raises `RecordFault`."""
+    with _reading("an answer"):
+        read = json.loads(start)
+        return {"type": "http.response.start", "status": int(read["status"]), "headers": _read(read["headers"])}
 
 
 def streams(headers: Headers) -> bool:
@@ -93,3 +101,11 @@ def _shown(headers: Headers) -> list[list[str]]:
 
 def _read(headers: list[list[str]]) -> list[tuple[bytes, bytes]]:
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+
+
+@contextmanager
+def _reading(what: str) -> Generator[None]:
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise RecordFault(f"{what} that can't be read") from error

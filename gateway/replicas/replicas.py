@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Final, Protocol
 
+import anyio
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.config.model import ReplicasConfig
@@ -98,6 +99,8 @@ class Connected:
             yield
         finally:
             server.close()
+            with anyio.CancelScope(shield=True):
+                await listener.stop()
             self._forwarder.close()
 
 

@@ -167,6 +167,11 @@ async def test_what_lived_in_a_replica_that_was_killed_is_told_to_be_gone(
     assert there.status_code == 200
     assert gone.status_code == 404
     assert "send initialize again" in gone.json()["error"]["message"]
+    # Where replicas are is the operator's to know.
+    assert not any("127.0.0.1" in said for said in (gone.text, lost["message"]))
+    assert {each["address"] for each in replicas[0].log.events("the replica that had it can't be reached")} == {
+        owner.log.events("listening for the other replicas")[0]["address"]
+    }
     assert lost["code"] == -32602
     assert "begin again without it" in lost["message"]
 
