@@ -46,6 +46,7 @@ class Forwarder:
         """Nothing is connected yet."""
         self._keys = keys
         self._kept: defaultdict[str, list[Link]] = defaultdict(list)
+        self._streaming: set[Link] = set()
         self._opening: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def forward(self, owner: Replica, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,7 +59,7 @@ class Forwarder:
         try:
             await _ask(link, owner, scope, first, receive)
             watch.soon()
-            kept = await _answer(link, send) and link.rests
+            kept = await _answer(link, send, self._streaming) and link.rests
         except _FAULTS as error:
             raise _gone(owner, "the replica that had it broke off", error) from error
         finally:
@@ -67,6 +68,11 @@ class Forwarder:
                 self._kept[owner.address].append(link)
             else:
                 link.close()
+
+    def end_streams(self) -> None:
+        """End the streams that are passed on: their clients come back by another way."""
+        for link in self._streaming:
+            link.close()
 
     def close(self) -> None:
         """Close the connections that rest."""
@@ -161,21 +167,25 @@ async def _ask(link: Link, owner: Replica, scope: Scope, message: Message, recei
         records, message = [], await receive()
 
 
-async def _answer(link: Link, send: Send) -> bool:
-    """Pass on the answer. Gives whether it came to its end."""
+async def _answer(link: Link, send: Send, streaming: set[Link]) -> bool:
+    """Pass on the answer. Gives whether it came to its end. `streaming`: holds the link while a stream is passed on."""
     start = await _start(link)
     if not streams(start["headers"]):
         body = b"".join([piece async for piece in _body(link)])
         await send(start)
         await send({"type": "http.response.body", "body": body})
         return True
-    await send(start)
+    streaming.add(link)
     whole = False
     # The client knows how to go on with a stream that ends early: it comes back, and is told.
-    with suppress(OwnerGone, *_FAULTS):
-        async for piece in _body(link):
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        whole = True
+    try:
+        await send(start)
+        with suppress(OwnerGone, *_FAULTS):
+            async for piece in _body(link):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            whole = True
+    finally:
+        streaming.discard(link)
     await send({"type": "http.response.body", "body": b""})
     return whole
 

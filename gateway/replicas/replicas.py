@@ -36,6 +36,10 @@ class Replicas(Protocol):
         """Have another replica answer. Raises `OwnerGone`; nothing has been sent to the client then."""
         ...
 
+    def end_streams(self) -> None:
+        """End the streams that others have and that pass through here: this replica is about to end."""
+        ...
+
     def listening(self, app: ASGIApp) -> AbstractAsyncContextManager[None]:
         """Answer the others' requests with `app`, for as long as the context lasts. Raises `ConfigError`."""
         ...
@@ -52,6 +56,9 @@ class _Alone:
 
     async def forward(self, owner: Replica, scope: Scope, receive: Receive, send: Send) -> None:
         raise OwnerGone("this gateway has no replicas")
+
+    def end_streams(self) -> None:
+        return
 
     def listening(self, app: ASGIApp) -> AbstractAsyncContextManager[None]:
         return nullcontext()
@@ -81,6 +88,10 @@ class Connected:
     async def forward(self, owner: Replica, scope: Scope, receive: Receive, send: Send) -> None:
         """Over a kept connection."""
         await self._forwarder.forward(owner, scope, receive, send)
+
+    def end_streams(self) -> None:
+        """Of all connections."""
+        self._forwarder.end_streams()
 
     @asynccontextmanager
     async def listening(self, app: ASGIApp) -> AsyncGenerator[None]:

@@ -176,6 +176,26 @@ async def test_what_lived_in_a_replica_that_was_killed_is_told_to_be_gone(
     assert "begin again without it" in lost["message"]
 
 
+async def test_stream_through_a_replica_that_stops_ends_and_goes_on_through_another(
+    replicas: list[RunningGateway], alone: Callable[[str], RunningGateway]
+) -> None:
+    between = alone("between")
+    async with httpx2.AsyncClient(timeout=30) as http:
+        session = await initialized(http, replicas[0].url)
+        headers = {"accept": "text/event-stream", "mcp-session-id": session}
+        async with http.stream("GET", f"{between.url}/mcp", headers=headers) as stream:
+            between.process.terminate()
+            # Whole: what is cut off raises here.
+            await stream.aread()
+        await anyio.to_thread.run_sync(between.process.wait)
+        async with http.stream("GET", f"{replicas[1].url}/mcp", headers=headers) as again:
+            assert (stream.status_code, again.status_code) == (200, 200)
+
+    assert between.process.returncode == 0
+    between.log.close()
+    assert not [each for each in between.log.events("") if each["level"] == "error"]
+
+
 async def modern(http: httpx2.AsyncClient, url: str, params: dict[str, Any]) -> dict[str, Any]:
     """The result, or the error, of a call of 2026-07-28 by a client that can be asked."""
     meta = {

@@ -152,8 +152,9 @@ class McpEndpoint:
         self._core.subscriptions.close()
 
     def end_sessions(self) -> None:
-        """End every session of the handshake era over HTTP, its streams with it."""
+        """End every session of the handshake era over HTTP, its streams with it, and streams of other replicas."""
         self._sessions.end_all()
+        self._replicas.end_streams()
 
     async def serve_stdio(
         self, start: AbstractAsyncContextManager[object] | None = None, stop: Callable[[], None] | None = None

@@ -211,6 +211,23 @@ async def test_connections_to_replicas_that_have_ended_are_not_kept() -> None:
     assert files[-1] <= files[1]
 
 
+async def test_replica_that_stops_ends_the_streams_that_it_passes_on() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await read(receive)
+        await send(STREAM)
+        await send({"type": "http.response.body", "body": b"one", "more_body": True})
+        await receive()
+
+    client = Client()
+    async with site(app) as at, anyio.create_task_group() as tasks:
+        tasks.start_soon(at.forward, client)
+        with anyio.fail_after(20):
+            await client.got.wait()
+        at.asks.end_streams()
+
+    assert (b"".join(client.parts), client.over) == (b"one", True)
+
+
 async def test_frames_that_the_query_asks_for_are_made_once_and_stream() -> None:
     go_on = asyncio.Event()
     there: list[Any] = []
