@@ -1,12 +1,15 @@
 """One connection between two replicas: the greeting of both sides, then records."""
 
 import asyncio
+import socket
 from typing import Final, Literal
 
 from gateway.replicas.keys import ReplicaKeys
 from gateway.replicas.records import HELLO_BYTES, Hello, Records
 
 _READ: Final = 256 * 1024
+_PROBES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""Seconds of silence, seconds between two probes, and how many of them go unanswered; not every system has each."""
 
 
 class Link:
@@ -28,6 +31,7 @@ class Link:
         side: Literal["asks", "answers"],
     ) -> "Link":
         """Greet. Raises `RecordFault`, and OSError or EOFError where the connection ends."""
+        _look_after(writer)
         mine = Hello.new(keys.current[0])
         if side == "asks":
             writer.write(mine.bytes)
@@ -61,3 +65,12 @@ class Link:
     def close(self) -> None:
         """End it at once; what the other side has not taken is not waited for."""
         self._writer.transport.abort()
+
+
+def _look_after(writer: asyncio.StreamWriter) -> None:
+    """Have the kernel notice a machine that has vanished without a word: its connections would rest here for ever."""
+    kept = writer.get_extra_info("socket")
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _PROBES.items():
+        if (option := getattr(socket, name, None)) is not None:
+            kept.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -1,6 +1,7 @@
 """What is slow, silent, crowded or broken between replicas costs no session that lives, and nothing is left."""
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -209,6 +210,28 @@ async def test_connections_to_replicas_that_have_ended_are_not_kept() -> None:
             files.append(open_files())
 
     assert files[-1] <= files[1]
+
+
+async def test_machine_that_vanishes_is_noticed_by_both_sides_however_long_nothing_is_said() -> None:
+    looked: list[int] = []
+
+    async def met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await Link.open(reader, writer, KEYS, "answers")
+        looked.append(writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+        await reader.read()
+        writer.close()
+        over.set()
+
+    over = asyncio.Event()
+    async with await asyncio.start_server(met, "127.0.0.1", 0) as server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        await Link.open(reader, writer, KEYS, "asks")
+        looked.append(writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+        writer.close()
+        with anyio.fail_after(20):
+            await over.wait()
+
+    assert looked == [1, 1]
 
 
 async def test_replica_that_stops_ends_the_streams_that_it_passes_on() -> None:
