@@ -122,20 +122,24 @@ def hold_for(
     tools = tuple(tool for tool in conversation.tools if choice.allows(tool.name))
     if not tools and form is None:
         return None
-    token_map, too_much = conversation.ready.token_map, conversation.ready.loose.__contains__
+    too_much = conversation.ready.loose.__contains__
+    if form is None and choice.mode != "required":
+        hold = _hold_of_calls(conversation, tools, parallel=parallel) if always else None
+        return None if hold is None else hold.loosening(too_much)
     # Whether reasoning may come first: a model that does not reason would begin to because a grammar lets it.
     begun = {"prompt_tail": prompt_tail(conversation), "template": conversation.ready.facts.chat_template}
-    if form is not None and choice.mode != "required":
+    if choice.mode != "required" and form is not None:
         several = parallel is not False
         either = partial(answer_grammar, fmt, form, parallel=several, **begun)
         return Hold(tools, either, formed=True).loosening(too_much)
-    if choice.mode == "required":
-        forced = partial(call_grammar, fmt, choice="required", parallel=parallel is True, **begun)
-        return Hold(tools, forced).loosening(too_much)
-    can = conversation.ready.facts.can
-    triggers = call_triggers(fmt, token_map) if always and can.lazy_grammar else ()
-    if not triggers:
-        return None
-    vocabulary = token_map if can.grammar_tokens else None
+    forced = partial(call_grammar, fmt, choice="required", parallel=parallel is True, **begun)
+    return Hold(tools, forced).loosening(too_much)
+
+
+def _hold_of_calls(conversation: Conversation, tools: tuple[ToolSpec, ...], *, parallel: bool | None) -> Hold | None:
+    """Give what holds calls that a model makes of itself; None where the format or the engine knows no such thing."""
+    fmt, ready = conversation.format, conversation.ready
+    triggers = call_triggers(fmt, ready.token_map) if ready.facts.can.lazy_grammar else ()
+    vocabulary = ready.token_map if ready.facts.can.grammar_tokens else None
     free = partial(call_grammar, fmt, choice="required", parallel=parallel is not False, vocabulary=vocabulary)
-    return Hold(tools, free, triggers).loosening(too_much)
+    return Hold(tools, free, triggers) if triggers else None

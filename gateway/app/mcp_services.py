@@ -17,7 +17,7 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Proxy, ResultTokens
 from gateway.proxy.upstream.sampling import Sampler
-from gateway.replicas import Replicas, replicas_of
+from gateway.replicas import ALONE, Replicas
 from gateway.serve.mcp import McpEndpoint
 
 
@@ -66,7 +66,18 @@ async def open_mcp_services(
     notices = TokenNotices(get_logger("tokens"))
     tokens = ResultTokens(maps.accepted, level=config.tokens.verify, metrics=metrics, notices=notices, proven=proven)
     async with open_records(config, metrics.access) as records:
-        replicas = replicas_of(config.replicas)
+        replicas = _replicas_of(config)
         name_call = partial(replicas.name, "parked call")
         proxy = Proxy(config, metrics, records.tracing, maps=maps, sampler=sampler, name_call=name_call)
         yield McpServices(proxy, maps, tokens, notices, metrics, records, replicas)
+
+
+def _replicas_of(config: GatewayConfig) -> Replicas:
+    """The others, as the settings have them. Raises `ConfigError` for a secret that can't be read."""
+    if config.replicas.address is None:
+        return ALONE
+    # Cryptography, which a gateway alone does not need, takes its time.
+    from gateway.replicas.connected import Connected
+    from gateway.replicas.keys import ReplicaKeys
+
+    return Connected(ReplicaKeys(config.replicas.read_secrets()), config.replicas.address, config.replicas.port)

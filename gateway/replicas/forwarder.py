@@ -17,10 +17,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.errors import OwnerGone
 from gateway.observe.logs import get_logger
+from gateway.replicas.interface import Replica
 from gateway.replicas.keys import ReplicaKeys
 from gateway.replicas.link import Link
 from gateway.replicas.messages import BODY, END, GONE, REQUEST, START, head_of, message_of, pieces, streams
-from gateway.replicas.owners import Replica
 from gateway.replicas.records import RecordFault
 
 _CONNECT_TIME: Final = 5.0

@@ -6,27 +6,17 @@ it alone where a request belongs: here, to another, or nowhere. No IO.
 
 import hashlib
 import secrets
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final
 
+from gateway.replicas.interface import Purpose, Replica
 from gateway.replicas.keys import ReplicaKeys
 
-Purpose = Literal["session", "parked call", "response"]
 _BOOT: Final = 8
 _OWNER: Final = 16
 _RANDOM: Final = 16
 _LONGEST: Final = 1024
 """Characters of a name that are looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class Replica:
-    """One process: where it listens for the others, and which start of it this is."""
-
-    address: str
-    """HOST:PORT."""
-    boot: bytes
 
 
 class OwnedNames:

@@ -12,7 +12,8 @@ import anyio.lowlevel
 import pytest
 
 from gateway.errors import OwnerGone
-from gateway.replicas import Connected, Replica
+from gateway.replicas import Replica
+from gateway.replicas.connected import Connected
 from gateway.replicas.keys import ReplicaKeys
 from gateway.replicas.messages import FORWARDED
 from gateway.replicas.records import HELLO_BYTES, Hello

@@ -12,7 +12,8 @@ import pytest
 from anyio import wait_all_tasks_blocked
 
 from gateway.errors import OwnerGone
-from gateway.replicas import Connected, Replica
+from gateway.replicas import Replica
+from gateway.replicas.connected import Connected
 from gateway.replicas.link import Link
 from gateway.replicas.messages import BODY, FORWARDED, REQUEST, START
 from gateway.serve.mcp.frames import FramedMcp

@@ -1,70 +1,22 @@
-"""What one replica has to do with the others: names of what lives here, and requests for what lives there."""
+"""One of several replicas: names of what lives here, and requests for what lives there."""
 
 import asyncio
-import secrets
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Final, Protocol
+from contextlib import asynccontextmanager
 
 import anyio
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.config.model import ReplicasConfig
-from gateway.errors import ConfigError, OwnerGone
+from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.replicas.forwarder import Forwarder
+from gateway.replicas.interface import Purpose, Replica
 from gateway.replicas.keys import ReplicaKeys
 from gateway.replicas.listener import Listener
 from gateway.replicas.messages import FORWARDED
-from gateway.replicas.owners import OwnedNames, Purpose, Replica
+from gateway.replicas.owners import OwnedNames
 
 log = get_logger("replicas")
-
-
-class Replicas(Protocol):
-    """This replica among the others."""
-
-    def name(self, purpose: Purpose, principal: str) -> str:
-        """A new name, which nobody can guess, for something of this principal's that lives here."""
-        ...
-
-    def owner(self, purpose: Purpose, name: str, principal: str, scope: Scope) -> Replica | None:
-        """The other replica that has what it names; None: a request is to be answered here, whatever it comes to."""
-        ...
-
-    async def forward(self, owner: Replica, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have another replica answer. Raises `OwnerGone`; nothing has been sent to the client then."""
-        ...
-
-    def end_streams(self) -> None:
-        """End the streams that others have and that pass through here: this replica is about to end."""
-        ...
-
-    def listening(self, app: ASGIApp) -> AbstractAsyncContextManager[None]:
-        """Answer the others' requests with `app`, for as long as the context lasts. Raises `ConfigError`."""
-        ...
-
-
-class _Alone:
-    """There are no others."""
-
-    def name(self, purpose: Purpose, principal: str) -> str:
-        return secrets.token_urlsafe(24)
-
-    def owner(self, purpose: Purpose, name: str, principal: str, scope: Scope) -> Replica | None:
-        return None
-
-    async def forward(self, owner: Replica, scope: Scope, receive: Receive, send: Send) -> None:
-        raise OwnerGone("this gateway has no replicas")
-
-    def end_streams(self) -> None:
-        return
-
-    def listening(self, app: ASGIApp) -> AbstractAsyncContextManager[None]:
-        return nullcontext()
-
-
-ALONE: Final[Replicas] = _Alone()
 
 
 class Connected:
@@ -113,10 +65,3 @@ class Connected:
             with anyio.CancelScope(shield=True):
                 await listener.stop()
             self._forwarder.close()
-
-
-def replicas_of(config: ReplicasConfig) -> Replicas:
-    """What the settings say. Raises `ConfigError` for a secret that can't be read."""
-    if config.address is None:
-        return ALONE
-    return Connected(ReplicaKeys(config.read_secrets()), config.address, config.port)
