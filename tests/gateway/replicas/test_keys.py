@@ -1,7 +1,7 @@
 """What is sealed with the replicas' secret opens with it and for its purpose, as it was, and in no other case."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gateway.replicas.keys import ReplicaKeys
@@ -20,12 +20,12 @@ def test_what_was_sealed_comes_back_for_its_purpose_alone(plain: bytes, other: s
     assert ReplicaKeys([OLD]).opened("purpose", token) is None
 
 
-@given(st.data())
-def test_token_that_was_changed_anywhere_is_none(data: st.DataObject) -> None:
+@given(st.integers(0, 53), st.sampled_from("ABCabc012-_!é "))
+def test_token_that_was_changed_anywhere_is_none(place: int, letter: str) -> None:
     keys = ReplicaKeys([NEW])
     token = keys.seal("purpose", b"something")
-    place = data.draw(st.integers(0, len(token) - 2))
-    letter = data.draw(st.sampled_from("ABCabc012-_!é ").filter(lambda each: each != token[place]))
+    # It is another each time.
+    assume(token[place] != letter)
 
     assert keys.opened("purpose", token[:place] + letter + token[place + 1 :]) is None
     assert keys.opened("purpose", token[:place]) is None
