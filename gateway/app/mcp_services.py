@@ -11,6 +11,7 @@ from functools import partial
 
 from gateway.app.records import Records, open_records
 from gateway.config import GatewayConfig
+from gateway.config.replicas import ReplicasConfig
 from gateway.engine.maps import MapSet
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
@@ -66,18 +67,18 @@ async def open_mcp_services(
     notices = TokenNotices(get_logger("tokens"))
     tokens = ResultTokens(maps.accepted, level=config.tokens.verify, metrics=metrics, notices=notices, proven=proven)
     async with open_records(config, metrics.access) as records:
-        replicas = _replicas_of(config)
+        replicas = replicas_of(config.replicas)
         name_call = partial(replicas.name, "parked call")
         proxy = Proxy(config, metrics, records.tracing, maps=maps, sampler=sampler, name_call=name_call)
         yield McpServices(proxy, maps, tokens, notices, metrics, records, replicas)
 
 
-def _replicas_of(config: GatewayConfig) -> Replicas:
+def replicas_of(config: ReplicasConfig) -> Replicas:
     """The others, as the settings have them. Raises `ConfigError` for a secret that can't be read."""
-    if config.replicas.address is None:
+    if config.address is None:
         return ALONE
     # Cryptography, which a gateway alone does not need, takes its time.
     from gateway.replicas.connected import Connected
     from gateway.replicas.keys import ReplicaKeys
 
-    return Connected(ReplicaKeys(config.replicas.read_secrets()), config.replicas.address, config.replicas.port)
+    return Connected(ReplicaKeys(config.read_secrets()), config.address, config.port)

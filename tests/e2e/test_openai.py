@@ -16,7 +16,11 @@ WEATHER = {
     "function": {
         "name": "get_weather",
         "description": "Weather of a city",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "maxLength": 20}},
+            "required": ["city"],
+        },
     },
 }
 GREEDY = {"model": "any", "temperature": 0, "seed": 1}

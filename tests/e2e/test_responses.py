@@ -18,7 +18,7 @@ WEATHER: dict[str, Any] = {
     "description": "The weather of a city.",
     "parameters": {
         "type": "object",
-        "properties": {"city": {"type": "string"}, "days": {"type": "integer", "default": 1}},
+        "properties": {"city": {"type": "string", "maxLength": 20}, "days": {"enum": [1, 2, 3], "default": 1}},
         "required": ["city"],
     },
 }
