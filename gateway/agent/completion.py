@@ -157,7 +157,7 @@ class _Completion:
         self._answered = False
         taken = ready.slots.take(context, principal.name, alone=principal.alone)
         async with AsyncExitStack() as stack:
-            place = await self._stay.wait(stack.enter_async_context(taken))
+            place = await self._stay.turn(stack.enter_async_context(taken))
             request = GenerateRequest(
                 context,
                 place.pinned,

@@ -144,7 +144,7 @@ class Generation:
         conversation.ready, self._answered = self._stay.ready, False
         taken = conversation.ready.slots.take(self._context, principal.name, alone=principal.alone)
         async with AsyncExitStack() as stack:
-            place = await self._stay.wait(stack.enter_async_context(taken))
+            place = await self._stay.turn(stack.enter_async_context(taken))
             end: GenerationEnd | None = None
             try:
                 try:

@@ -106,11 +106,20 @@ class MovingStay(Stay):
         self._left: set[int] = set()
         """Starts of engines that it has lost."""
         self._begun = False
+        self._queued = False
+        """Whether it waits for its turn, and nothing of it has reached the engine."""
         pool.runs(member, 1)
 
     async def wait(self, answer: Awaitable[T]) -> T:
         """As said."""
         return await self.ready.life.wait(answer)
+
+    async def turn(self, place: Awaitable[T]) -> T:
+        """As said."""
+        self._queued = True
+        taken = await self.ready.life.wait(place)
+        self._queued = False
+        return taken
 
     def each(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
         """As said."""
@@ -133,7 +142,9 @@ class MovingStay(Stay):
         pool, left = self._pool, self._member
         self._left.add(self.ready.number)
         found = pool.another(self.ready, self._home, self._left)
-        if found is None or not self._moves.may_move() or not pool.budget.take():
+        # One that only waited has cost no engine anything.
+        free, self._queued = self._queued, False
+        if found is None or not (free or (self._moves.may_move() and pool.budget.take())):
             if isinstance(error, EngineUnavailable):
                 raise error
             # What was found out about this one is no answer to a request that any of them could have served.

@@ -1,7 +1,7 @@
 """How often answers may be moved from engine to engine, as pure state machines.
 
 One answer may be what its engines are lost of: it must not take them all. And a pool that loses more than it answers is
-not helped by asking it more.
+not helped by asking it more. A move of an answer that only waited for its turn is none of these.
 """
 
 from typing import Final

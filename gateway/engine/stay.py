@@ -41,6 +41,10 @@ class Stay:
         """Wait for what the engine does. Where another may go on, `EngineUnavailable` when it is lost meanwhile."""
         return await answer
 
+    async def turn(self, place: Awaitable[T]) -> T:
+        """Wait until the engine has room for it. An engine that is lost meanwhile was not lost over this answer."""
+        return await place
+
     def each(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
         """The events of the engine, each waited for so."""
         return events

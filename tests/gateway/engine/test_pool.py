@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from gateway.config import EngineConfig
@@ -155,6 +157,33 @@ async def test_what_runs_is_counted_by_engine_and_each_move_with_it() -> None:
         assert 'codec_pool_engine_answers{engine="b"} 1.0' in page
         assert 'codec_pool_answers_moved_total{at="middle",engine="a"} 1.0' in page
     assert running() == {"a": 0, "b": 0}
+
+
+async def test_answer_that_only_waited_for_its_turn_moves_as_often_as_its_engines_are_lost() -> None:
+    a, b = Route("a"), Route("b")
+    pool, _ = pool_of(a, b)
+    lost: list[str] = []
+
+    async def wait_in_vain() -> None:
+        raise LOSS
+
+    with pool.stay(pool.ready(), home_of(pool, "a")) as stay:
+        for _ in range(40):
+            with pytest.raises(EngineUnavailable):
+                await stay.turn(wait_in_vain())
+            lost.append(stay.ready.name)
+            next(route for route in (a, b) if route.up is stay.ready).start()
+            stay.move(LOSS)
+        await stay.turn(anyio.lowlevel.checkpoint())
+        for _ in range(3):
+            stay.move(LOSS)
+            a.start()
+            b.start()
+        with pytest.raises(EngineUnavailable):
+            stay.move(LOSS)
+
+    assert len(lost) == 40
+    assert pool.budget.take()
 
 
 async def test_a_new_engine_takes_its_part_little_by_little() -> None:
