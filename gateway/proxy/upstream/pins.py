@@ -2,13 +2,15 @@
 
 A server that changes what a tool says of itself after people trusted it can make models do other things (a "rug pull").
 Turns the definitions that a server lists into those that may be shown, and a change into a log line, a count and an
-entry that `codec-gateway pins` shows and accepts. One JSON file in the state folder, written whole. It judges only that
-something changed, not what.
+entry that `codec-gateway pins` shows and accepts. One JSON file in the state folder, written whole, and changed by one
+process at a time. It judges only that something changed, not what.
 """
 
+import fcntl
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -67,23 +69,36 @@ class PinFile:
         """Replace the file whole. Raises `ConfigError` where it can't be written."""
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._make_folder()
             draft.write_text(json.dumps(pins, indent=1, sort_keys=True) + "\n", encoding="utf-8")
             draft.replace(self.path)
         except OSError as error:
-            raise ConfigError(f"{self.path}: the pins can't be written ({error.strerror}): check its folder") from None
+            raise self._unwritten(error) from None
+
+    def note(self, key: str, seen: Mapping[str, str]) -> dict[str, Digests]:
+        """The pins of one server, once what was seen of its tools is noted. Raises `ConfigError`."""
+        tools = self.read().get(key, {})
+        if not _note(tools, seen):
+            return tools
+        with self.alone():
+            pins = self.read()
+            tools = pins.setdefault(key, {})
+            _note(tools, seen)
+            self.write(pins)
+        return tools
 
     def accept(self, server: str, tool: str | None = None) -> int:
         """Pin what was listed last, for one tool or all of a server; how many pins changed. Raises `ConfigError`."""
-        pins = self.read()
-        accepted = 0
-        for key, tools in pins.items():
-            for name, digests in tools.items():
-                if key.split(" ")[0] == server and tool in (None, name) and digests["seen"] != digests["pinned"]:
-                    digests["pinned"] = digests["seen"]
-                    accepted += 1
-        if accepted:
-            self.write(pins)
+        with self.alone():
+            pins = self.read()
+            accepted = 0
+            for key, tools in pins.items():
+                for name, digests in tools.items():
+                    if key.split(" ")[0] == server and tool in (None, name) and digests["seen"] != digests["pinned"]:
+                        digests["pinned"] = digests["seen"]
+                        accepted += 1
+            if accepted:
+                self.write(pins)
         return accepted
 
     def changes(self) -> list[Change]:
@@ -94,6 +109,26 @@ class PinFile:
             for name, digests in sorted(tools.items())
             if digests["seen"] != digests["pinned"]
         ]
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Hold the folder, so that of two changes at a time none is lost. Raises `ConfigError`."""
+        try:
+            self._make_folder()
+            folder = os.open(self.path.parent, os.O_RDONLY)
+        except OSError as error:
+            raise self._unwritten(error) from None
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+    def _make_folder(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def _unwritten(self, error: OSError) -> ConfigError:
+        return ConfigError(f"{self.path}: the pins can't be written ({error.strerror}): check its folder")
 
 
 class Pins:
@@ -127,14 +162,7 @@ class Pins:
         return tuple(item for item in definitions if item["name"] not in changed)
 
     def _compare(self, digests: dict[str, str]) -> set[str]:
-        pins = self._file.read()
-        tools = pins.setdefault(self._key, {})
-        before = json.dumps(tools, sort_keys=True)
-        for name, digest in digests.items():
-            if name in tools or len(tools) < _TOOLS:
-                tools.setdefault(name, {"pinned": digest, "seen": digest})["seen"] = digest
-        if json.dumps(tools, sort_keys=True) != before:
-            self._file.write(pins)
+        tools = self._file.note(self._key, digests)
         # One for which there was no room is no more trusted than one that changed.
         changed = {name for name, digest in digests.items() if name not in tools or tools[name]["pinned"] != digest}
         self._tell([(name, digests[name]) for name in sorted(changed) if (name, digests[name]) not in self._told])
@@ -156,6 +184,20 @@ class Pins:
                 )
         if len(changes) > _LINES:
             self._log.warning("more tools are not the pinned ones", tools=len(changes) - _LINES)
+
+
+def _note(tools: dict[str, Digests], seen: Mapping[str, str]) -> bool:
+    """Note the definitions that were seen, and pin those of new tools; whether that changed anything."""
+    changed = False
+    for name, digest in seen.items():
+        pair = tools.get(name)
+        if pair is None and len(tools) < _TOOLS:
+            tools[name] = {"pinned": digest, "seen": digest}
+            changed = True
+        elif pair is not None and pair["seen"] != digest:
+            pair["seen"] = digest
+            changed = True
+    return changed
 
 
 def _are_pins(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -148,6 +149,32 @@ def test_file_is_replaced_whole_and_leaves_no_draft(file):
 
     assert [path.name for path in file.path.parent.iterdir()] == ["pins.json"]
     assert json.loads(file.path.read_text())
+
+
+def test_processes_that_pin_at_the_same_time_lose_nothing_of_each_other(file):
+    # One that reads, is overtaken, and writes what it read: the lock is what each of these waits for.
+    threads = [
+        Thread(target=pins(file, command=f"program {number}").screen, args=([{"name": f"t{number}"}],))
+        for number in range(16)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(name for tools in file.read().values() for name in tools) == sorted(f"t{n}" for n in range(16))
+
+
+def test_definition_that_is_listed_while_pins_are_accepted_is_not_forgotten(file):
+    with PinFile(file.path).alone():
+        thread = Thread(target=pins(file).screen, args=([FIRST],))
+        thread.start()
+        thread.join(timeout=0.2)
+        assert thread.is_alive()
+        file.write({"other x": {"t": {"pinned": "a", "seen": "a"}}})
+    thread.join()
+
+    assert len(file.read()) == 2
 
 
 def test_server_that_changes_all_its_tools_fills_no_log(file, caplog):
