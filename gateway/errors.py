@@ -28,6 +28,7 @@ GatewayError
 │   ├── BodyOverLimit           its body is too large (gateway.serve.http)
 │   └── BodyUnread              its body is in a form that is not read (gateway.serve.http)
 ├── OwnerGone                   the replica that has what a request names is gone
+├── ReplicaBusy                 it can't be asked for now
 └── MapUnknown                  a client named a map that is not on the allow-list
 
 Some exceptions stand outside the tree, because none of them leaves its package: whoever raises one and whoever catches
@@ -158,6 +159,10 @@ class ContextExceeded(RequestInvalid):
 
 class OwnerGone(GatewayError):
     """The replica that has what a request names is gone, and what it names with it."""
+
+
+class ReplicaBusy(GatewayError):
+    """A request could not be sent on to the replica that has what it names, for want of connections; it may be soon."""
 
 
 class MapUnknown(GatewayError):

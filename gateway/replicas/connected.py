@@ -1,7 +1,7 @@
 """One of several replicas: names of what lives here, and requests for what lives there."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
@@ -10,8 +10,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.replicas.forwarder import Forwarder
-from gateway.replicas.interface import Purpose, Replica
-from gateway.replicas.keys import ReplicaKeys
+from gateway.replicas.interface import Broken, Purpose, Replica, quietly
+from gateway.replicas.keys import ReplicaKeys, derived
 from gateway.replicas.listener import Listener
 from gateway.replicas.messages import FORWARDED
 from gateway.replicas.owners import OwnedNames
@@ -37,9 +37,15 @@ class Connected:
         """By its name; None as well where another replica has sent the request on."""
         return None if FORWARDED in scope else self._names.elsewhere(purpose, name, principal)
 
-    async def forward(self, owner: Replica, scope: Scope, receive: Receive, send: Send) -> None:
+    def shared_keys(self, purpose: str) -> Sequence[bytes]:
+        """Made from the common secret, and from the one before it."""
+        return [derived(secret, f"shared {purpose}") for secret in self._keys.secrets]
+
+    async def forward(
+        self, owner: Replica, scope: Scope, receive: Receive, send: Send, broken: Broken = quietly
+    ) -> None:
         """Over a kept connection."""
-        await self._forwarder.forward(owner, scope, receive, send)
+        await self._forwarder.forward(owner, scope, receive, send, broken)
 
     def end_streams(self) -> None:
         """Of all connections."""

@@ -8,7 +8,6 @@ told of as one that is gone. The log says where that was and why; clients learn 
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -17,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.errors import OwnerGone
 from gateway.observe.logs import get_logger
-from gateway.replicas.interface import Replica
+from gateway.replicas.interface import Broken, Replica, quietly
 from gateway.replicas.keys import ReplicaKeys
 from gateway.replicas.link import Link
 from gateway.replicas.messages import BODY, END, GONE, REQUEST, START, head_of, message_of, pieces, streams
@@ -34,6 +33,8 @@ _KEPT: Final = 64
 _LOOK: Final = 0.1
 """Seconds that a request may take before we look whether its client is still there."""
 
+_STOPPING: Final = "the gateway is stopping and could not wait for this answer; ask again"
+_BROKE_OFF: Final = "the replica that had it broke off"
 _FAULTS = (OSError, EOFError, RecordFault)
 
 log = get_logger("replicas")
@@ -49,8 +50,13 @@ class Forwarder:
         self._streaming: set[Link] = set()
         self._opening: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def forward(self, owner: Replica, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have another replica answer a request. Raises `OwnerGone`; nothing has been sent to the client then."""
+    async def forward(
+        self, owner: Replica, scope: Scope, receive: Receive, send: Send, broken: Broken = quietly
+    ) -> None:
+        """Have another replica answer a request. `broken`: what ends a stream that breaks off.
+
+        Raises `OwnerGone`; nothing has been sent to the client then.
+        """
         # A connection that says nothing is taken for a stranger's: a client that is slow to send is waited for without.
         first = await receive()
         link = await self._link(owner)
@@ -59,9 +65,9 @@ class Forwarder:
         try:
             await _ask(link, owner, scope, first, receive)
             watch.soon()
-            kept = await _answer(link, send, self._streaming) and link.rests
+            kept = await _answer(link, owner, send, self._streaming, broken) and link.rests
         except _FAULTS as error:
-            raise _gone(owner, "the replica that had it broke off", error) from error
+            raise _gone(owner, _BROKE_OFF, error) from error
         finally:
             watch.stop()
             if kept and len(self._kept[owner.address]) < _KEPT:
@@ -167,7 +173,7 @@ async def _ask(link: Link, owner: Replica, scope: Scope, message: Message, recei
         records, message = [], await receive()
 
 
-async def _answer(link: Link, send: Send, streaming: set[Link]) -> bool:
+async def _answer(link: Link, owner: Replica, send: Send, streaming: set[Link], broken: Broken) -> bool:
     """Pass on the answer. Gives whether it came to its end. `streaming`: holds the link while a stream is passed on."""
     start = await _start(link)
     if not streams(start["headers"]):
@@ -176,18 +182,18 @@ async def _answer(link: Link, send: Send, streaming: set[Link]) -> bool:
         await send({"type": "http.response.body", "body": body})
         return True
     streaming.add(link)
-    whole = False
-    # The client knows how to go on with a stream that ends early: it comes back, and is told.
+    ending = b""
     try:
         await send(start)
-        with suppress(OwnerGone, *_FAULTS):
-            async for piece in _body(link):
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-            whole = True
+        async for piece in _body(link):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+    except (OwnerGone, *_FAULTS) as error:
+        ending = broken(OwnerGone(_STOPPING) if link.ended else _gone(owner, _BROKE_OFF, error))
+        link.close()
     finally:
         streaming.discard(link)
-    await send({"type": "http.response.body", "body": b""})
-    return whole
+    await send({"type": "http.response.body", "body": ending})
+    return True
 
 
 async def _start(link: Link) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Apart from what does it (`connected.py`): a gateway without replicas loads nothi
 """
 
 import secrets
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
@@ -13,6 +14,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.errors import OwnerGone
 
 Purpose = Literal["session", "parked call", "response"]
+Broken = Callable[[OwnerGone], bytes]
+
+
+def quietly(_: OwnerGone) -> bytes:
+    """A client of MCP knows how to go on with a stream that ends early: it comes back, and is told."""
+    return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +42,17 @@ class Replicas(Protocol):
         """The other replica that has what it names; None: a request is to be answered here, whatever it comes to."""
         ...
 
-    async def forward(self, owner: Replica, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have another replica answer. Raises `OwnerGone`; nothing has been sent to the client then."""
+    def shared_keys(self, purpose: str) -> Sequence[bytes]:
+        """Keys of 32 bytes that all replicas have for one purpose: what is made is made with the first."""
+        ...
+
+    async def forward(
+        self, owner: Replica, scope: Scope, receive: Receive, send: Send, broken: Broken = quietly
+    ) -> None:
+        """Have another replica answer. `broken`: what ends a stream that breaks off.
+
+        Raises `OwnerGone`, or `ReplicaBusy`; nothing has been sent to the client then.
+        """
         ...
 
     def end_streams(self) -> None:
@@ -57,7 +73,12 @@ class _Alone:
     def owner(self, purpose: Purpose, name: str, principal: str, scope: Scope) -> Replica | None:
         return None
 
-    async def forward(self, owner: Replica, scope: Scope, receive: Receive, send: Send) -> None:
+    def shared_keys(self, purpose: str) -> Sequence[bytes]:
+        return (secrets.token_bytes(32),)
+
+    async def forward(
+        self, owner: Replica, scope: Scope, receive: Receive, send: Send, broken: Broken = quietly
+    ) -> None:
         raise OwnerGone("this gateway has no replicas")
 
     def end_streams(self) -> None:

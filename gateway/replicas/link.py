@@ -22,6 +22,8 @@ class Link:
         self._waiting: list[tuple[bytes, bytes]] = []
         # Who has just stopped waiting for a client's going still holds the reader for a moment.
         self._reading = asyncio.Lock()
+        self.ended = False
+        """Whether this side has closed it."""
 
     @staticmethod
     async def open(
@@ -64,6 +66,7 @@ class Link:
 
     def close(self) -> None:
         """End it at once; what the other side has not taken is not waited for."""
+        self.ended = True
         self._writer.transport.abort()
 
 

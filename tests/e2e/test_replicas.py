@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 import httpx2
+import openai
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
@@ -50,12 +51,12 @@ def free_port() -> int:
         return one.getsockname()[1]
 
 
-def started(stack: ExitStack, folder: Path, secret: Path) -> RunningGateway:
+def started(stack: ExitStack, folder: Path, secret: Path, engine: str = "none") -> RunningGateway:
     server = {"command": sys.executable, "args": [str(SERVERS / "asks.py")]}
     settings = {"ADDRESS": "127.0.0.1", "PORT": str(free_port()), "KEY_FILE": str(secret)}
     env = {f"CODEC_GATEWAY_REPLICAS__{name}": value for name, value in settings.items()}
     folder.mkdir(exist_ok=True)
-    return stack.enter_context(running_gateway(folder, {"asks": server}, "--engine", "none", env=env))
+    return stack.enter_context(running_gateway(folder, {"asks": server}, "--engine", engine, env=env))
 
 
 @pytest.fixture(scope="module")
@@ -224,3 +225,32 @@ async def test_port_of_the_replicas_answers_nobody_without_the_secret(replicas: 
             answered = await reader.read()
         writer.close()
         assert b"HTTP" not in answered
+
+
+@pytest.mark.engine
+async def test_responses_are_gone_on_with_and_deleted_whichever_replica_is_asked(tmp_path: Path, secret: Path) -> None:
+    with ExitStack() as stack:
+        two = [started(stack, tmp_path / f"{n}", secret, "embedded") for n in range(2)]
+        turns = TakingTurns([each.url for each in two])
+        async with (
+            httpx2.AsyncClient(transport=turns, timeout=60) as http,
+            openai.AsyncOpenAI(base_url="http://127.0.0.1:1/v1", api_key="x", max_retries=0, http_client=http) as api,
+        ):
+            # The balancer gives each request to the other one than before.
+            about: dict[str, Any] = {"model": "any", "max_output_tokens": 4}
+            made = [await api.responses.create(input="Hello.", **about)]
+            for number in range(3):
+                more = {"input": f"And {number}?", "previous_response_id": made[-1].id}
+                made.append(await api.responses.create(**more, **about))
+            told = [await api.responses.retrieve(each.id) for each in made for _ in range(2)]
+            items = await api.responses.input_items.list(made[-1].id)
+            await api.responses.delete(made[-1].id)
+            for _ in range(2):
+                with pytest.raises(openai.NotFoundError, match="is not stored"):
+                    await api.responses.retrieve(made[-1].id)
+
+    assert [each.id for each in told] == [each.id for each in made for _ in range(2)]
+    assert [each["content"][0]["text"] for each in items.model_dump()["data"]] == ["And 2?"]
+    # One conversation lives in one place, whoever is asked: nothing of it is read anew.
+    prompts = [each.model_dump()["codec"]["prompt"] for each in made[1:]]
+    assert all(0 < told["held"] <= told["reused"] for told in prompts), prompts

@@ -18,16 +18,16 @@ _BYTES: Final = 8_000_000
 _NOTE_BYTES: Final = 500
 """What a note takes beside its text."""
 
-Sign = Callable[[str, str, str, str], str]
+Sign = Callable[[str, str, str, str, str], str]
 
 
-def question_id(sign: Sign, call_id: str, question: Item) -> str:
-    """The id of a question whether a call may be made.
+def question_id(sign: Sign, call_id: str, name: str, question: Item) -> str:
+    """The id of a question whether a call may be made. `name` says where it was asked.
 
     It is signed: what is made is what was asked for, whatever became of the question on its way.
     """
-    signed = sign(call_id, question["server_label"], question["name"], question["arguments"])
-    return f"{APPROVAL}{signed}_{call_id}"
+    signed = sign(name, call_id, question["server_label"], question["name"], question["arguments"])
+    return f"{APPROVAL}{name}.{signed}_{call_id}"
 
 
 @dataclass(frozen=True, slots=True)

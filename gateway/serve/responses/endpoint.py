@@ -4,7 +4,7 @@ What one request is and how it is answered is `exchange.py`'s.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.requests import Request
@@ -17,14 +17,17 @@ from gateway.config import LimitsConfig
 from gateway.errors import EngineError, GatewayError, RequestInvalid
 from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
+from gateway.replicas import ALONE, Replica, Replicas
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.generation.answers import Answering, StreamedAnswer, WholeAnswer
 from gateway.serve.http.body import must_be_json, read_body
+from gateway.serve.http.elsewhere import Elsewhere
 from gateway.serve.responses.approvals import Approvals
-from gateway.serve.responses.exchange import Exchange
-from gateway.serve.responses.form import RESPONSES, NotStored
+from gateway.serve.responses.exchange import Exchange, Held
+from gateway.serve.responses.form import RESPONSES, NotStored, broken_off
 from gateway.serve.responses.history import shown
 from gateway.serve.responses.listing import page_of
+from gateway.serve.responses.names import name_in, named_by
 from gateway.serve.responses.request import ResponsesRequest
 from gateway.serve.responses.seal import Seal
 from gateway.serve.responses.store import ResponseStore, StoredResponse
@@ -37,15 +40,13 @@ _CLIENT_LEFT = 499
 class ResponsesEndpoint:
     """Routes under /v1/responses over one agent."""
 
-    def __init__(self, agent: Agent, limits: LimitsConfig, metrics: Metrics) -> None:
+    def __init__(self, agent: Agent, limits: LimitsConfig, metrics: Metrics, replicas: Replicas = ALONE) -> None:
+        """`replicas`: have the responses that are not here."""
         self._agent = agent
         self._limits = limits
         self._metrics = metrics
-        self._seal = Seal()
-        self._approvals = Approvals()
-        self._store = ResponseStore(
-            limits.responses_bytes, limits.responses_ttl, limits.principal_share, time.monotonic
-        )
+        store = ResponseStore(limits.responses_bytes, limits.responses_ttl, limits.principal_share, time.monotonic)
+        self._held = Held(store, Seal(replicas.shared_keys("reasoning")), Approvals(), replicas)
 
     def routes(self) -> list[Route]:
         """What `app.py` mounts."""
@@ -60,39 +61,67 @@ class ResponsesEndpoint:
     async def _create(self, request: Request) -> Response:
         try:
             must_be_json(request)
-            most = self._limits.body_bytes
-            asked = ResponsesRequest.checked(await read_body(request, most))
-            kept = (self._store, self._seal, self._approvals)
-            exchange = Exchange(self._agent, asked, principal_of(request.scope), *kept, most)
+            body = await read_body(request, self._limits.body_bytes)
+            asked = ResponsesRequest.checked(body)
+        except GatewayError as error:
+            return self._refused(error)
+        named = named_by(asked)
+        if named is None or (owner := self._owner(named, request)) is None:
+            return await self._answer(asked, request)
+        return self._elsewhere(owner, body, lambda: self._answer(asked, request))
+
+    async def _answer(self, asked: ResponsesRequest, request: Request) -> Response:
+        try:
+            principal = principal_of(request.scope)
+            exchange = Exchange(self._agent, asked, principal, self._held, self._limits.body_bytes)
             if not await _is_wanted(exchange, request):
                 self._metrics.chat_request("cancelled")
                 return Response(status_code=_CLIENT_LEFT)
         except GatewayError as error:
-            self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
-            return RESPONSES.refused(error)
+            return self._refused(error)
         answering = Answering(exchange.make, self._metrics.chat_request)
         answer = StreamedAnswer if asked.stream else WholeAnswer
         return answer(answering, exchange.reply(), RESPONSES)
+
+    def _refused(self, error: GatewayError) -> Response:
+        self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")
+        return RESPONSES.refused(error)
+
+    def _owner(self, an_id: str, request: Request) -> Replica | None:
+        principal = principal_of(request.scope)
+        return self._held.replicas.owner("response", name_in(an_id), principal.name, request.scope)
+
+    def _elsewhere(self, owner: Replica, body: bytes | None, gone: Callable[[], Awaitable[Response]]) -> Response:
+        """What it names can be found nowhere but there: where the owner is gone, we say that it is not stored."""
+        return Elsewhere(self._held.replicas, owner, body, gone=gone, refused=RESPONSES.refused, broken=broken_off)
 
     async def _retrieve(self, request: Request) -> Response:
         if request.query_params.get("stream", "false") != "false":
             words = "stream: a response is streamed while it is made, and told whole afterwards"
             return RESPONSES.refused(RequestInvalid(words, param="stream"))
-        return self._of_stored(request, shown)
+        return await self._of_stored(request, shown)
 
     async def _input_items(self, request: Request) -> Response:
-        return self._of_stored(request, lambda stored: page_of(stored, request.query_params))
+        return await self._of_stored(request, lambda stored: page_of(stored, request.query_params))
 
     async def _delete(self, request: Request) -> Response:
         def delete(stored: StoredResponse) -> dict[str, Any]:
-            self._store.delete(stored.owner, stored.id)
+            self._held.store.delete(stored.owner, stored.id)
             return {"id": stored.id, "object": "response", "deleted": True}
 
-        return self._of_stored(request, delete)
+        return await self._of_stored(request, delete)
 
-    def _of_stored(self, request: Request, tell: Callable[[StoredResponse], dict[str, Any]]) -> Response:
+    async def _of_stored(self, request: Request, tell: Callable[[StoredResponse], dict[str, Any]]) -> Response:
         response_id: str = request.path_params["response_id"]
-        stored = self._store.get(principal_of(request.scope).name, response_id)
+
+        async def told() -> Response:
+            return self._told(request, response_id, tell)
+
+        owner = self._owner(response_id, request)
+        return await told() if owner is None else self._elsewhere(owner, None, told)
+
+    def _told(self, request: Request, response_id: str, tell: Callable[[StoredResponse], dict[str, Any]]) -> Response:
+        stored = self._held.store.get(principal_of(request.scope).name, response_id)
         if stored is None:
             words = f"the response {escape_text(response_id, _SHOWN)!r} is not stored (any more)"
             return RESPONSES.refused(NotStored(words, "response_not_found"))

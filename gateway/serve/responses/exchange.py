@@ -3,8 +3,8 @@
 Turns a checked request into a turn of the agent. It knows no HTTP.
 """
 
-import secrets
 import time
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from gateway.agent.events import Emit, Finished
 from gateway.agent.turn import NO_MORE
 from gateway.errors import RequestInvalid
 from gateway.proxy.caller import Principal
+from gateway.replicas import Replicas
 from gateway.serve.generation.wishes import scope_of
 from gateway.serve.responses.approvals import Approvals, Made
 from gateway.serve.responses.choice import read_choice
@@ -26,28 +27,28 @@ from gateway.serve.responses.transcript import Asked, Reader, Transcript
 from gateway.toolcalls import CallClosed
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What this process holds from request to request."""
+
+    store: ResponseStore
+    seal: Seal
+    approvals: Approvals
+    replicas: Replicas
+
+
 class Exchange:
     """One request and its answer."""
 
     conversation: Conversation
 
-    def __init__(
-        self,
-        agent: Agent,
-        asked: ResponsesRequest,
-        principal: Principal,
-        store: ResponseStore,
-        seal: Seal,
-        approvals: Approvals,
-        most: int,
-    ) -> None:
+    def __init__(self, agent: Agent, asked: ResponsesRequest, principal: Principal, held: Held, most: int) -> None:
         """`most`: bytes of the items that it refers to. Raises `RequestInvalid`."""
         self._agent = agent
         self._asked = asked
         self._principal = principal
-        self._store = store
-        self._seal = seal
-        self._approvals = approvals
+        self._held = held
+        self._name = partial(held.replicas.name, "response", principal.name)
         offers = agent.offers
         servers = partial(offers.servers, principal)
         self._tools: RequestTools = read_tools(asked.tools, offers.entries(principal), servers)
@@ -57,8 +58,8 @@ class Exchange:
             )
         self._scope: ToolScope = scope_of(asked.gateway_tools, self._tools.servers)
         self._choice: ToolChoice = read_choice(asked.tool_choice, self._tools)
-        self._items: Gathered = gather(asked, store, principal.name, most)
-        unseal, sign = partial(seal.open, principal.name), partial(seal.sign, principal.name)
+        self._items: Gathered = gather(asked, held.store, principal.name, most)
+        unseal, sign = partial(held.seal.open, principal.name), partial(held.seal.sign, principal.name)
         self._read: Transcript = Reader(self._tools, unseal, sign).read(self._items.placed)
         self._made: list[Made] = []
         self._called = 0
@@ -99,17 +100,18 @@ class Exchange:
 
     async def _make_approved(self, approved: list[Asked]) -> list[Made]:
         """What became of each call, each made once, however often its client says yes."""
-        fresh = [each for each in approved if self._approvals.made(each.item) is None][: self._calls_left]
+        approvals = self._held.approvals
+        fresh = [each for each in approved if approvals.made(each.item) is None][: self._calls_left]
         for each in fresh:
-            self._approvals.begin(each.item)
+            approvals.begin(each.item)
         calls = [CallClosed(n, each.call_id, each.name, each.item["arguments"], ()) for n, each in enumerate(fresh)]
         outcomes = await self._agent.call(calls, self.conversation, self._scope)
         self._called = len(fresh)
         for each, (text, finished) in zip(fresh, outcomes, strict=True):
-            self._approvals.note(Made(each.item, text, finished.is_error))
+            approvals.note(Made(each.item, text, finished.is_error))
         made: list[Made] = []
         for each in approved:
-            made.append(self._approvals.made(each.item) or Made(each.item, f"error: {NO_MORE}", is_error=True))
+            made.append(approvals.made(each.item) or Made(each.item, f"error: {NO_MORE}", is_error=True))
             if each.place is not None:
                 self._read.messages[each.place]["content"] = made[-1].text
         return made
@@ -132,17 +134,18 @@ class Exchange:
 
     def reply(self) -> ResponseReply:
         """How the answer is told."""
-        asked, items = self._asked, self._items
+        asked, items, held = self._asked, self._items, self._held
         owner = self._principal.name
 
         def keep(response: dict[str, Any]) -> None:
-            self._store.put(kept(response, asked.previous_response_id, items, owner))
+            held.store.put(kept(response, asked.previous_response_id, items, owner, self._name))
 
         options = ReplyOptions(
             now=_now,
             summarized=asked.summarized,
-            seal=partial(self._seal.close, owner) if asked.sealed else None,
-            sign=partial(self._seal.sign, owner),
+            seal=partial(held.seal.close, owner) if asked.sealed else None,
+            name=self._name,
+            sign=partial(held.seal.sign, owner),
             spell=None if asked.logprobs is None else self.conversation.ready.token_map.token_bytes,
             keep=keep if asked.store else _nothing,
         )
@@ -159,7 +162,7 @@ class Exchange:
         summary = asked.reasoning.summary or asked.reasoning.generate_summary
         nothing = dict.fromkeys(("completed_at", "error", "incomplete_details", "usage"))
         return {
-            "id": f"resp_{secrets.token_hex(16)}",
+            "id": f"resp_{self._name()}",
             "object": "response",
             "created_at": _now(),
             "status": "in_progress",

@@ -26,4 +26,11 @@ def refused(error: Exception) -> tuple[int, dict[str, Any]]:
     return status, body
 
 
+def broken_off(error: Exception, events: int) -> bytes:
+    """The event that ends a stream which broke off behind so many, where the response so far is not at hand."""
+    said = refused(error)[1]["error"]
+    told = {"type": "error", "code": "server_error", "message": said["message"], "param": None}
+    return RESPONSES.events([{**told, "sequence_number": events}])
+
+
 RESPONSES: Final = ApiForm(refused, names_events=True)

@@ -4,7 +4,6 @@ Knows nothing of messages: items come out in their one form, each with where it 
 """
 
 import json
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -14,6 +13,7 @@ from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
 from gateway.serve.responses.form import NotStored
 from gateway.serve.responses.items import REFERENCE, Item, clean_item, name_of_hosted
+from gateway.serve.responses.names import NewName
 from gateway.serve.responses.request import ResponsesRequest
 from gateway.serve.responses.store import ResponseStore, StoredResponse
 
@@ -91,13 +91,13 @@ def gather(request: ResponsesRequest, store: ResponseStore, owner: str, most: in
     return found
 
 
-def kept(response: dict[str, Any], before: str | None, gathered: Gathered, owner: str) -> StoredResponse:
-    """A response as it is stored."""
+def kept(response: dict[str, Any], before: str | None, gathered: Gathered, owner: str, name: NewName) -> StoredResponse:
+    """A response as it is stored. `name`: of items that have none."""
     own: list[Item] = []
     input_ids: list[str] = []
     for _, item in gathered.own:
         given = "id" in item
-        own.append(item if given else {**item, "id": new_id(item["type"])})
+        own.append(item if given else {**item, "id": f"{_PREFIXES.get(item['type'], 'item')}_{name()}"})
         # What a client names itself, or refers to, is not found by that here.
         input_ids.append("" if given else own[-1]["id"])
     output: list[Item] = response["output"]
@@ -115,11 +115,6 @@ def kept(response: dict[str, Any], before: str | None, gathered: Gathered, owner
 def shown(stored: StoredResponse) -> dict[str, Any]:
     """A stored response as it was."""
     return {**json.loads(stored.head), "output": [json.loads(item) for item in stored.output]}
-
-
-def new_id(kind: str) -> str:
-    """An id for an item of this type."""
-    return f"{_PREFIXES.get(kind, 'item')}_{secrets.token_hex(16)}"
 
 
 def _listed(given: object) -> Sequence[object]:

@@ -5,7 +5,6 @@ reply's (`reply.py`). Source: OpenAI's API reference, "Streaming events" of the 
 """
 
 import json
-import secrets
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
@@ -18,9 +17,14 @@ Event = dict[str, Any]
 class _Item:
     def __init__(self, index: int, prefix: str, item: Item) -> None:
         self.index = index
-        self.item: Item = {"id": f"{prefix}_{secrets.token_hex(16)}", **item}
+        self._prefix = prefix
+        self.item: Item = {"id": "", **item}
         self.done = False
         self._pieces: list[str] = []
+
+    def named(self, name: str) -> None:
+        """It gets its id, before anything is told of it."""
+        self.item["id"] = f"{self._prefix}_{name}"
 
     def _tell(self, kind: str, **fields: Any) -> Event:
         return {"type": f"response.{kind}", "item_id": self.item["id"], "output_index": self.index, **fields}
@@ -149,10 +153,15 @@ class CustomWriter(_Item):
 class QuestionWriter(_Item):
     """A call of one of the gateway's tools that the client is to approve: told when it is whole."""
 
-    def __init__(self, index: int, tool: ClientTool, name: Callable[[Item], str]) -> None:
-        """`name` gives its id when it is whole."""
+    def __init__(self, index: int, tool: ClientTool, ask: Callable[[str, Item], str]) -> None:
+        """`ask` gives its id, of a name and of what it is when it is whole."""
         item = {"type": "mcp_approval_request", "server_label": tool.namespace, "name": tool.name, "arguments": ""}
         super().__init__(index, "", item)
+        self._ask = ask
+        self._name = ""
+
+    def named(self, name: str) -> None:
+        """Its id is known when it is whole."""
         self._name = name
 
     def begin(self) -> list[Event]:
@@ -166,7 +175,7 @@ class QuestionWriter(_Item):
     def end(self, arguments: str) -> list[Event]:
         """It is whole."""
         self.item["arguments"] = arguments
-        self.item["id"] = self._name(self.item)
+        self.item["id"] = self._ask(self._name, self.item)
         return [self._added(), self._ended()]
 
     def break_off(self) -> list[Event]:

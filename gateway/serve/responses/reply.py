@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from secrets import token_urlsafe
 from typing import Any, Final, Literal, TypeVar
 
 from gateway.agent.events import (
@@ -25,6 +26,7 @@ from gateway.serve.generation.weights import Spell, weighed
 from gateway.serve.http.errors import error_answer
 from gateway.serve.responses.approvals import Made, Sign, question_id
 from gateway.serve.responses.items import Item
+from gateway.serve.responses.names import NewName
 from gateway.serve.responses.output import (
     CallWriter,
     CustomWriter,
@@ -55,7 +57,9 @@ class ReplyOptions:
     """Whether what the model thinks is told as a summary."""
     seal: Callable[[str], str] | None = None
     """Seals it, where the client keeps the conversation itself."""
-    sign: Sign = lambda call_id, server, tool, arguments: ""
+    name: NewName = token_urlsafe
+    """Names its items."""
+    sign: Sign = lambda name, call_id, server, tool, arguments: ""
     """Signs a question whether a call may be made (`question_id`)."""
     spell: Spell | None = None
     """Where probabilities of ids are told."""
@@ -120,8 +124,7 @@ class ResponseReply:
             {"type": f"response.{kind}", "response": response} for kind in ("created", "in_progress")
         ]
         for server in lists:
-            told = [_listed(entry.tool, entry.definition) for entry in self._tools.of_server(server)]
-            events += self._new(ListWriter(len(self._written), server, told)).whole()
+            events += self._new(ListWriter(len(self._written), server, self._tools.listed(server))).whole()
         for call in made:
             asked = call.question
             run = self._new(RunWriter(len(self._written), asked["server_label"], asked["name"], asked["id"]))
@@ -222,17 +225,12 @@ class ResponseReply:
         return {**self._head, "status": status, "output": [each.item for each in self._written if each.done]}
 
     def _new(self, writer: W) -> W:
+        writer.named(self._options.name())
         self._written.append(writer)
         return writer
 
     def _numbered(self, events: Sequence[Event]) -> list[Event]:
         return [{**event, "sequence_number": next(self._numbers)} for event in events]
-
-
-def _listed(name: str, definition: dict[str, Any]) -> Item:
-    """A tool, as a list of a server's shows it."""
-    told = {key: definition[key] for key in ("description", "annotations") if definition.get(key) is not None}
-    return {"name": name, "input_schema": definition.get("inputSchema") or {"type": "object"}, **told}
 
 
 def _usage(finished: Finished) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """Text of ours that a client keeps for us: what its model thought, where the client keeps the conversation itself.
 
-A seal binds a text to the principal that it was given to, under a secret of the process. What is not sealed so, or for
-somebody else, is no text at all. It hides nothing: its holder has seen the text.
+A seal binds a text to the principal that it was given to, under a secret that all replicas have. What is not sealed
+so, or for somebody else, is no text at all. It hides nothing: its holder has seen the text. A signature is under a
+secret of this process.
 """
 
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
 from hashlib import blake2b
 from hmac import compare_digest
 from json import dumps
@@ -18,16 +20,18 @@ _DIGEST: Final = 16
 class Seal:
     """The seals of one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        """`keys`: of the seals; the first one makes them."""
+        self._keys = keys
         self._key = secrets.token_bytes(32)
 
     def close(self, owner: str, text: str) -> str:
         """Seal a text for somebody."""
         content = text.encode("utf-8", "surrogatepass")
-        return _MARK + urlsafe_b64encode(self._digest(owner, content) + content).decode()
+        return _MARK + urlsafe_b64encode(_digest(self._keys[0], owner, content) + content).decode()
 
     def open(self, owner: str, sealed: str) -> str | None:
-        """The text of a seal that was made for this owner by this process; None for anything else."""
+        """The text of a seal that was made for this owner; None for anything else."""
         if not sealed.startswith(_MARK):
             return None
         try:
@@ -35,7 +39,7 @@ class Seal:
         except ValueError:
             return None
         content = data[_DIGEST:]
-        if not compare_digest(data[:_DIGEST], self._digest(owner, content)):
+        if not any(compare_digest(data[:_DIGEST], _digest(key, owner, content)) for key in self._keys):
             return None
         return content.decode("utf-8", "surrogatepass")
 
@@ -44,7 +48,8 @@ class Seal:
         content = dumps([owner, *texts]).encode()
         return blake2b(content, key=self._key, digest_size=_DIGEST, person=b"signature").hexdigest()
 
-    def _digest(self, owner: str, content: bytes) -> bytes:
-        name = owner.encode("utf-8", "surrogatepass")
-        # The length first: no name can move into the text.
-        return blake2b(b"%d:%b%b" % (len(name), name, content), key=self._key, digest_size=_DIGEST).digest()
+
+def _digest(key: bytes, owner: str, content: bytes) -> bytes:
+    name = owner.encode("utf-8", "surrogatepass")
+    # The length first: no name can move into the text.
+    return blake2b(b"%d:%b%b" % (len(name), name, content), key=key, digest_size=_DIGEST).digest()

@@ -35,7 +35,8 @@ class StoredResponse:
     def size(self) -> int:
         """Bytes that it takes, roughly."""
         items = (*self.input, *self.output)
-        return _RESPONSE_BYTES + len(self.head) + sum(map(len, items)) + _ITEM_BYTES * len(items)
+        texts = (self.id, self.head, *items, *self.item_ids)
+        return _RESPONSE_BYTES + sum(map(len, texts)) + _ITEM_BYTES * len(items)
 
     def item(self, place: int) -> bytes:
         """One of its items, counted as `item_ids` are."""

@@ -97,6 +97,10 @@ class RequestTools:
         wanted = (self.servers or {}).get(server, frozenset())
         return [each for each in self.entries if each.server == server and each.name in wanted]
 
+    def listed(self, server: str) -> list[dict[str, Any]]:
+        """The same, as a list of the server's tools shows them."""
+        return [_listed(entry.tool, entry.definition) for entry in self.of_server(server)]
+
     def add(self, spec: ToolSpec, tool: ClientTool, where: str) -> None:
         """One more whose calls end the answer."""
         if spec.name in self.known:
@@ -191,6 +195,11 @@ def _add_server(
         if server.asks(entry) and entry.name not in tools.known:
             tools.add(spec_of(entry.definition), ClientTool("approval", entry.tool, label), where)
     tools.shown.append({**tool})
+
+
+def _listed(name: str, definition: Mapping[str, Any]) -> dict[str, Any]:
+    told = {key: definition[key] for key in ("description", "annotations") if definition.get(key) is not None}
+    return {"name": name, "input_schema": definition.get("inputSchema") or {"type": "object"}, **told}
 
 
 def _checked(shape: type[_T], tool: Mapping[str, Any], where: str) -> _T:

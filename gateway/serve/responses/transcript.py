@@ -15,13 +15,14 @@ from gateway.agent.history import checked_message
 from gateway.serve.generation.echoed import EchoedAnswer, Said
 from gateway.serve.responses.approvals import APPROVAL, Sign, question_id
 from gateway.serve.responses.items import Item, Place
+from gateway.serve.responses.names import name_in
 from gateway.serve.responses.tools import RequestTools
 from gateway.toolcalls import is_of_one_turn
 
 _THOUGHT: Final = re.compile(r"<think>\n(.*)\n</think>", re.DOTALL)
 """How pydantic-ai sends back what another API's model thought."""
-_QUESTION: Final = re.compile(rf"{APPROVAL}(?:[0-9a-f]{{32}}_)?(.*)", re.DOTALL)
-"""The id of such a question: a signature, and the id of the call."""
+_QUESTION: Final = re.compile(rf"{APPROVAL}(?:[\w-]+\.[0-9a-f]{{32}}_)?(.*)", re.ASCII | re.DOTALL)
+"""The id of such a question: a name, a signature, and the id of the call."""
 _MOST_APPROVED: Final = 64
 """Calls that are made for one request: all are made at the same time."""
 _LOST: Final = "error: the result of this call is not known any more"
@@ -89,7 +90,8 @@ class Reader:
         return self._read
 
     def _approve(self, asked: Asked, where: Place) -> None:
-        if asked.item["id"] != question_id(self._sign, asked.call_id, asked.item):
+        asked_as = asked.item["id"]
+        if asked_as != question_id(self._sign, asked.call_id, name_in(asked_as), asked.item):
             words = "is the id of no question as this gateway has asked it since it was started: ask the model again"
             raise where.error(words, "approval_request_id")
         if len(self._read.approved) == _MOST_APPROVED:

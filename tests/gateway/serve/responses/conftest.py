@@ -28,6 +28,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
 from gateway.observe.notices import TokenNotices
 from gateway.proxy import Principal, Proxy, ResultTokens
+from gateway.replicas import ALONE, Replicas
 from gateway.serve.auth.identity import PRINCIPAL
 from gateway.serve.responses.endpoint import ResponsesEndpoint
 from gateway.toolcalls import choose_format
@@ -175,7 +176,7 @@ def read_events(text: str) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def open_stage(*, says: str = "It is 42.", fails: bool = False, **limits: Any) -> AsyncGenerator[Stage]:
+async def open_stage(*, says: str = "It is 42.", replicas: Replicas = ALONE, **limits: Any) -> AsyncGenerator[Stage]:
     bounds = LimitsConfig(**limits)
     engine, metrics = ScriptedEngine(), Metrics()
     block = json.dumps([{"type": "text", "text": says}])
@@ -189,7 +190,7 @@ async def open_stage(*, says: str = "It is 42.", fails: bool = False, **limits: 
     async with Proxy(config, metrics) as proxy:
         route = EnginePool({"engine": Route(engine)})
         agent = Agent(route, CallRunner(proxy, tokens, bounds), bounds, metrics)
-        app = Starlette(routes=ResponsesEndpoint(agent, bounds, metrics).routes())
+        app = Starlette(routes=ResponsesEndpoint(agent, bounds, metrics, replicas).routes())
 
         async def as_somebody(scope: Scope, receive: Receive, send: Send) -> None:
             scope["state"] = {PRINCIPAL: stage.principal}

@@ -1,0 +1,79 @@
+"""A request that another replica answers, as an answer of ours.
+
+Turns a request, its body maybe read already, into one that is sent on whole. Where the owner is gone, the request is
+answered here: who looks for what it names finds nothing, and says so as its API does.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from gateway.errors import GatewayError, OwnerGone, ReplicaBusy
+from gateway.replicas import Replica, Replicas
+
+_OF_THE_BODY: Final = frozenset({b"content-length", b"content-encoding"})
+
+
+class Elsewhere(Response):
+    """The answer of the replica that has what a request names."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        owner: Replica,
+        body: bytes | None,
+        *,
+        gone: Callable[[], Awaitable[Response]],
+        refused: Callable[[GatewayError], Response],
+        broken: Callable[[OwnerGone, int], bytes],
+    ) -> None:
+        """Nothing is sent yet.
+
+        Args:
+            body: what was read of it, decompressed; None: nothing.
+            gone: answers where the owner is gone.
+            refused: the answer where it can't be asked for now.
+            broken: the event that ends a stream which broke off behind so many.
+        """
+        self._replicas = replicas
+        self._owner = owner
+        self._body = body
+        self._gone = gone
+        self._refused = refused
+        self._broken = broken
+        self.background = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have it answered."""
+        events = 0
+
+        async def count(message: Message) -> None:
+            nonlocal events
+            events += message.get("body", b"").count(b"\n\n")
+            await send(message)
+
+        def broken(error: OwnerGone) -> bytes:
+            return self._broken(error, events)
+
+        asked, read = (scope, receive) if self._body is None else again(scope, receive, self._body)
+        try:
+            await self._replicas.forward(self._owner, asked, read, count, broken)
+            return
+        except OwnerGone:
+            answer = await self._gone()
+        except ReplicaBusy as error:
+            answer = self._refused(error)
+        await answer(scope, receive, send)
+
+
+def again(scope: Scope, receive: Receive, body: bytes) -> tuple[Scope, Receive]:
+    """A request whose body has been read, to be read once more; as it is now, whatever it came in."""
+    unread = [body]
+
+    async def read() -> Any:
+        return {"type": "http.request", "body": unread.pop()} if unread else await receive()
+
+    headers = [pair for pair in scope["headers"] if pair[0].lower() not in _OF_THE_BODY]
+    return {**scope, "headers": [*headers, (b"content-length", b"%d" % len(body))]}, read
