@@ -167,3 +167,13 @@ class ReplicaBusy(GatewayError):
 
 class MapUnknown(GatewayError):
     """A client named a token map that this gateway does not hold."""
+
+
+def first_of_ours(group: BaseExceptionGroup[BaseException]) -> GatewayError:
+    """The error of ours in a group; a group without one is a fault of the program and is raised as it is."""
+    ours = group.subgroup(GatewayError)
+    while isinstance(ours, BaseExceptionGroup):
+        ours = ours.exceptions[0]
+    if isinstance(ours, GatewayError):
+        return ours
+    raise group

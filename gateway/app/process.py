@@ -4,7 +4,6 @@ Opens the services (`services.py`), listens, and stops in order: readiness goes 
 told, then upstreams and the engine end.
 """
 
-import os
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -16,6 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.app.garbage import settle_memory
+from gateway.app.place import ALONE, Place
 from gateway.app.refuse_while_stopping import stopping
 from gateway.app.reload import Reloader, Reread
 from gateway.app.services import Services, open_services
@@ -38,7 +38,7 @@ from gateway.serve.http.drain import Drain
 from gateway.serve.http.errors import no_such_path
 from gateway.serve.http.forwarded import ForwardedClients
 from gateway.serve.http.server import http_server
-from gateway.serve.http.sockets import listening, take_passed_sockets, url_of_socket
+from gateway.serve.http.sockets import url_of_socket
 from gateway.serve.mcp import McpEndpoint
 from gateway.serve.mcp.frames import FramedMcp
 from gateway.serve.messages.endpoint import MessagesEndpoint
@@ -47,7 +47,7 @@ from gateway.serve.openai.completions import CompletionsEndpoint
 from gateway.serve.openai.model import ModelEndpoint
 from gateway.serve.responses.endpoint import ResponsesEndpoint
 
-_ADMIN_CONNECTIONS: Final = 64
+_MOST_OF_ADMIN: Final = 64
 
 log = get_logger("serve")
 
@@ -98,7 +98,7 @@ class _Shortcut:
         return app(scope, receive, send)
 
 
-async def run_gateway(config: GatewayConfig, reread: Reread) -> None:
+async def run_gateway(config: GatewayConfig, reread: Reread, place: Place = ALONE) -> None:
     """Serve until SIGINT or SIGTERM, then drain. `reread` builds the configuration anew when its files change.
 
     Raises `ConfigError` when a port is taken or a setting can't work, and KeyboardInterrupt when Ctrl-C comes before
@@ -109,32 +109,36 @@ async def run_gateway(config: GatewayConfig, reread: Reread) -> None:
     with shutdown.scope:
         async with anyio.create_task_group() as tasks:
             await tasks.start(shutdown.watch)
-            await _run(config, reloader, shutdown)
+            tasks.start_soon(place.follow, shutdown)
+            await _run(config, reloader, shutdown, place)
             tasks.cancel_scope.cancel()
     if shutdown.interrupted:
         raise KeyboardInterrupt
 
 
-async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown) -> None:
+async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, place: Place) -> None:
     limit = raise_file_limit(config.serve.connections.total)
     async with AsyncExitStack() as stack:
-        passed = take_passed_sockets(os.environ, os.getpid())
-        endpoints = stack.enter_context(listening("faces", config.serve.host, config.serve.port, passed))
-        admin = stack.enter_context(listening("admin", config.serve.admin_host, config.serve.admin_port, passed))
+        sockets = stack.enter_context(place.listening(config.serve))
         services = await stack.enter_async_context(open_services(config))
         inner, mcp = await stack.enter_async_context(open_app(services, config))
         app = Drain(inner, stopping)
-        await stack.enter_async_context(services.replicas.listening(app))
+        await stack.enter_async_context(services.replicas.listening(app, sockets.replicas))
         counted = services.metrics.connections
         clients = _connections(config.serve, counted, limit)
-        pages = admin_app(services.metrics, services.readiness, services.status.make)
+        # The admin page of a worker is asked by its parent alone, over a socket of its own.
+        private = config.worker is not None
+        pages = admin_app(services.metrics, services.readiness, services.status.make, private=private)
         servers = [
             http_server(ForwardedClients(app, clients) if clients.proxies else app, clients),
-            http_server(guard_admin(pages, config.serve), _admin_connections(config.serve, counted)),
+            http_server(guard_admin(pages, config.serve), admin_connections(config.serve, counted)),
         ]
 
         async def drain() -> None:
             services.readiness.drain()
+            if config.worker is not None:
+                # Others listen on the same socket: they take who comes now.
+                servers[0].stop_listening()
             mcp.stop_listening()
             cut = await app.drained(config.limits.drain, services.proxy.stop)
             mcp.end_sessions()
@@ -145,14 +149,17 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown) ->
         shutdown.ready(drain)
         settle_memory()
         await _announce(
-            config, services, url_of_socket(config.serve.host, endpoints), url_of_socket(config.serve.admin_host, admin)
+            *(config, services),
+            url_of_socket(config.serve.host, sockets.faces),
+            url_of_socket(config.serve.admin_host, sockets.admin),
         )
+        place.ready()
         async with anyio.create_task_group() as following:
             besides = {PinFile().path: services.proxy.list_again}
             following.start_soon(reloader.follow, services.proxy.reload, besides)
             following.start_soon(services.costs.follow, services.proxy, services.metrics.servers)
             async with anyio.create_task_group() as serving:
-                for server, listener in zip(servers, (endpoints, admin), strict=True):
+                for server, listener in zip(servers, (sockets.faces, sockets.admin), strict=True):
                     serving.start_soon(server.serve, [listener])
             following.cancel_scope.cancel()
 
@@ -160,7 +167,7 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown) ->
 async def _announce(config: GatewayConfig, services: Services, url: str, admin: str) -> None:
     services.readiness.set("gateway", True)
     log.info(
-        "gateway ready",
+        "gateway ready" if config.worker is None else "worker ready",
         url=url,
         admin=admin,
         upstreams=len(config.upstreams),
@@ -178,7 +185,7 @@ def _connections(serve: ServeConfig, metrics: ConnectionMetrics, limit: FileLimi
     return clients
 
 
-def _admin_connections(serve: ServeConfig, metrics: ConnectionMetrics) -> Connections:
+def admin_connections(serve: ServeConfig, metrics: ConnectionMetrics) -> Connections:
     """Few, and from the part of the open files that clients can't use up."""
-    few = replace(serve.connections, total=_ADMIN_CONNECTIONS, per_address=_ADMIN_CONNECTIONS)
+    few = replace(serve.connections, total=_MOST_OF_ADMIN, per_address=_MOST_OF_ADMIN)
     return Connections(few, metrics)

@@ -16,7 +16,7 @@ import typer
 from gateway import __version__
 from gateway.cli import exit_codes
 from gateway.cli.inherited import keep_inherited_to_ourselves
-from gateway.errors import ConfigError, EngineError, GatewayError, UpstreamError
+from gateway.errors import ConfigError, EngineError, GatewayError, UpstreamError, first_of_ours
 from gateway.observe.escape import escape_text
 
 _COMMANDS: Final = (
@@ -73,7 +73,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except BaseExceptionGroup as group:
-        return _report(_first_of_ours(group))
+        return _report(first_of_ours(group))
     except GatewayError as error:
         return _report(error)
     return exit_codes.OK
@@ -92,16 +92,6 @@ def _root(
     ] = False,
 ) -> None:
     """A Codec-aware MCP gateway: token ids are the truth from the tool to the model's KV cache."""
-
-
-def _first_of_ours(group: BaseExceptionGroup[BaseException]) -> GatewayError:
-    """The error of ours in a group; a group without one is a fault of the program and keeps its traceback."""
-    ours = group.subgroup(GatewayError)
-    while isinstance(ours, BaseExceptionGroup):
-        ours = ours.exceptions[0]
-    if isinstance(ours, GatewayError):
-        return ours
-    raise group
 
 
 def _report(error: GatewayError) -> int:

@@ -1,23 +1,18 @@
 """`codec-gateway serve`: the gateway as a server."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import anyio
 import typer
 
+from gateway.app.options import ServeOptions
 from gateway.app.process import run_gateway
 from gateway.cli.model import need_model
-from gateway.config.engines import copies
-from gateway.config.load import load_config
-from gateway.config.model import GatewayConfig
 from gateway.config.nesting import refuse_nesting
 from gateway.config.show import secrets_of
-from gateway.engine.maps import has_no_model
 from gateway.observe.logs import configure_logging, get_logger
-from gateway.serve.auth.token import ensure_token
 
 log = get_logger("serve")
 
@@ -46,6 +41,10 @@ def serve(
     keys: Annotated[
         Path | None, typer.Option(help="File of the API keys.", show_default="keys.toml beside the configuration")
     ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(help="Processes that serve on these ports: a number, or auto, one a core.", show_default="1"),
+    ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve MCP servers and a model: /v1/chat/completions, /v1/models, /mcp, and /metrics on the admin port."""
@@ -58,25 +57,24 @@ def serve(
         "serve.host": host,
         "serve.port": port,
         "serve.admin_port": admin_port,
+        "serve.workers": workers,
         "serve.keys": keys,
     }
-    given = {name: value for name, value in flags.items() if value is not None}
-
-    def read() -> GatewayConfig:
-        settings = load_config(config, given)
-        if engines is not None:
-            settings = copies(settings, engines)
-        settings = replace(settings, serve=replace(settings.serve, token=ensure_token(settings)))
-        if token_map is None and has_no_model(settings):
-            settings = replace(settings, tokens=replace(settings.tokens, map=None))
-        return settings
-
-    settings = read()
+    options = ServeOptions(
+        config, {name: value for name, value in flags.items() if value is not None}, engines, log_level
+    )
+    settings = options.read()
     for each in settings.members.values():
         need_model(each)
     configure_logging(level=log_level, secrets=secrets_of(settings))
     for warning in settings.warnings:
         log.warning(warning)
-    if settings.tokens.map is None and token_map is None:
+    if settings.tokens.map is None and not options.names_map:
         log.info("serving text only: there is no engine and no model to read a token map from")
-    anyio.run(run_gateway, settings, read, backend_options={"use_uvloop": True})
+    if settings.serve.workers == 1:
+        anyio.run(run_gateway, settings, options.read, backend_options={"use_uvloop": True})
+        return
+    # One process alone needs nothing of this.
+    from gateway.workers import run_workers
+
+    anyio.run(run_workers, settings, options)

@@ -69,7 +69,7 @@ def suggest_key(key: str, path: tuple[str, ...] = ()) -> str:
 
 
 def _describe(details: ErrorDetails, values: Mapping[str, Any]) -> str:
-    path = tuple(str(part) for part in details["loc"])
+    path = tuple(str(part) for part in _written(values, details["loc"]))
     dotted = ".".join(path)
     if details["type"] == "extra_forbidden":
         return f"unknown key {dotted!r}: {suggest_key(path[-1], path[:-1])}"
@@ -77,6 +77,14 @@ def _describe(details: ErrorDetails, values: Mapping[str, Any]) -> str:
     given = _find(values, details["loc"])
     shown = MASK if any(map(sounds_secret, path)) else f"{str(given)[:60]!r}"
     return f"key {dotted!r}: expected {expected}, got {type(given).__name__} {shown}"
+
+
+def _written(values: object, path: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """The part of a place that a person wrote: behind it stands which of several forms of a value was tried."""
+    for n in range(len(path)):
+        if not isinstance(_find(values, path[:n]), Mapping | list):
+            return path[:n]
+    return path
 
 
 def _find(values: object, path: tuple[int | str, ...]) -> object:

@@ -15,6 +15,7 @@ from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig, Tra
 from gateway.config.connections import ConnectionsConfig
 from gateway.config.replicas import ReplicasConfig
 from gateway.config.wire import WireConfig
+from gateway.config.worker import WorkerConfig
 
 VerifyLevel = Literal["verify", "trust"]
 EraChoice = Literal["auto", "handshake", "modern"]
@@ -238,6 +239,8 @@ class ServeConfig:
     port: int = 8600
     admin_host: str = "127.0.0.1"
     admin_port: int = 8601
+    workers: int | Literal["auto"] = 1
+    """Processes that serve; `auto`: as many as this one may use cores."""
     token: str | None = None
     """Bearer token that every client must send; required beyond loopback."""
     allowed_hosts: tuple[str, ...] = ()
@@ -274,6 +277,8 @@ class GatewayConfig:
     trajectories: TrajectoriesConfig = field(default_factory=TrajectoriesConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     replicas: ReplicasConfig = field(default_factory=ReplicasConfig)
+    worker: WorkerConfig | None = None
+    """Which of several processes of one machine this is; None: it is the only one, or their parent."""
     separator: str = "__"
     """Between server and tool in a public tool name."""
     prefix: PrefixPolicy = "auto"

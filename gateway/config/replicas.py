@@ -28,6 +28,11 @@ class ReplicasConfig:
     previous_key_file: Path | None = None
     """File with one more that is accepted, while secrets are exchanged."""
 
+    @property
+    def named(self) -> str:
+        """HOST:PORT by which the others find this one."""
+        return f"[{self.address}]:{self.port}" if ":" in (self.address or "") else f"{self.address}:{self.port}"
+
     def read_secrets(self) -> list[bytes]:
         """The secrets, that to be used first. Raises `ConfigError`."""
         files = {"key_file": self.key_file, "previous_key_file": self.previous_key_file}

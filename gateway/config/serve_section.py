@@ -3,7 +3,7 @@
 Defaults come from `model.py`.
 """
 
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from gateway.config.connections import ConnectionsConfig
 from gateway.config.model import ServeConfig
 from gateway.config.section import Count, Port, Seconds, Section
 
+MOST_WORKERS: Final = 256
 _SERVE, _CONNECTIONS = ServeConfig(), ConnectionsConfig()
 
 
@@ -62,6 +63,11 @@ class ServeSection(Section):
     )
     admin_port: Port = Field(
         default=_SERVE.admin_port, description="Port of `/metrics` and `/healthz`; 0: any free one."
+    )
+    workers: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_WORKERS)] = Field(
+        default=_SERVE.workers,
+        description="Processes that serve, on the same ports: a number, or `auto` for as many as the gateway may use "
+        "cores ([how](scale.md)).",
     )
     token: str | None = Field(
         default=_SERVE.token,

@@ -51,7 +51,12 @@ def get_logger(name: str) -> FilteringBoundLogger:
 
 
 def configure_logging(
-    *, level: str = "info", json: bool | None = None, stream: TextIO | None = None, secrets: Iterable[str] = ()
+    *,
+    level: str = "info",
+    json: bool | None = None,
+    stream: TextIO | None = None,
+    secrets: Iterable[str] = (),
+    worker: int | None = None,
 ) -> None:
     """Send every log line of the process to one stream; calling it again replaces the stream.
 
@@ -60,6 +65,7 @@ def configure_logging(
         json: one JSON object a line. Unset: when the stream is not a terminal.
         stream: standard error when unset, as it is at the time of the call.
         secrets: values that must not appear in any line, wherever they come from.
+        worker: number of this process among several that write to the same stream; each line has it.
 
     Raises:
         ConfigError: the level is none of LEVELS.
@@ -75,6 +81,7 @@ def configure_logging(
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
+                *([] if worker is None else [_of_worker(worker)]),
                 _clean(frozenset(secrets)),
                 _render_json if as_json else _console(colour=_wants_colour(target)),
             ],
@@ -107,6 +114,13 @@ def _wants_colour(stream: TextIO) -> bool:
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
+
+
+def _of_worker(number: int) -> Processor:
+    def add(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        return {**event, "worker": number}
+
+    return add
 
 
 def _clean(secrets: frozenset[str]) -> Processor:

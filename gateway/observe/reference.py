@@ -21,6 +21,7 @@ from gateway.observe.labels import (
     TOOL_OUTCOMES,
 )
 from gateway.observe.metrics import Metrics
+from gateway.observe.worker_metrics import WorkerMetrics
 
 _HEAD = """\
 # Metrics
@@ -29,6 +30,19 @@ Served as text on the admin port: `curl http://127.0.0.1:8601/metrics`. This pag
 `python -m gateway.observe.reference > docs/metrics.md`; a test compares it with the code.
 
 Beside these the page carries the usual `process_*` series (CPU, memory, open files).
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+"""
+
+_WORKERS = """
+## Several workers
+
+With `serve --workers N` ([how](scale.md)) the page is one for all: what the workers and their parent have is added up
+by name and labels. A counter does not fall when a worker ends. Gauges that are no amounts have one value:
+`codec_upstream_up`, `codec_engine_up`, `codec_pool_engine_up`, `process_start_time_seconds` and `process_max_fds` the
+least of all workers, `codec_build_info`, `codec_upstream_breaker` and `codec_tool_definition_tokens` the largest.
+Besides there are:
 
 | metric | type | labels | meaning |
 |---|---|---|---|
@@ -86,7 +100,8 @@ sum(rate(codec_wire_json_bytes_total[5m])) - sum(rate(codec_wire_sent_bytes_tota
 
 def render_page(metrics: Metrics) -> str:
     """The whole page as Markdown."""
-    return _HEAD + "".join(_row(metric) for metric in metrics.described) + _TAIL
+    workers = "".join(_row(metric) for metric in WorkerMetrics().own)
+    return _HEAD + "".join(_row(metric) for metric in metrics.described) + _WORKERS + workers + _TAIL
 
 
 def _row(metric: Described) -> str:

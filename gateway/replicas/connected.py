@@ -1,8 +1,10 @@
 """One of several replicas: names of what lives here, and requests for what lives there."""
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -52,11 +54,12 @@ class Connected:
         self._forwarder.end_streams()
 
     @asynccontextmanager
-    async def listening(self, app: ASGIApp) -> AsyncGenerator[None]:
+    async def listening(self, app: ASGIApp, listener: socket.socket | None = None) -> AsyncGenerator[None]:
         """Answer the others' requests with `app`, for as long as the context lasts. Raises `ConfigError`."""
-        listener = Listener(self._keys, self._names.me.boot, app)
+        answering = Listener(self._keys, self._names.me.boot, app)
+        where: Any = {"host": self._host, "port": self._port} if listener is None else {"sock": listener}
         try:
-            server = await asyncio.start_server(listener.serve, self._host, self._port)
+            server = await asyncio.start_server(answering.serve, **where)
         except (OSError, UnicodeError) as error:
             # UnicodeError: of a name that no host can have.
             raise ConfigError(
@@ -69,5 +72,5 @@ class Connected:
         finally:
             server.close()
             with anyio.CancelScope(shield=True):
-                await listener.stop()
+                await answering.stop()
             self._forwarder.close()

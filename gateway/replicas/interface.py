@@ -4,6 +4,7 @@ Apart from what does it (`connected.py`): a gateway without replicas loads nothi
 """
 
 import secrets
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
@@ -59,8 +60,11 @@ class Replicas(Protocol):
         """End the streams that others have and that pass through here: this replica is about to end."""
         ...
 
-    def listening(self, app: ASGIApp) -> AbstractAsyncContextManager[None]:
-        """Answer the others' requests with `app`, for as long as the context lasts. Raises `ConfigError`."""
+    def listening(self, app: ASGIApp, listener: socket.socket | None = None) -> AbstractAsyncContextManager[None]:
+        """Answer the others' requests with `app`, for as long as the context lasts. Raises `ConfigError`.
+
+        `listener`: a socket at this replica's address; None: one is made.
+        """
         ...
 
 
@@ -84,7 +88,7 @@ class _Alone:
     def end_streams(self) -> None:
         return
 
-    def listening(self, app: ASGIApp) -> AbstractAsyncContextManager[None]:
+    def listening(self, app: ASGIApp, listener: socket.socket | None = None) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
 

@@ -16,7 +16,10 @@ sys.exit(code)
 """
 OF_TERMINALS = {"rich", "pygments", "markdown_it"}
 OF_MODELS = {"tokenizers", "xllamacpp", "httpx2", "jsonschema", "referencing"}
-OF_OTHERS = {"jwt", "cryptography", "opentelemetry", "mcp", "gateway.cli.demo", "gateway.cli.doctor"}
+OF_OTHERS = {
+    *("jwt", "cryptography", "opentelemetry", "mcp"),
+    *("gateway.cli.demo", "gateway.cli.doctor", "gateway.workers", "gateway.replicas.connected"),
+}
 
 
 @pytest.fixture(scope="module")

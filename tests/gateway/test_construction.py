@@ -31,6 +31,7 @@ LIBRARIES = {
     "cli": {"console"},
     "engine/embedded_server.py": {"params", "params.cpuparams", "params.cpuparams_batch", "params.model"},
     "observe": {"foreign", "metric"},
+    "workers/parent.py": {"admin"},
     "serve/http/client_connection.py": {"running", "self.cycle", "self.server_state"},
 }
 

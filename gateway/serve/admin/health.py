@@ -6,8 +6,8 @@ is why the port listens on loopback unless told otherwise; the page that says mo
 any case. `app/process.py` runs it beside the endpoints.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -20,6 +20,7 @@ from gateway.observe.metrics import Metrics
 from gateway.serve.http.errors import error_response
 
 _REASON_LENGTH = 300
+FRESH: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
 
 
 class Readiness:
@@ -67,28 +68,29 @@ class Readiness:
 Status = Callable[[], Awaitable[dict[str, Any]]]
 
 
-def admin_app(metrics: Metrics, readiness: Readiness, status: Status | None = None) -> Starlette:
+def admin_app(
+    metrics: Metrics, readiness: Readiness, status: Status | None = None, *, private: bool = False
+) -> Starlette:
     """`/metrics`, `/healthz/live` (200 while the process runs), `/healthz/ready` (200, or 503 with reasons), `/status`.
 
     Args:
         status: makes the whole report; None: there is no such page.
+        private: whether nobody but us reaches it.
     """
 
     async def show_metrics(_request: Request) -> Response:
         return Response(metrics.render(), media_type=metrics.content_type)
 
     async def show_live(_request: Request) -> Response:
-        return JSONResponse({"live": True}, headers=_fresh())
+        return JSONResponse({"live": True}, headers=FRESH)
 
     async def show_ready(_request: Request) -> Response:
-        return JSONResponse(readiness.report(), status_code=200 if readiness.ready else 503, headers=_fresh())
+        return JSONResponse(readiness.report(), status_code=200 if readiness.ready else 503, headers=FRESH)
 
     async def show_status(request: Request) -> Response:
-        # Both: a page in a browser on this machine comes from loopback too, but by a name of its own.
-        here = request.client is not None and is_loopback(request.client.host)
-        if status is None or not (here and is_loopback(request.url.hostname or "")):
-            return error_response(403, "/status is for this machine only: ask there, by 127.0.0.1", code="not_local")
-        return JSONResponse(await status(), headers=_fresh())
+        if status is None or not (private or asked_here(request)):
+            return not_local()
+        return JSONResponse(await status(), headers=FRESH)
 
     return Starlette(
         routes=[
@@ -100,5 +102,13 @@ def admin_app(metrics: Metrics, readiness: Readiness, status: Status | None = No
     )
 
 
-def _fresh() -> dict[str, str]:
-    return {"Cache-Control": "no-store"}
+def asked_here(request: Request) -> bool:
+    """Whether somebody on this machine asks, and calls it so."""
+    # Both: a page in a browser on this machine comes from loopback too, but by a name of its own.
+    here = request.client is not None and is_loopback(request.client.host)
+    return here and is_loopback(request.url.hostname or "")
+
+
+def not_local() -> Response:
+    """What others get."""
+    return error_response(403, "/status is for this machine only: ask there, by 127.0.0.1", code="not_local")

@@ -15,10 +15,20 @@ from gateway.serve.http.connections import Connections
 class HttpServer(uvicorn.Server):
     """A uvicorn server that leaves signals to `app/signals.py`: there are two servers, and one plan."""
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        """It listens nowhere before it serves."""
+        super().__init__(config)
+        self.servers = []
+
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         """Capture none."""
         yield
+
+    def stop_listening(self) -> None:
+        """Take no more connections; those that are open go on."""
+        for each in self.servers:
+            each.close()
 
 
 def http_server(app: ASGIApp, connections: Connections) -> HttpServer:

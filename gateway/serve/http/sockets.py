@@ -48,6 +48,8 @@ def listening(name: str, host: str, port: int, passed: Mapping[str, int]) -> Gen
 
 def url_of_socket(host: str, listener: socket.socket) -> str:
     """Where a listener is reached: the setting may have said port 0, any free one, or the socket was passed on."""
+    if listener.family == socket.AF_UNIX:
+        return f"unix:{listener.getsockname()}"
     name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{listener.getsockname()[1]}"
 

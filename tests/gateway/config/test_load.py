@@ -1,5 +1,6 @@
 """Our own settings: what wins over what, and what is refused."""
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -444,3 +445,20 @@ def test_slot_files_of_a_server_that_others_may_use_are_refused(tmp_path):
 def test_isolation_and_a_host_cache_exclude_each_other(tmp_path: Path) -> None:
     said = refuse(tmp_path, "[engine]\nkind = 'embedded'\nisolate = true\ncache_mib = 64\n")
     assert "engine.cache_mib is 64" in said
+
+
+@pytest.mark.parametrize(("written", "workers"), [("4", 4), ("'auto'", "auto"), ("1", 1)])
+def test_workers_are_a_number_or_auto(tmp_path: Path, written: str, workers: int | str) -> None:
+    path = own(tmp_path, f"[serve]\nworkers = {written}\n")
+
+    assert load_config(path, environ={}, cwd=tmp_path).serve.workers == workers
+    assert load_config(path, {"serve.workers": "3"}, environ={}, cwd=tmp_path).serve.workers == 3
+    assert load_config(path, environ={"CODEC_GATEWAY_SERVE__WORKERS": "auto"}, cwd=tmp_path).serve.workers == "auto"
+
+
+@pytest.mark.parametrize("written", ["0", "257", "'two'", "1.5"])
+def test_other_workers_are_refused_by_their_key_alone(tmp_path: Path, written: str) -> None:
+    message = refuse(tmp_path, f"[serve]\nworkers = {written}\n")
+
+    assert set(re.findall(r"key ['\"](\S+)['\"]:", message)) == {"serve.workers"}
+    assert "expected 'auto'" in message

@@ -1,0 +1,30 @@
+"""How many workers there are to be: as many as is set, or one for each core that this process may use."""
+
+import math
+import os
+from pathlib import Path
+from typing import Final, Literal
+
+from gateway.config.serve_section import MOST_WORKERS
+
+_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
+"""What a container may use: microseconds of CPU, and in how many microseconds."""
+
+
+def count_of(workers: int | Literal["auto"]) -> int:
+    """The number that a setting means here."""
+    if workers != "auto":
+        return workers
+    try:
+        quota = _QUOTA.read_text()
+    except OSError:
+        quota = "max"
+    return cores(len(os.sched_getaffinity(0)), quota)
+
+
+def cores(usable: int, quota: str) -> int:
+    """Cores that are worth a process each. `quota`: as `cpu.max` of a control group says it."""
+    allowed, _, period = quota.strip().partition(" ")
+    if allowed.isdecimal() and period.isdecimal() and int(period):
+        usable = min(usable, math.ceil(int(allowed) / int(period)))
+    return max(1, min(usable, MOST_WORKERS))

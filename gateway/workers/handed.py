@@ -1,0 +1,59 @@
+"""What a parent hands to a worker that it starts: which worker it is, what `serve` was given, and open descriptors.
+
+Turns that into one argument of a command line and back. No secret is in it: the key that workers have in common comes
+through a pipe, whose number alone is named here. No IO.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.app.options import ServeOptions
+from gateway.config.worker import WorkerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptors:
+    """Numbers of what is open for a worker from its start."""
+
+    parent: int
+    """A socket: orders come on it, and it ends with the parent."""
+    faces: int
+    """The listening socket of all workers."""
+    replicas: int | None
+    """A socket at the address at which the other workers find this one; None: the settings name an address."""
+    key: int | None
+    """A pipe with the secret of all workers; None: the settings name a file."""
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """Those that there are."""
+        return tuple(each for each in (self.parent, self.faces, self.replicas, self.key) if each is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """All of it."""
+
+    worker: WorkerConfig
+    options: ServeOptions
+    descriptors: Descriptors
+
+    def as_argument(self) -> str:
+        """As it stands in a command line."""
+        worker, held = self.worker, self.descriptors
+        return json.dumps(
+            {
+                "worker": [worker.number, worker.count, str(worker.folder), worker.peers],
+                "descriptors": [held.parent, held.faces, held.replicas, held.key],
+                "options": self.options.as_json(),
+            }
+        )
+
+    @staticmethod
+    def from_argument(argument: str) -> "Handed":
+        """What `as_argument` gave."""
+        read = json.loads(argument)
+        number, count, folder, peers = read["worker"]
+        worker = WorkerConfig(number, count, Path(folder), tuple(peers))
+        return Handed(worker, ServeOptions.from_json(read["options"]), Descriptors(*read["descriptors"]))

@@ -1,0 +1,106 @@
+"""Reports of all workers as one: whether the gateway is ready, and how everything stands.
+
+Turns JSON values into such of the same form. What is counted is added up; of what all should say alike the worst or the
+first is told. Pure.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+Report = dict[str, Any]
+Reports = Mapping[int, Report]
+"""By number of the worker."""
+
+_PROMPTS: Final = 20
+_STATES: Final = ("restarting", "starting", "idle", "up")
+"""From the worst on."""
+_BREAKERS: Final = ("open", "half_open", "closed")
+_ADDED: Final = ("sessions", "in_flight", "queued", "restarts", "answers")
+
+
+def merge_readiness(reports: Reports, count: int, *, draining: bool) -> Report:
+    """`/healthz/ready` of all: who asks can be answered as soon as one worker is ready.
+
+    Args:
+        reports: of those that answer.
+        count: workers that there should be.
+    """
+    ready = not draining and any(report["ready"] for report in reports.values())
+    reasons = [f"worker {number}: {reason}" for number, report in reports.items() for reason in report["reasons"]]
+    reasons += [f"worker {number}: it does not answer" for number in range(count) if number not in reports]
+    if draining:
+        reasons.insert(0, "draining: the gateway is stopping")
+    return {
+        "ready": ready,
+        "draining": draining,
+        "components": _together([report["components"] for report in reports.values()], all),
+        "reasons": reasons,
+        "workers": {"ready": sum(bool(report["ready"]) for report in reports.values()), "of": count},
+        **{name: _details(name, list(reports.values())) for name in ("upstreams", "engines") if _any(name, reports)},
+    }
+
+
+def merge_status(reports: Sequence[Report], ready: Report, workers: Sequence[Report]) -> Report:
+    """`/status` of all, which are some; `ready`: as `merge_readiness` has it; `workers`: one line for each."""
+    first = reports[0]
+    return {
+        **first,
+        "ready": ready["ready"],
+        "reasons": ready["reasons"],
+        "started": min(report["started"] for report in reports),
+        "uptime": max(report["uptime"] for report in reports),
+        "definition_advice": next((each for report in reports if (each := report["definition_advice"])), None),
+        "servers": _by_name([report["servers"] for report in reports]),
+        "engine": next((report["engine"] for report in reports if not report["engine"]["up"]), first["engine"]),
+        "engines": _by_name([report["engines"] for report in reports]),
+        "shim": _sum([report["shim"] for report in reports]),
+        "prompts": _latest([each for report in reports for each in report["prompts"]]),
+        "workers": list(workers),
+    }
+
+
+def _together(values: Iterable[Mapping[str, Any]], join: Callable[[list[Any]], Any]) -> Report:
+    found: dict[str, list[Any]] = {}
+    for each in values:
+        for name, value in each.items():
+            found.setdefault(name, []).append(value)
+    return {name: join(several) for name, several in found.items()}
+
+
+def _any(name: str, reports: Reports) -> bool:
+    return any(name in report for report in reports.values())
+
+
+def _details(name: str, reports: Sequence[Report]) -> Report:
+    return _together([report[name] for report in reports if name in report], _one)
+
+
+def _by_name(lists: Sequence[Sequence[Report]]) -> list[Report]:
+    """The same servers or engines in each list, one report of each."""
+    return list(_together([{each["name"]: each for each in several} for several in lists], _one).values())
+
+
+def _one(several: Sequence[Report]) -> Report:
+    """One server or engine, as several workers see it."""
+    worst = min(several, key=_standing)
+    sums = {key: sum(each[key] for each in several) for key in _ADDED if key in worst}
+    return {**worst, **sums}
+
+
+def _standing(report: Report) -> tuple[int, int, bool]:
+    state, breaker = report.get("state", "up"), report.get("breaker", "closed")
+    return _STATES.index(state), _BREAKERS.index(breaker), bool(report.get("up", True))
+
+
+def _sum(several: Sequence[Any]) -> Any:
+    """Numbers added up, wherever they stand; of anything else the first, of times the earliest."""
+    first = several[0]
+    if isinstance(first, Mapping):
+        return _together(several, _sum)
+    if isinstance(first, str):
+        return min(several)
+    return sum(several) if isinstance(first, int | float) and not isinstance(first, bool) else first
+
+
+def _latest(prompts: Sequence[Report]) -> list[Report]:
+    return sorted(prompts, key=lambda each: each["when"], reverse=True)[:_PROMPTS]

@@ -1,0 +1,94 @@
+"""One worker over all its starts: started again whenever it ends, each time later where it does not last."""
+
+import random
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from time import monotonic
+from typing import Final
+
+import anyio
+from anyio.abc import TaskStatus
+
+from gateway.errors import GatewayError
+from gateway.observe.escape import escape_text
+from gateway.observe.logs import get_logger
+from gateway.proxy.upstream.lifecycle import Backoff
+from gateway.workers.started import Started
+from gateway.workers.words import Order
+
+_STEADY: Final = 30.0
+"""Seconds from which on a worker has lasted."""
+
+Start = Callable[[int], AbstractAsyncContextManager[Started]]
+log = get_logger("workers")
+
+
+class Minder:
+    """Minds one worker."""
+
+    def __init__(self, number: int, start: Start, backoff: Backoff, restarted: Callable[[int], None]) -> None:
+        """`restarted` is called with its number for every start but the first."""
+        self.number = number
+        self.restarts = 0
+        self.ready = False
+        """Whether it takes requests."""
+        self._start = start
+        self._backoff = backoff
+        self._restarted = restarted
+        self._run: Started | None = None
+        self._stopped = anyio.Event()
+        self._failures = 0
+
+    @property
+    def pid(self) -> int | None:
+        """Of its process; None: there is none now."""
+        return None if self._run is None else self._run.pid
+
+    def order(self, order: Order) -> None:
+        """Tell the worker, if there is one now."""
+        if self._run is not None:
+            self._run.order(order)
+
+    def stop(self) -> None:
+        """Have it drain, and start it no more."""
+        self._stopped.set()
+        self.order("drain")
+
+    async def keep(self, *, task_status: TaskStatus[None]) -> None:
+        """Keep it running until `stop`; started when it is ready. Raises `GatewayError` where the first start fails."""
+        fault = await self._life(task_status.started)
+        if fault is not None:
+            raise type(fault)(f"worker {self.number}: {fault.message}")
+        while not self._stopped.is_set():
+            with anyio.move_on_after(self._pause()):
+                await self._stopped.wait()
+                return
+            self.restarts += 1
+            self._restarted(self.number)
+            if (fault := await self._life(self._say_ready)) is not None:
+                log.error("a worker can't start", worker=self.number, cause=escape_text(fault.message))
+
+    async def _life(self, ready: Callable[[], None]) -> GatewayError | None:
+        """One start and its end. Gives why it was never ready."""
+        async with self._start(self.number) as run:
+            self._run = run
+            try:
+                fault = await run.ready()
+                since = monotonic()
+                if fault is None:
+                    self.ready = True
+                    ready()
+                status = await run.ended()
+            finally:
+                self.ready, self._run = False, None
+        lasted = fault is None and (status == 0 or monotonic() - since >= _STEADY)
+        self._failures = 0 if lasted else self._failures + 1
+        if fault is None and not self._stopped.is_set():
+            log.warning("a worker ended and is started again", worker=self.number, status=status)
+        return fault
+
+    def _pause(self) -> float:
+        return self._backoff.pause(self._failures, random.random()) if self._failures else 0.0  # noqa: S311
+
+    def _say_ready(self) -> None:
+        log.info("a worker is there again", worker=self.number, restarts=self.restarts)

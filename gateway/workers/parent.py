@@ -1,0 +1,110 @@
+"""The parent of several workers: it binds the sockets, starts the workers, keeps them running, and ends with them.
+
+It serves no request but those of the admin port. What signals do to it they do to all: `app/signals.py`.
+"""
+
+import secrets
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+
+import anyio
+
+from gateway.app.options import ServeOptions
+from gateway.app.place import ALONE
+from gateway.app.process import admin_connections
+from gateway.app.signals import Shutdown
+from gateway.config.model import GatewayConfig
+from gateway.observe.logs import get_logger
+from gateway.observe.worker_metrics import WorkerMetrics
+from gateway.proxy.upstream.lifecycle import Backoff
+from gateway.serve.auth.token import guard_admin
+from gateway.serve.http.server import http_server
+from gateway.serve.http.sockets import url_of_socket
+from gateway.workers.cores import count_of
+from gateway.workers.folder import socket_folder
+from gateway.workers.host import refuse_what_needs_a_host
+from gateway.workers.minder import Minder
+from gateway.workers.pages import Pages
+from gateway.workers.ports import LoopbackPorts
+from gateway.workers.started import Plan, started
+from gateway.workers.sums import Sums
+
+log = get_logger("workers")
+
+
+async def run_workers(config: GatewayConfig, options: ServeOptions) -> None:
+    """Serve with several processes until SIGINT or SIGTERM, then drain them all.
+
+    Raises `ConfigError` when a port is taken or a setting can't work, `GatewayError` when a worker ends before it was
+    ever ready, and KeyboardInterrupt when Ctrl-C comes before all are.
+    """
+    refuse_what_needs_a_host(config)
+    minders: list[Minder] = []
+
+    def reload() -> None:
+        for each in minders:
+            each.order("reload")
+
+    shutdown = Shutdown(anyio.CancelScope(), reload)
+    with shutdown.scope:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(shutdown.watch)
+            await _run(config, options, shutdown, minders)
+            tasks.cancel_scope.cancel()
+    if shutdown.interrupted:
+        raise KeyboardInterrupt
+
+
+async def _run(config: GatewayConfig, options: ServeOptions, shutdown: Shutdown, minders: list[Minder]) -> None:
+    async with AsyncExitStack() as stack:
+        sockets = stack.enter_context(ALONE.listening(config.serve))
+        plan = _plan(config, options, sockets.faces, stack)
+        metrics, sums = WorkerMetrics(), Sums()
+
+        def restarted(number: int) -> None:
+            sums.ended(number)
+            metrics.restarts.inc()
+
+        backoff = Backoff(config.limits.restart_backoff, config.limits.restart_backoff_max)
+        minders += [Minder(number, partial(started, plan), backoff, restarted) for number in range(plan.count)]
+        metrics.running.set_function(lambda: sum(each.ready for each in minders))
+        pages = Pages(minders, plan.folder, metrics, sums)
+        admin = http_server(
+            guard_admin(pages.app(), config.serve), admin_connections(config.serve, metrics.connections)
+        )
+
+        async def drain() -> None:
+            pages.drain()
+            # The workers stop to listen too: who comes now is refused at once, and asks elsewhere.
+            sockets.faces.close()
+            for each in minders:
+                each.stop()
+
+        async with anyio.create_task_group() as serving:
+            async with anyio.create_task_group() as minding:
+                async with anyio.create_task_group() as starting:
+                    for each in minders:
+                        starting.start_soon(minding.start, each.keep)
+                shutdown.ready(drain)
+                serving.start_soon(admin.serve, [sockets.admin])
+                log.info(
+                    "gateway ready",
+                    url=url_of_socket(config.serve.host, sockets.faces),
+                    admin=url_of_socket(config.serve.admin_host, sockets.admin),
+                    workers=plan.count,
+                )
+            log.info("all workers have ended")
+            admin.should_exit = True
+
+
+def _plan(config: GatewayConfig, options: ServeOptions, faces: socket.socket, stack: AsyncExitStack) -> Plan:
+    """What the workers are started with; what it needs is there as long as `stack` is open."""
+    count = count_of(config.serve.workers)
+    folder = stack.enter_context(socket_folder())
+    if config.replicas.address is None:
+        ports = stack.enter_context(LoopbackPorts(count))
+        return Plan(options, count, folder, faces, ports.addresses, ports, secrets.token_hex(32).encode())
+    peers = [replace(config.replicas, port=config.replicas.port + number).named for number in range(count)]
+    return Plan(options, count, folder, faces, tuple(peers), None, b"")

@@ -1,0 +1,122 @@
+"""One start of one worker: its process, and the socket on which it and its parent talk.
+
+Turns a plan and a number into a running process, and the end of the context into its end.
+"""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio.abc import Process
+
+from gateway.app.options import ServeOptions
+from gateway.config.worker import WorkerConfig
+from gateway.errors import GatewayError
+from gateway.workers.handed import Descriptors, Handed
+from gateway.workers.ports import LoopbackPorts
+from gateway.workers.words import Order, fault_of, order_line
+
+_END_TIME: Final = 10.0
+"""Seconds for a worker that is told to end at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What all workers are started with."""
+
+    options: ServeOptions
+    count: int
+    folder: Path
+    faces: socket.socket
+    peers: tuple[str, ...]
+    ports: LoopbackPorts | None
+    """Where they find each other; None: the settings say, and name the key."""
+    key: bytes
+
+
+class Started:
+    """One running worker."""
+
+    def __init__(self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
+    async def ready(self) -> GatewayError | None:
+        """Wait until it takes requests; gives why it does not, where it ends before."""
+        try:
+            return fault_of(await self._reader.readline())
+        except OSError:
+            return fault_of(b"")
+
+    def order(self, order: Order) -> None:
+        """Tell it; one that has ended hears nothing."""
+        with suppress(OSError):
+            self._writer.write(order_line(order))
+
+    async def ended(self) -> int:
+        """Wait for its end; gives its exit status."""
+        return await self._process.wait()
+
+    async def end(self) -> None:
+        """End it now, whatever it does."""
+        if self._process.returncode is None:
+            self.order("end")
+            with anyio.move_on_after(_END_TIME):
+                await self._process.wait()
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+        self._writer.close()
+
+
+@asynccontextmanager
+async def started(plan: Plan, number: int) -> AsyncGenerator[Started]:
+    """Start a worker; it has ended when the context has."""
+    ours, theirs = socket.socketpair()
+    with ExitStack() as handed_over:
+        handed_over.callback(theirs.close)
+        descriptors = _open(plan, number, theirs, handed_over)
+        worker = WorkerConfig(number, plan.count, plan.folder, plan.peers)
+        argument = Handed(worker, plan.options, descriptors).as_argument()
+        # -P: nothing is loaded from the folder that we happen to be in. A session of its own: Ctrl-C is for the parent.
+        process = await anyio.open_process(
+            [sys.executable, "-P", "-m", "gateway.workers.worker", argument],
+            stdin=subprocess.DEVNULL,
+            stdout=None,
+            stderr=None,
+            pass_fds=descriptors.open,
+            start_new_session=True,
+        )
+    reader, writer = await asyncio.open_connection(sock=ours)
+    run = Started(process, reader, writer)
+    try:
+        yield run
+    finally:
+        with anyio.CancelScope(shield=True):
+            await run.end()
+
+
+def _open(plan: Plan, number: int, theirs: socket.socket, handed_over: ExitStack) -> Descriptors:
+    """What the worker gets, which is closed here once it has it."""
+    if plan.ports is None:
+        return Descriptors(theirs.fileno(), plan.faces.fileno(), None, None)
+    place = handed_over.enter_context(plan.ports.socket_of(number))
+    key, write = os.pipe()
+    handed_over.callback(os.close, key)
+    os.write(write, plan.key)
+    os.close(write)
+    return Descriptors(theirs.fileno(), plan.faces.fileno(), place.fileno(), key)

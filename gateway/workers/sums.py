@@ -1,0 +1,111 @@
+"""The pages of metrics of all workers as one page: each series added up over those that have it.
+
+Turns texts of the exposition format into one. What a worker that has ended had counted stays in the sums, as far as its
+last page says: a counter never falls. Gauges that mean no amount are not added up: `LEAST` and `MOST` name them. No IO.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+LEAST: Final = frozenset(
+    {"codec_upstream_up", "codec_engine_up", "codec_pool_engine_up", "process_start_time_seconds", "process_max_fds"}
+)
+"""Of these the smallest counts: a server is up where it is for every worker."""
+MOST: Final = frozenset({"codec_build_info", "codec_upstream_breaker", "codec_tool_definition_tokens"})
+"""Of these the largest."""
+
+_Key = tuple[str, tuple[tuple[str, str], ...]]
+
+
+@dataclass(slots=True)
+class _Family:
+    name: str
+    help: str
+    kind: str
+    samples: dict[_Key, float] = field(default_factory=dict[_Key, float])
+
+
+_Page = dict[str, _Family]
+
+
+class Sums:
+    """What all workers have counted."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, _Page] = {}
+        """The last page of each that runs."""
+        self._ended: _Page = {}
+        """What those counted that have ended."""
+
+    def heard(self, worker: int, page: str) -> None:
+        """A worker's page, as it is now."""
+        self._last[worker] = _read(page)
+
+    def ended(self, worker: int) -> None:
+        """It has ended; the next one of this number counts from zero."""
+        if (page := self._last.pop(worker, None)) is not None:
+            self._ended = _added([self._ended, _counted(page)])
+
+    def render(self, heard: Iterable[int], own: str) -> bytes:
+        """All of it as one page.
+
+        Args:
+            heard: workers that have just answered; of others what they had counted goes in, and no gauge.
+            own: one more page.
+        """
+        now = set(heard)
+        pages = [page if worker in now else _counted(page) for worker, page in self._last.items()]
+        registry = CollectorRegistry()
+        registry.register(_Collected(_added([*pages, _read(own), self._ended])))
+        return generate_latest(registry)
+
+
+class _Collected(Collector):
+    """Families as the library writes them."""
+
+    def __init__(self, page: _Page) -> None:
+        self._page = page
+
+    def collect(self) -> Iterable[Metric]:
+        """Every family."""
+        for family in self._page.values():
+            metric = Metric(family.name, family.help, family.kind)
+            for (name, labels), value in family.samples.items():
+                metric.add_sample(name, dict(labels), value)
+            yield metric
+
+
+def _read(page: str) -> _Page:
+    families: _Page = {}
+    for metric in text_string_to_metric_families(page):
+        samples = {(each.name, tuple(sorted(each.labels.items()))): float(each.value) for each in metric.samples}
+        families[metric.name] = _Family(metric.name, metric.documentation, metric.type, samples)
+    return families
+
+
+def _counted(page: _Page) -> _Page:
+    """Without gauges: what only grows."""
+    return {name: family for name, family in page.items() if family.kind in {"counter", "histogram"}}
+
+
+def _added(pages: Iterable[_Page]) -> _Page:
+    total: _Page = {}
+    for page in pages:
+        for name, family in page.items():
+            into = total.setdefault(name, _Family(name, family.help, family.kind)).samples
+            join = _how(name)
+            for key, value in family.samples.items():
+                into[key] = join(into[key], value) if key in into else value
+    return total
+
+
+def _how(name: str) -> Callable[[float, float], float]:
+    if name in LEAST:
+        return min
+    return max if name in MOST else float.__add__

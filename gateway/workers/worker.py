@@ -1,0 +1,134 @@
+"""One worker: `python -m gateway.workers.worker HANDED`, started by its parent alone.
+
+An ordinary gateway process on sockets that it was handed, and one of several replicas. It drains when its parent says
+so, or ends.
+"""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from gateway.app.place import Listeners
+from gateway.app.process import run_gateway
+from gateway.app.signals import Shutdown
+from gateway.config.model import GatewayConfig, ServeConfig
+from gateway.config.replicas import ReplicasConfig
+from gateway.config.show import secrets_of
+from gateway.errors import ConfigError, GatewayError, first_of_ours
+from gateway.observe.logs import configure_logging, get_logger
+from gateway.serve.http.sockets import listening
+from gateway.workers.folder import admin_socket
+from gateway.workers.handed import Handed
+from gateway.workers.host import refuse_what_needs_a_host
+from gateway.workers.words import ORDERS, READY, failure_line
+
+_FAILED: Final = 1
+
+log = get_logger("worker")
+
+
+class WorkerPlace:
+    """Where a worker stands: on its parent's sockets, and under its orders."""
+
+    def __init__(self, handed: Handed) -> None:
+        """Nothing that it starts inherits what it was handed."""
+        for each in handed.descriptors.open:
+            os.set_inheritable(each, False)
+        self._handed = handed
+        self._parent = socket.socket(fileno=handed.descriptors.parent)
+        self._orphaned = False
+
+    def read(self) -> GatewayConfig:
+        """The settings of this worker, as they are now. Raises `ConfigError`."""
+        settings = self._handed.options.read()
+        refuse_what_needs_a_host(settings)
+        return replace(settings, worker=self._handed.worker, replicas=self._replicas(settings.replicas))
+
+    @contextmanager
+    def listening(self, serve: ServeConfig) -> Generator[Listeners]:
+        """On the sockets of all, and one for the parent's questions."""
+        held = self._handed.descriptors
+        path = admin_socket(self._handed.worker.folder, self._handed.worker.number)
+        path.unlink(missing_ok=True)
+        replicas = None if held.replicas is None else socket.socket(fileno=held.replicas)
+        with (
+            listening("faces", serve.host, serve.port, {"faces": held.faces}) as faces,
+            socket.socket(socket.AF_UNIX) as admin,
+        ):
+            admin.bind(str(path))
+            yield Listeners(faces, admin, replicas)
+        path.unlink(missing_ok=True)
+        if self._orphaned:
+            # The last one finds it empty.
+            with suppress(OSError):
+                path.parent.rmdir()
+
+    def ready(self) -> None:
+        """Tell the parent."""
+        self.tell(READY)
+
+    def tell(self, line: bytes) -> None:
+        """Say something to the parent; one that is gone hears nothing."""
+        with suppress(OSError):
+            self._parent.sendall(line)
+
+    async def follow(self, shutdown: Shutdown) -> None:
+        """Do what the parent says. Its end is an order too."""
+        orders = {"drain": shutdown.stop, "end": shutdown.end, "reload": shutdown.reload}
+        reader, _writer = await asyncio.open_connection(sock=self._parent.dup())
+        while (line := await reader.readline()) in ORDERS:
+            orders[ORDERS[line]]()
+        self._orphaned = True
+        log.warning("the parent has ended: this worker ends too")
+        shutdown.stop()
+
+    def _replicas(self, settings: ReplicasConfig) -> ReplicasConfig:
+        worker, key = self._handed.worker, self._handed.descriptors.key
+        address = worker.peers[worker.number]
+        if key is not None:
+            host, _, port = address.rpartition(":")
+            return ReplicasConfig(host, int(port), key_file=Path(f"/proc/self/fd/{key}"))
+        own = replace(settings, port=settings.port + worker.number)
+        if own.named != address:
+            raise ConfigError("replicas.address or replicas.port was changed: start the gateway again")
+        return own
+
+
+def main(argument: str) -> int:
+    """Serve until told to end; returns the exit code."""
+    handed = Handed.from_argument(argument)
+    place = WorkerPlace(handed)
+    try:
+        _serve(place, handed)
+    except KeyboardInterrupt:
+        return _FAILED
+    except BaseExceptionGroup as group:
+        return _report(place, first_of_ours(group))
+    except GatewayError as error:
+        return _report(place, error)
+    return 0
+
+
+def _serve(place: WorkerPlace, handed: Handed) -> None:
+    level, number = handed.options.log_level, handed.worker.number
+    configure_logging(level=level, worker=number)
+    settings = place.read()
+    configure_logging(level=level, worker=number, secrets=secrets_of(settings))
+    anyio.run(run_gateway, settings, place.read, place, backend_options={"use_uvloop": True})
+
+
+def _report(place: WorkerPlace, error: GatewayError) -> int:
+    place.tell(failure_line(error))
+    return _FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,260 @@
+"""`serve --workers 2`: one gateway of two processes, whose clients need not know which of them they reach."""
+
+import os
+import re
+import signal
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.e2e.conftest import RunningGateway, running_gateway
+from tests.e2e.test_replicas import TakingTurns, initialized, modern, post, says_yes
+
+pytestmark = pytest.mark.anyio
+
+OWN = "codec-gateway.toml"
+WORKERS = ("--engine", "none", "--workers", "2")
+
+
+class Gateway:
+    """A gateway of several workers, and how to reach each of them."""
+
+    def __init__(self, running: RunningGateway) -> None:
+        self.running = running
+        self.url = running.url
+
+    def status(self) -> dict[str, Any]:
+        return httpx2.get(f"{self.running.admin}/status").json()
+
+    def pids(self) -> list[int]:
+        return [each["pid"] for each in self.status()["workers"]]
+
+    @asynccontextmanager
+    async def reached(self, number: int) -> AsyncGenerator[httpx2.AsyncClient]:
+        """A client whose connection this worker has, and keeps."""
+        others = [pid for n, pid in enumerate(self.pids()) if n != number]
+        async with httpx2.AsyncClient(timeout=30, limits=httpx2.Limits(keepalive_expiry=None)) as http:
+            for pid in others:
+                os.kill(pid, signal.SIGSTOP)
+            try:
+                assert (await http.get(f"{self.url}/v1/nothing")).status_code == 404
+            finally:
+                for pid in others:
+                    os.kill(pid, signal.SIGCONT)
+            yield http
+
+
+class BothWorkers(TakingTurns):
+    """Each request goes to the other worker than the one before."""
+
+    def __init__(self, url: str, clients: list[httpx2.AsyncClient]) -> None:
+        super().__init__([url])
+        self._clients = clients
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.asked.append((str(request.url), request.method))
+        there = self._clients[len(self.asked) % len(self._clients)]
+        return await there._transport.handle_async_request(request)
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("gate") / "gate"
+    os.mkfifo(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def upstream(tmp_path_factory: pytest.TempPathFactory, gate: Path, server: Callable[..., Any]) -> Iterator[str]:
+    """MCP servers behind HTTP, as a configuration names them."""
+    servers = {"asks": server("asks"), "waits": server("waits", GATE=str(gate))}
+    with running_gateway(tmp_path_factory.mktemp("upstream"), servers, "--engine", "none") as gateway:
+        # A call that waits for its client's answer is the gateway's own to hold so.
+        yield f"[upstreams.up]\nurl = '{gateway.url}/mcp'\nprotocol = 'handshake'\n"
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory, upstream: str) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("workers")
+    (folder / OWN).write_text(upstream)
+    with running_gateway(folder, {}, *WORKERS) as running:
+        yield Gateway(running)
+
+
+@pytest.fixture
+def another(tmp_path: Path, upstream: str) -> Iterator[Gateway]:
+    """One that a test may end."""
+    (tmp_path / OWN).write_text(upstream)
+    with running_gateway(tmp_path, {}, *WORKERS) as running:
+        yield Gateway(running)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_client_of_either_era_is_served_by_both_workers_as_by_one(gateway: Gateway, mode: str) -> None:
+    with anyio.fail_after(60):
+        async with gateway.reached(0) as one, gateway.reached(1) as other:
+            transport = BothWorkers(gateway.url, [one, other])
+            async with (
+                httpx2.AsyncClient(transport=transport, timeout=30) as http,
+                Client(
+                    streamable_http_client(f"{gateway.url}/mcp", http_client=http),
+                    mode=mode,
+                    elicitation_callback=says_yes,
+                ) as client,
+            ):
+                calls = [await client.call_tool("asks__ask", {"about": f"{n}"}) for n in range(6)]
+                names = {tool.name for tool in (await client.list_tools()).tools}
+
+    assert [each.content[0].text for each in calls] == [f"yes to {n}" for n in range(6)]
+    assert names == {"asks__ask", "waits__say"}
+    assert len(transport.asked) > 12
+
+
+async def test_session_of_a_killed_worker_is_gone_at_once_and_the_rest_goes_on(another: Gateway) -> None:
+    pids = another.pids()
+    async with another.reached(0) as one, another.reached(1) as other:
+        session, kept = await initialized(one, another.url), await initialized(other, another.url)
+        before = await post(other, another.url, "ping", {}, session)
+        os.kill(pids[0], signal.SIGKILL)
+        another.running.log.wait_for("a worker ended and is started again")
+        with anyio.fail_after(5):
+            gone = await post(other, another.url, "ping", {}, session)
+        still = await post(other, another.url, "ping", {}, kept)
+        another.running.log.wait_for("a worker is there again")
+    async with another.reached(0) as fresh:
+        across = await post(fresh, another.url, "ping", {}, kept)
+
+    assert [each.status_code for each in (before, gone, still, across)] == [200, 404, 200, 200]
+    assert another.pids()[0] != pids[0]
+    assert another.pids()[1] == pids[1]
+    assert another.running.metric("codec_worker_restarts_total") == 1
+
+
+async def test_one_signal_drains_all_workers_and_leaves_nothing(
+    another: Gateway, gate: Path, is_running: Callable[[int], bool]
+) -> None:
+    pids = another.pids()
+    folder = Path(another.running.log.events("worker ready")[0]["admin"].removeprefix("unix:")).parent
+    answers: list[dict[str, Any]] = []
+    async with another.reached(0) as one, anyio.create_task_group() as tasks:
+
+        async def call() -> None:
+            answers.append(await modern(one, another.url, {"name": "waits__say", "arguments": {}}))
+
+        tasks.start_soon(call)
+        # Opened by the server in the middle of the call.
+        file = await anyio.to_thread.run_sync(gate.open, "w")
+        assert folder.stat().st_mode & 0o777 == 0o700
+        another.running.process.terminate()
+        for count in range(1, 4):
+            await anyio.to_thread.run_sync(lambda n=count: another.running.log.wait_for("stopping:", count=n))
+        with file:
+            file.write("finished")
+
+    assert answers[0]["content"] == [{"type": "text", "text": "finished"}]
+    assert another.running.process.wait(30) == 0
+    assert not any(map(is_running, pids))
+    assert not folder.exists()
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.post(f"{another.url}/mcp", json={})
+
+
+async def test_worker_that_is_asked_to_end_finishes_and_another_takes_its_place(another: Gateway, gate: Path) -> None:
+    pids = another.pids()
+    answers: list[dict[str, Any]] = []
+    async with another.reached(0) as one, anyio.create_task_group() as tasks:
+
+        async def call() -> None:
+            answers.append(await modern(one, another.url, {"name": "waits__say", "arguments": {}}))
+
+        tasks.start_soon(call)
+        file = await anyio.to_thread.run_sync(gate.open, "w")
+        os.kill(pids[0], signal.SIGTERM)
+        another.running.log.wait_for("stopping:")
+        # It listens no more: who comes now reaches the other.
+        async with httpx2.AsyncClient(timeout=30) as http:
+            sessions = [await initialized(http, another.url) for _ in range(8)]
+        with file:
+            file.write("finished")
+    again = another.running.log.wait_for("a worker is there again")
+
+    assert answers[0]["content"] == [{"type": "text", "text": "finished"}]
+    assert len(set(sessions)) == 8
+    assert again["worker"] == 0
+    assert another.running.process.poll() is None
+
+
+def test_hangup_reaches_every_worker(another: Gateway, tmp_path: Path) -> None:
+    config = tmp_path / OWN
+    state, written = config.stat(), config.read_text()
+    # A change that nobody would see: as long as before, and of the same time.
+    config.write_text(written.replace("upstreams.up", "upstreams.UP"))
+    os.utime(config, ns=(state.st_atime_ns, state.st_mtime_ns))
+    another.running.process.send_signal(signal.SIGHUP)
+    another.running.log.wait_for("configuration taken over", count=2)
+
+    assert {each["worker"] for each in another.running.log.events("configuration taken over")} == {0, 1}
+    assert [each["name"] for each in another.status()["servers"]] == ["UP"]
+
+
+def test_workers_end_with_their_parent(another: Gateway) -> None:
+    another.running.process.kill()
+    # What they write to ends with the last of them.
+    another.running.log.close()
+
+    assert {each["worker"] for each in another.running.log.events("the parent has ended")} == {0, 1}
+    assert {each["worker"] for each in another.running.log.events("stopped")} == {0, 1}
+
+
+def refused(launch: Any, servers: Any, *flags: str, env: dict[str, str] | None = None) -> tuple[int, str]:
+    with launch(servers, *flags, env=env) as (process, log):
+        code = process.wait(60)
+        log.close()
+    return code, next(line for line in log.lines if line.startswith("codec-gateway:"))
+
+
+def test_what_there_would_be_once_for_each_worker_is_refused(launch: Any, plain_time: Any) -> None:
+    stdio = refused(launch, {"time": plain_time}, *WORKERS)
+    engine = refused(launch, {}, "--engine", "embedded", "--workers", "2")
+    exclusive = {"CODEC_GATEWAY_ENGINE__URL": "http://127.0.0.1:1", "CODEC_GATEWAY_ENGINE__EXCLUSIVE": "true"}
+    slots = refused(launch, {}, "--workers", "2", env=exclusive)
+
+    assert [code for code, _ in (stdio, engine, slots)] == [3, 3, 3]
+    assert "server 'time' is started over stdio" in stdio[1]
+    assert "embedded engine" in engine[1]
+    assert "exclusive" in slots[1]
+    assert all("or set serve.workers to 1" in words for _, words in (stdio, engine, slots))
+
+
+def test_worker_that_can_not_start_at_all_ends_the_gateway_with_its_words(launch: Any, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere" / "audit.jsonl"
+
+    code, words = refused(launch, {}, *WORKERS, env={"CODEC_GATEWAY_AUDIT__PATH": str(nowhere)})
+
+    assert code == 3
+    assert "worker" in words
+    assert str(nowhere) in words
+
+
+def test_port_that_is_taken_is_told_once(launch: Any, gateway: Gateway) -> None:
+    port = gateway.url.rpartition(":")[2]
+
+    code, words = refused(launch, {}, *WORKERS, "--port", port)
+
+    assert code == 3
+    assert f"can't listen on 127.0.0.1:{port}" in words
+
+
+def test_secret_of_the_workers_stands_in_no_argument_and_no_variable(gateway: Gateway) -> None:
+    told = [Path(f"/proc/{pid}/{name}").read_bytes() for pid in gateway.pids() for name in ("environ", "cmdline")]
+
+    assert sum(b"gateway.workers.worker" in each for each in told) == 2
+    assert not any(re.search(rb"[0-9a-f]{64}", each) for each in told)
