@@ -75,6 +75,6 @@ def serve(
         anyio.run(run_gateway, settings, options.read, backend_options={"use_uvloop": True})
         return
     # One process alone needs nothing of this.
-    from gateway.workers import run_workers
+    from gateway.workers.parent import run_workers
 
     anyio.run(run_workers, settings, options)

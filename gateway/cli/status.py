@@ -94,6 +94,8 @@ def print_report(console: Console, report: dict[str, Any], *, tools: bool) -> No
     say(console, head, "bold green" if report["ready"] else "bold red")
     for reason in report["reasons"]:
         say(console, f"! {reason}", "red")
+    if "workers" in report:
+        say(console, f"workers {_workers(report['workers'])}")
     for name, words in (("engine", _engine(report["engine"])), ("map", _maps(report["maps"])), ("keys", _keys(report))):
         say(console, f"{name:<7}{words}")
     for each in report.get("engines", ()):
@@ -119,6 +121,11 @@ def admin_address(config: Path | None) -> str:
     """Where the admin port of a gateway with this configuration is."""
     serve = load_config(config).serve
     return url_of(serve.admin_host, serve.admin_port)
+
+
+def _workers(workers: list[dict[str, Any]]) -> str:
+    restarts = sum(each["restarts"] for each in workers)
+    return f"{sum(each['ready'] for each in workers)} of {len(workers)} ready, {restarts} restarts"
 
 
 def _member(engine: dict[str, Any]) -> str:

@@ -26,7 +26,14 @@ log = get_logger("workers")
 class Minder:
     """Minds one worker."""
 
-    def __init__(self, number: int, start: Start, backoff: Backoff, restarted: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        number: int,
+        start: Start,
+        backoff: Backoff,
+        restarted: Callable[[int], None],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         """`restarted` is called with its number for every start but the first."""
         self.number = number
         self.restarts = 0
@@ -35,6 +42,7 @@ class Minder:
         self._start = start
         self._backoff = backoff
         self._restarted = restarted
+        self._clock = clock
         self._run: Started | None = None
         self._stopped = anyio.Event()
         self._failures = 0
@@ -56,36 +64,41 @@ class Minder:
 
     async def keep(self, *, task_status: TaskStatus[None]) -> None:
         """Keep it running until `stop`; started when it is ready. Raises `GatewayError` where the first start fails."""
-        fault = await self._life(task_status.started)
-        if fault is not None:
-            raise type(fault)(f"worker {self.number}: {fault.message}")
+        try:
+            await self._life(task_status.started)
+        except GatewayError as fault:
+            raise type(fault)(f"worker {self.number}: {fault.message}") from fault
         while not self._stopped.is_set():
             with anyio.move_on_after(self._pause()):
                 await self._stopped.wait()
                 return
             self.restarts += 1
             self._restarted(self.number)
-            if (fault := await self._life(self._say_ready)) is not None:
+            await self._again()
+
+    async def _again(self) -> None:
+        try:
+            await self._life(self._say_ready)
+        except GatewayError as fault:
+            self._failures += 1
+            if not self._stopped.is_set():
                 log.error("a worker can't start", worker=self.number, cause=escape_text(fault.message))
 
-    async def _life(self, ready: Callable[[], None]) -> GatewayError | None:
-        """One start and its end. Gives why it was never ready."""
+    async def _life(self, ready: Callable[[], None]) -> None:
+        """One start and its end. Raises `GatewayError` where it is never ready."""
         async with self._start(self.number) as run:
             self._run = run
             try:
-                fault = await run.ready()
-                since = monotonic()
-                if fault is None:
-                    self.ready = True
-                    ready()
+                await run.ready()
+                since = self._clock()
+                self.ready = True
+                ready()
                 status = await run.ended()
             finally:
                 self.ready, self._run = False, None
-        lasted = fault is None and (status == 0 or monotonic() - since >= _STEADY)
-        self._failures = 0 if lasted else self._failures + 1
-        if fault is None and not self._stopped.is_set():
+        self._failures = 0 if status == 0 or self._clock() - since >= _STEADY else self._failures + 1
+        if not self._stopped.is_set():
             log.warning("a worker ended and is started again", worker=self.number, status=status)
-        return fault
 
     def _pause(self) -> float:
         return self._backoff.pause(self._failures, random.random()) if self._failures else 0.0  # noqa: S311

@@ -55,12 +55,13 @@ class Started:
         """Of its process."""
         return self._process.pid
 
-    async def ready(self) -> GatewayError | None:
-        """Wait until it takes requests; gives why it does not, where it ends before."""
-        try:
-            return fault_of(await self._reader.readline())
-        except OSError:
-            return fault_of(b"")
+    async def ready(self) -> None:
+        """Wait until it takes requests. Raises `GatewayError` where it ends before."""
+        line = b""
+        with suppress(OSError):
+            line = await self._reader.readline()
+        if (fault := fault_of(line)) is not None:
+            raise fault
 
     def order(self, order: Order) -> None:
         """Tell it; one that has ended hears nothing."""
@@ -85,29 +86,40 @@ class Started:
 
 @asynccontextmanager
 async def started(plan: Plan, number: int) -> AsyncGenerator[Started]:
-    """Start a worker; it has ended when the context has."""
-    ours, theirs = socket.socketpair()
-    with ExitStack() as handed_over:
-        handed_over.callback(theirs.close)
-        descriptors = _open(plan, number, theirs, handed_over)
-        worker = WorkerConfig(number, plan.count, plan.folder, plan.peers)
-        argument = Handed(worker, plan.options, descriptors).as_argument()
-        # -P: nothing is loaded from the folder that we happen to be in. A session of its own: Ctrl-C is for the parent.
-        process = await anyio.open_process(
-            [sys.executable, "-P", "-m", "gateway.workers.worker", argument],
-            stdin=subprocess.DEVNULL,
-            stdout=None,
-            stderr=None,
-            pass_fds=descriptors.open,
-            start_new_session=True,
-        )
-    reader, writer = await asyncio.open_connection(sock=ours)
-    run = Started(process, reader, writer)
+    """Start a worker; it has ended when the context has. Raises `GatewayError` where there is no room for one more."""
+    try:
+        run = await _launch(plan, number)
+    except OSError as error:
+        raise GatewayError(f"a process can't be started: {error}") from error
     try:
         yield run
     finally:
         with anyio.CancelScope(shield=True):
             await run.end()
+
+
+async def _launch(plan: Plan, number: int) -> Started:
+    with ExitStack() as handed_over:
+        ours, theirs = socket.socketpair()
+        handed_over.callback(theirs.close)
+        reader, writer = await asyncio.open_connection(sock=ours)
+        descriptors = _open(plan, number, theirs, handed_over)
+        worker = WorkerConfig(number, plan.count, plan.folder, plan.peers)
+        argument = Handed(worker, plan.options, descriptors).as_argument()
+        try:
+            # -P: nothing is loaded from the folder that we are in. A session of its own: Ctrl-C is for the parent.
+            process = await anyio.open_process(
+                [sys.executable, "-P", "-m", "gateway.workers.worker", argument],
+                stdin=subprocess.DEVNULL,
+                stdout=None,
+                stderr=None,
+                pass_fds=descriptors.open,
+                start_new_session=True,
+            )
+        except BaseException:
+            writer.close()
+            raise
+    return Started(process, reader, writer)
 
 
 def _open(plan: Plan, number: int, theirs: socket.socket, handed_over: ExitStack) -> Descriptors:

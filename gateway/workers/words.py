@@ -7,9 +7,12 @@ import json
 from typing import Final, Literal
 
 from gateway.errors import ConfigError, GatewayError
+from gateway.observe.escape import cut_text
 
 Order = Literal["drain", "end", "reload"]
 ORDERS: Final[dict[bytes, Order]] = {b"drain\n": "drain", b"end\n": "end", b"reload\n": "reload"}
+_LONGEST: Final = 4000
+"""Characters of a reason."""
 READY: Final = b"ready\n"
 
 
@@ -20,14 +23,15 @@ def order_line(order: Order) -> bytes:
 
 def failure_line(error: GatewayError) -> bytes:
     """Why a worker ends."""
-    return json.dumps({"failed": error.message, "config": isinstance(error, ConfigError)}).encode() + b"\n"
+    said = {"failed": cut_text(error.message, _LONGEST), "config": isinstance(error, ConfigError)}
+    return json.dumps(said).encode() + b"\n"
 
 
 def fault_of(line: bytes) -> GatewayError | None:
-    """What a worker's first line means: None where it is ready. An empty line: it ended without a word."""
+    """What a worker's first line means: None where it is ready. A line without its end: it ended in between."""
     if line == READY:
         return None
-    if not line:
+    if not line.endswith(b"\n"):
         return GatewayError("it ended before it was ready")
     said = json.loads(line)
     return ConfigError(said["failed"]) if said["config"] else GatewayError(said["failed"])

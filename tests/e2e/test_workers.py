@@ -3,8 +3,9 @@
 import os
 import re
 import signal
+import socket
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.conftest import RunningGateway, running_gateway
-from tests.e2e.test_replicas import TakingTurns, initialized, modern, post, says_yes
+from tests.e2e.test_replicas import TakingTurns, free_port, initialized, modern, post, says_yes
 
 pytestmark = pytest.mark.anyio
 
@@ -192,6 +193,50 @@ async def test_worker_that_is_asked_to_end_finishes_and_another_takes_its_place(
     assert another.running.process.poll() is None
 
 
+async def test_second_signal_ends_what_still_runs(
+    another: Gateway, gate: Path, is_running: Callable[[int], bool]
+) -> None:
+    pids = another.pids()
+    async with another.reached(0) as one, anyio.create_task_group() as tasks:
+
+        async def call() -> None:
+            with suppress(httpx2.TransportError, ValueError):
+                await modern(one, another.url, {"name": "waits__say", "arguments": {}})
+
+        tasks.start_soon(call)
+        file = await anyio.to_thread.run_sync(gate.open, "w")
+        for count in (1, 2):
+            another.running.process.send_signal(signal.SIGINT)
+            if count == 1:
+                another.running.log.wait_for("stopping:", count=3)
+        code = await anyio.to_thread.run_sync(another.running.process.wait, 60)
+        file.close()
+
+    assert code == 0
+    assert not any(map(is_running, pids))
+    assert not another.running.log.events("all workers have ended")
+
+
+async def test_worker_that_hangs_holds_up_no_page_of_the_parent(another: Gateway) -> None:
+    async with another.reached(1) as other:
+        session = await initialized(other, another.url)
+    before = another.running.metric("codec_build_info"), another.running.metric("process_open_fds")
+    pid = another.pids()[0]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        status, ready = another.status(), another.running.readiness()
+        fds = another.running.metric("process_open_fds")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+    assert session
+    assert [each["ready"] for each in status["workers"]] == [False, True]
+    assert ready[0] == 200
+    assert "worker 0: it does not answer" in ready[1]["reasons"]
+    assert before[0] == 1
+    assert fds < before[1]
+
+
 def test_hangup_reaches_every_worker(another: Gateway, tmp_path: Path) -> None:
     config = tmp_path / OWN
     state, written = config.stat(), config.read_text()
@@ -258,3 +303,29 @@ def test_secret_of_the_workers_stands_in_no_argument_and_no_variable(gateway: Ga
 
     assert sum(b"gateway.workers.worker" in each for each in told) == 2
     assert not any(re.search(rb"[0-9a-f]{64}", each) for each in told)
+
+
+async def test_workers_of_several_machines_listen_on_ports_in_a_row(tmp_path: Path, upstream: str) -> None:
+    key = tmp_path / "key"
+    key.write_text("0123456789abcdef" * 4)
+    port = two_free_ports()
+    settings = {"ADDRESS": "127.0.0.1", "PORT": str(port), "KEY_FILE": str(key)}
+    (tmp_path / OWN).write_text(upstream)
+    env = {f"CODEC_GATEWAY_REPLICAS__{name}": value for name, value in settings.items()}
+    with running_gateway(tmp_path, {}, *WORKERS, env=env) as running:
+        found = Gateway(running)
+        async with found.reached(0) as one, found.reached(1) as other:
+            session = await initialized(one, found.url)
+            across = await post(other, found.url, "ping", {}, session)
+        listening = running.log.events("listening for the other replicas")
+
+    assert across.status_code == 200
+    assert {each["worker"]: each["address"] for each in listening} == {n: f"127.0.0.1:{port + n}" for n in range(2)}
+
+
+def two_free_ports() -> int:
+    """The first of two in a row."""
+    while True:
+        first = free_port()
+        with suppress(OSError), socket.create_server(("127.0.0.1", first + 1)):
+            return first

@@ -31,7 +31,7 @@ def test_every_order_is_read_as_it_was_written() -> None:
     assert [ORDERS[order_line(order)] for order in ("drain", "end", "reload")] == ["drain", "end", "reload"]
 
 
-@pytest.mark.parametrize("error", [ConfigError("a\nb é"), GatewayError("x" * 10_000)])
+@pytest.mark.parametrize("error", [ConfigError("a\nb é"), GatewayError("x" * 4000)])
 def test_fault_of_a_worker_keeps_its_kind_and_its_words(error: GatewayError) -> None:
     line = failure_line(error)
     read = fault_of(line)
@@ -42,10 +42,18 @@ def test_fault_of_a_worker_keeps_its_kind_and_its_words(error: GatewayError) -> 
     assert read.message == error.message
 
 
+def test_words_that_are_too_many_are_cut_to_what_a_parent_reads() -> None:
+    line = failure_line(GatewayError("x" * 1_000_000))
+
+    assert len(line) < 10_000
+    assert "more characters" in str(fault_of(line))
+
+
 def test_first_word_of_a_worker_is_that_it_is_ready_or_it_ended() -> None:
     silent = fault_of(b"")
 
     assert fault_of(READY) is None
+    assert "ended before it was ready" in str(fault_of(b'{"failed": "brok'))
     assert silent is not None
     assert "ended before it was ready" in silent.message
 
