@@ -102,6 +102,16 @@ def _check(engine: EngineConfig, key: str) -> None:
             "prompts in a cache of its own, can't be seen from here; use the embedded engine, name a vLLM server as "
             f'such ({key}.api = "vllm"), or set it to false'
         )
+    if engine.own_slots is not None and (engine.kind != "url" or engine.exclusive):
+        raise ConfigError(
+            f"{key}.own_slots is for a server at {key}.url that several gateways share, but "
+            + (f"{key}.exclusive says that none does" if engine.exclusive else f"{key}.kind is {engine.kind!r}")
+            + ": remove one of the two"
+        )
+    if engine.slot_range is not None and not engine.slot_range:
+        raise ConfigError(
+            f"{key}.own_slots: {engine.own_slots!r} ends before it begins: write FIRST-LAST, counted from 0"
+        )
     if engine.isolate and engine.cache_mib:
         raise ConfigError(f"{key}.isolate needs the host cache off, but {key}.cache_mib is {engine.cache_mib}")
     if engine.slot_files not in {"auto", "off"} and not (

@@ -149,6 +149,8 @@ class EngineConfig:
     """Longest silence of a stream before the engine counts as away."""
     exclusive: bool = False
     """Whether nobody but one gateway generates with the server at `url`: then it may choose the server's slots."""
+    own_slots: str | None = None
+    """FIRST-LAST: the slots of the server at `url` that are this gateway's alone, where several share the server."""
     cache_mib: int | None = None
     """Mebibytes in which the embedded engine keeps what its slots held; 0: none, None: by the machine's memory."""
     slot_files: str = "auto"
@@ -171,6 +173,14 @@ class EngineConfig:
     """Regular expressions of what is cut out of system messages, since it changes from session to session."""
     aliases: tuple[str, ...] = ()
     """Names by which clients may ask for its model, besides the engine's own."""
+
+    @property
+    def slot_range(self) -> range | None:
+        """`own_slots` as numbers; None where it is not set."""
+        if self.own_slots is None:
+            return None
+        first, last = map(int, self.own_slots.split("-"))
+        return range(first, last + 1)
 
 
 def _no_engines() -> Mapping[str, EngineConfig]:

@@ -66,6 +66,12 @@ class EngineSection(Section):
         description="Nobody but one gateway generates with the server at `url`, or with that of `codec-gateway "
         "engine`: that gateway may choose its slots.",
     )
+    own_slots: Annotated[str, Field(pattern=r"^\d{1,4}-\d{1,4}$")] | None = Field(
+        default=None,
+        description="Which slots of the llama.cpp server at `url` are this gateway's alone, as FIRST-LAST, counted "
+        "from 0: for several gateways on one server, each with slots that no other names, while nobody else generates "
+        "with it.",
+    )
     cache_mib: CountOrZero | None = Field(
         default=_ENGINE.cache_mib,
         description="Mebibytes in which the embedded engine keeps what its slots held; 0: none; unset: a quarter of "

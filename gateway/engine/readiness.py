@@ -24,7 +24,7 @@ from gateway.engine.maps import MapSet, needs_engine, resolve_maps
 from gateway.engine.prefill import Prefill
 from gateway.engine.rates import Rates
 from gateway.engine.shapes import Shapes
-from gateway.engine.slot_files import SlotFiles, open_slot_files, slot_table
+from gateway.engine.slot_files import SlotFiles, open_slot_files, own_part, slot_table
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
 from gateway.engine.watched import Life
@@ -238,7 +238,7 @@ class EngineRoute:
     async def _open(self, engine: EngineClient, tasks: TaskGroup) -> SlotTable:
         self._lost = anyio.Event()
         proven = await engine.prove(self._proof)
-        facts, token_map = proven.facts, proven.token_map
+        facts, token_map = own_part(proven.facts, engine.keeper, self._settings.slot_range), proven.token_map
         template = ChatTemplate(engine, facts, token_map)
         slots = await slot_table(engine.keeper, facts, self._config, self.slot_files, tasks)
         wanted = self._settings.tool_format

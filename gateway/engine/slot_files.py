@@ -6,7 +6,7 @@ about a file (`paging.py`) and moves none (`swapper.py`).
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +23,7 @@ from gateway.engine.rates import Rates
 from gateway.engine.slot_directory import SlotDirectory, slot_directory
 from gateway.engine.slots import SlotTable
 from gateway.engine.swapper import Swapper
+from gateway.errors import EngineUnavailable
 from gateway.observe.logs import get_logger
 from gateway.observe.slot_file_metrics import SlotFileMetrics
 
@@ -93,6 +94,27 @@ def open_slot_files(
         yield SlotFiles(embedded_model(config) if ours else None, directory, paging, metrics)
 
 
+def own_part(facts: EngineFacts, keeper: SlotKeeper | None, own: range | None) -> EngineFacts:
+    """What of an engine is this gateway's, where others have slots of their own.
+
+    Args:
+        facts: what it says of itself.
+        keeper: it, where its caches are slots that can be named.
+        own: the slots that are ours; None: all.
+
+    Raises:
+        EngineUnavailable: it has not so many.
+    """
+    if own is None or keeper is None:
+        return facts
+    if own.stop > facts.slots:
+        raise EngineUnavailable(
+            f"engine.own_slots is {own.start}-{own.stop - 1}, but the server's slots are 0-{facts.slots - 1}: "
+            "write those that it has, or start it with more (llama-server --parallel)"
+        )
+    return replace(facts, slots=len(own))
+
+
 async def slot_table(
     keeper: SlotKeeper | None, facts: EngineFacts, config: GatewayConfig, files: SlotFiles | None, tasks: TaskGroup
 ) -> SlotTable:
@@ -111,6 +133,7 @@ async def slot_table(
         tasks.start_soon(files.adopt, swapper, facts)
     return SlotTable(
         facts.slots,
+        first=own.start if (own := config.engine.slot_range) is not None else 0,
         at_rest=ours.is_at_rest if ours is not None else None,
         isolate=config.engine.isolate,
         salt=partial(salt_of, config.engine.api_key) if facts.can.salts and config.engine.isolate else None,
@@ -120,8 +143,8 @@ async def slot_table(
 
 
 async def _may_choose(engine: SlotKeeper, config: EngineConfig) -> bool:
-    """Whether slots are ours to choose: nobody else uses the engine, and it says which of them are at rest."""
-    if config.kind != "embedded" and not config.exclusive:
+    """Whether slots are ours to choose: nobody else uses them, and the engine says which of them are at rest."""
+    if config.kind != "embedded" and not config.exclusive and config.own_slots is None:
         return False
     shown = await engine.shows_slots()
     if not shown:

@@ -63,6 +63,7 @@ class SlotTable:
         self,
         count: int,
         *,
+        first: int = 0,
         at_rest: AtRest | None = None,
         isolate: bool = False,
         share: float = 1.0,
@@ -73,13 +74,14 @@ class SlotTable:
 
         Args:
             count: how many there are.
+            first: the number of the first, where others have those before it.
             at_rest: how that is asked, where the engine is ours alone; None: the server chooses slots.
             isolate: whether a principal never reuses what another has left in a slot.
             share: part of the queue that one principal may fill.
             swapper: keeps what slots held in files, where these are ours; only with `at_rest`.
             salt: gives a principal's salt, where the engine keeps caches apart by it; only without `at_rest`.
         """
-        self._free = [Slot(number) for number in range(count)]
+        self._free = [Slot(number) for number in range(first, first + count)]
         self._at_rest = at_rest
         self._isolate = isolate
         self._salt = salt

@@ -163,18 +163,18 @@ async def _check_member(config: GatewayConfig) -> tuple[MapSet, str, list[str], 
                 return route.maps, "none", [], None
             return route.maps, "embedded (not started by this check)", [], config.engine.context // config.engine.slots
         async with route.running():
-            engine, problems, context = _ask(route, exclusive=config.engine.exclusive)
+            engine, problems, context = _ask(route, config.engine)
         return route.maps, engine, problems, context
     except ConfigError as error:
         return MapSet(), config.engine.kind, [error.message], None
 
 
-def _ask(route: EngineRoute, *, exclusive: bool) -> tuple[str, list[str], int | None]:
+def _ask(route: EngineRoute, settings: EngineConfig) -> tuple[str, list[str], int | None]:
     try:
         facts = route.ready().facts
     except EngineError as error:
         return "away", [error.message], None
-    whose = "the gateway" if exclusive else "the engine (engine.exclusive is off)"
+    whose = "the gateway" if settings.exclusive or settings.own_slots else "the engine (engine.exclusive is off)"
     return f"{facts.model}, {facts.slots} slots of {facts.context} ids, chosen by {whose}", [], facts.context
 
 

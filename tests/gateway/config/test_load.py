@@ -442,6 +442,19 @@ def test_slot_files_of_a_server_that_others_may_use_are_refused(tmp_path):
     assert "engine.exclusive is not set" in refuse(tmp_path, wanted)
 
 
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ("kind = 'embedded'\nown_slots = '0-1'", "engine.kind is 'embedded'"),
+        ("kind = 'url'\nurl = 'http://127.0.0.1:1'\nown_slots = '0-1'\nexclusive = true", "engine.exclusive says"),
+        ("kind = 'url'\nurl = 'http://127.0.0.1:1'\nown_slots = '3-2'", "'3-2' ends before it begins"),
+        ("kind = 'url'\nurl = 'http://127.0.0.1:1'\nown_slots = '3'", "engine.own_slots"),
+    ],
+)
+def test_own_slots_are_a_part_of_a_server_that_is_shared(tmp_path: Path, settings: str, reason: str) -> None:
+    assert reason in refuse(tmp_path, f"[engine]\n{settings}\n")
+
+
 def test_isolation_and_a_host_cache_exclude_each_other(tmp_path: Path) -> None:
     said = refuse(tmp_path, "[engine]\nkind = 'embedded'\nisolate = true\ncache_mib = 64\n")
     assert "engine.cache_mib is 64" in said
