@@ -67,7 +67,7 @@ FACES: Final = {
 class Extent:
     """How much is measured."""
 
-    rounds: int = 9
+    rounds: int = 32
     tokens: int = 2000
     firsts: int = 200
 
@@ -111,8 +111,11 @@ async def measure(ways: Mapping[str, tuple[Gateway, Face]], extent: Extent) -> d
         for name, (gateway, face) in ways.items():
             taken = await first_ms(gateway.url, face, 2)
             firsts[name] += [taken] if turn >= _WARM else []
-    for _ in range(extent.rounds):
-        for name, (gateway, face) in ways.items():
+    order = list(ways)
+    for turn in range(extent.rounds):
+        # Each way is the first of a round as often as any other.
+        for name in order[turn % len(order) :] + order[: turn % len(order)]:
+            gateway, face = ways[name]
             pid, began = gateway.running.pid, perf_counter()
             before = cpu_seconds(pid)
             await first_ms(gateway.url, face, extent.tokens)

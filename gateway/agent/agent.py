@@ -95,7 +95,8 @@ class Agent:
             await (begin(conversation, placed) if bare or continues else self.recall.begin(conversation, placed))
             return conversation
 
-        home = b"" if not self._pool.several else home_key(principal.name, messages, tool_definitions(tools))
+        told = self._pool.several or ready.facts.can.sessions
+        home = home_key(principal.name, messages, tool_definitions(tools)) if told else b""
         conversation = await self._pool.open(ready, home, begun_with)
         conversation.home = home
         if begun:

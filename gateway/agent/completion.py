@@ -92,9 +92,10 @@ class Completer:
         """
         room = prompt.ready.facts.context - len(prompt.ids)
         most = min(options.max_tokens or self._limits.completion_tokens, room)
-        home = key_of(prompt.principal.name, prompt.ids[:_BEGINNING]) if self._pool.several else b""
+        told = self._pool.several or prompt.ready.facts.can.sessions
+        home = key_of(prompt.principal.name, prompt.ids[:_BEGINNING]) if told else b""
         with self._pool.stay(prompt.ready, home) as stay:
-            run = _Completion(prompt, options, emit, most, stay)
+            run = _Completion(prompt, options, emit, most, stay, home)
             finished = await run.run()
         self._count(run)
         return finished
@@ -116,9 +117,12 @@ class Completer:
 class _Completion:
     """The state of one completion."""
 
-    def __init__(self, prompt: Prompt, options: CompletionOptions, emit: Emit, most: int, stay: Stay) -> None:
+    def __init__(
+        self, prompt: Prompt, options: CompletionOptions, emit: Emit, most: int, stay: Stay, home: bytes
+    ) -> None:
         self._prompt = prompt
         self._stay = stay
+        self._home = home
         self._moved = 0
         self._answered = False
         self._options = options
@@ -165,6 +169,7 @@ class _Completion:
                 options.sampling,
                 reuse=place.reuse,
                 salt=place.salt,
+                session=self._home,
                 # Where a stop string may end it, no id must be read before the one ahead of it has been judged.
                 gather=not options.stops,
             )

@@ -198,17 +198,19 @@ class Generation:
         return [*ids, *self._ids] if self._ids else ids
 
     def _request(self, place: Place, hold: Hold | None) -> GenerateRequest:
+        conversation = self._conversation
         return GenerateRequest(
             prompt=self._context,
             slot=place.pinned,
             reuse=place.reuse,
             salt=place.salt,
+            session=conversation.home,
             max_tokens=self._options.max_tokens - len(self._ids),
             sampling=self._options.sampling,
             grammar=hold.grammar if hold else None,
             triggers=hold.triggers if hold else (),
             logprobs=self._options.logprobs is not None
-            or (self._conversation.trail is not None and self._conversation.trail.logprobs),
+            or (conversation.trail is not None and conversation.trail.logprobs),
             top_logprobs=self._options.logprobs or 0,
         )
 

@@ -30,6 +30,8 @@ class Capabilities:
     """A grammar may hold from a token on, and not from the first id."""
     salts: bool = False
     """A request may name a salt, and shares cached ids only with those that name the same."""
+    sessions: bool = False
+    """A request may name its conversation, by which a router in front of several servers knows where its cache is."""
     reuse_block: int = 1
     """Ids that are reused together: of a prompt that goes on, fewer than these may be processed again."""
     plain_tokenize: bool = True
@@ -98,6 +100,8 @@ class GenerateRequest:
     """How many of the most probable ids it is to name at each place; only with `logprobs`."""
     salt: str | None = None
     """With whom cached ids are shared, on an engine that knows salts: with requests that name the same one."""
+    session: bytes = b""
+    """The key of its conversation's home (`homes.py`), for an engine that takes sessions; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)

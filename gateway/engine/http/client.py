@@ -8,9 +8,9 @@ each new connection is compared with it before it is used, and where a connectio
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import monotonic
 from typing import Protocol
@@ -70,6 +70,7 @@ class Sent:
     path: str
     body: bytes
     stream: StreamReader
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class EngineClient(Engine, ABC):
@@ -164,7 +165,7 @@ class EngineClient(Engine, ABC):
         """A generation, streamed. Leaving the context before the end ends the engine's work on it."""
         sent = self._sent(request)
         with self._errors():
-            async with self._connections.streamed("POST", sent.path, sent.body) as answer:
+            async with self._connections.streamed("POST", sent.path, sent.body, sent.headers) as answer:
                 if answer.status != 200:
                     raise error_of_answer(answer.status, await answer.body())
                 events = self._events(answer, sent.stream)

@@ -9,6 +9,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import anyio
@@ -27,6 +28,7 @@ _RESTED: Final = 1.0
 """Seconds of rest after which a look at the engine's health goes over a connection, to keep it."""
 _SPARE: Final = 2
 """Connections besides those of generations: for the template, the tokenizer and the look at the engine's health."""
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _BODY: Final = 64 * 1024 * 1024
 """Bytes of an answer that is read as a whole."""
 
@@ -96,14 +98,18 @@ class Connections:
             self._kept.pop().close()
 
     @asynccontextmanager
-    async def streamed(self, method: str, path: str, body: bytes = b"") -> AsyncGenerator[Answer]:
+    async def streamed(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = _NONE
+    ) -> AsyncGenerator[Answer]:
         """Send a request and wait for the head of its answer. Who leaves in the middle of it ends the connection.
+
+        `headers`: of this request, besides those of all.
 
         Raises:
             LinkLost, NoAnswer, StreamSilent: there is no answer, or it breaks off.
         """
         async with self._place():
-            connection, answer = await self._send(method, path, body)
+            connection, answer = await self._send(method, path, body, headers)
             if not self._kept and not self._keep_streams:
                 self._prepare()
             try:
@@ -189,7 +195,9 @@ class Connections:
         async with self.in_time("waiting for a free connection"):
             await self._room.acquire()
 
-    async def _send(self, method: str, path: str, body: bytes) -> tuple[Connection, Answer]:
+    async def _send(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str] = _NONE
+    ) -> tuple[Connection, Answer]:
         kept = self._take()
         if kept is None and self._next is not None:
             # One is being made; a second at the same time would come no sooner.
@@ -197,16 +205,19 @@ class Connections:
             kept = self._take()
         if kept is not None:
             try:
-                return kept, await self._sent(kept, method, path, body)
+                return kept, await self._sent(kept, method, path, body, headers)
             except LinkLost:
                 # It ended while it rested, or the engine did.
                 self._lose()
         connection = await self._admitted()
-        return connection, await self._sent(connection, method, path, body)
+        return connection, await self._sent(connection, method, path, body, headers)
 
-    async def _sent(self, connection: Connection, method: str, path: str, body: bytes) -> Answer:
+    async def _sent(
+        self, connection: Connection, method: str, path: str, body: bytes, headers: Mapping[str, str] = _NONE
+    ) -> Answer:
         with Answer(connection, self._idle) as answer:
-            connection.send(method, self._prefix + path, self._lines, body)
+            lines = self._lines + header_lines(headers) if headers else self._lines
+            connection.send(method, self._prefix + path, lines, body)
             await answer.headed()
         return answer
 

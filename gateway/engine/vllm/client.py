@@ -14,7 +14,7 @@ from gateway.engine.http.client import EngineClient, Sent
 from gateway.engine.http.questions import Ask
 from gateway.engine.interface import GenerateRequest, Message, Options, Proof, Provable, Proven, Timings
 from gateway.engine.vllm.generate_stream import GenerateStream
-from gateway.engine.vllm.json import COMPLETIONS_PATH, IDS_PATH, completion_body, ids_body
+from gateway.engine.vllm.json import COMPLETIONS_PATH, IDS_PATH, SESSION_HEADER, completion_body, ids_body
 from gateway.engine.vllm.questions import Questions
 from gateway.engine.vllm.rendering import check_rendering, text_of_ids
 from gateway.errors import EngineUnavailable
@@ -91,6 +91,6 @@ class Vllm(Questions, EngineClient):
             logprobs=request.logprobs,
             tops=request.top_logprobs if request.logprobs else 0,
         )
-        if self._takes_ids:
-            return Sent(IDS_PATH, json.dumps(ids_body(request, self._served)).encode(), stream)
-        return Sent(COMPLETIONS_PATH, json.dumps(completion_body(request, self._served)).encode(), stream)
+        headers = {SESSION_HEADER: request.session.hex()} if request.session else {}
+        path, body = (IDS_PATH, ids_body) if self._takes_ids else (COMPLETIONS_PATH, completion_body)
+        return Sent(path, json.dumps(body(request, self._served)).encode(), stream, headers)

@@ -19,6 +19,8 @@ from gateway.engine.interface import Capabilities, EngineFacts, GenerateRequest,
 KIND: Final = "vLLM"
 IDS_PATH: Final = "/inference/v1/generate"
 COMPLETIONS_PATH: Final = "/v1/completions"
+SESSION_HEADER: Final = "x-session-id"
+"""By which routers keep a conversation on one server: vllm-router's `consistent_hash`, llm-d's session affinity."""
 _CONTEXT: Final = 2**31
 _BLOCK: Final = 128
 """Ids of a block where the server does not tell: the largest that is usual."""
@@ -57,6 +59,7 @@ def read_facts(models: dict[str, Any], metrics: str, bos: dict[str, Any], shown:
             grammar_tokens=False,
             lazy_grammar=False,
             salts=True,
+            sessions=True,
             reuse_block=max(int(block[1]), 1) if block else _BLOCK,
             plain_tokenize=False,
             shows_template=shown.is_source,

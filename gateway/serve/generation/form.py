@@ -1,10 +1,10 @@
 """How an API writes its answers: the shape of a reply, and what is no answer's own: stream events, errors, headers."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response
 
 from gateway.agent.events import AgentEvent
@@ -18,11 +18,6 @@ _STREAM_HEADERS: Final = [
 ]
 _AGAIN: Final = frozenset({503, 529})
 """Statuses that mean: later (the second is Anthropic's)."""
-_encoded: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-def _written(chunk: Chunk) -> bytes:
-    return _encoded(chunk).encode()
 
 
 class Reply(Protocol):
@@ -57,7 +52,7 @@ class ApiForm:
     """What ends a stream, after all chunks."""
     ping: Chunk | None = None
     """What a stream says while nothing comes."""
-    write: Callable[[Chunk], bytes] = _written
+    write: Callable[[Chunk], bytes] = to_json
     """Gives the JSON of a whole answer."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of every answer."""
@@ -82,5 +77,5 @@ class ApiForm:
         return b"".join([self._event(chunk) for chunk in chunks])
 
     def _event(self, chunk: Chunk) -> bytes:
-        data = b"data: " + _written(chunk) + b"\n\n"
+        data = b"data: " + to_json(chunk) + b"\n\n"
         return b"event: " + str(chunk["type"]).encode() + b"\n" + data if self.names_events else data
