@@ -252,15 +252,12 @@ class Connection(asyncio.Protocol):
             on_drained, self._on_drained = self._on_drained, None
             on_drained()
 
-    async def _progress(self) -> None:
-        """Wait until something came."""
+    def _progress(self) -> asyncio.Future[None]:
+        """Done when something came; no coroutine, since nearly each id of a stream waits here. Raises as `head`."""
         if self._error is not None:
             raise self._error
         self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
 
     def _break(self, error: Exception) -> None:
         if not self.complete and self._error is None:
@@ -268,5 +265,6 @@ class Connection(asyncio.Protocol):
             self._wake()
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)

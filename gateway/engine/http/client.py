@@ -177,7 +177,7 @@ class EngineClient(Engine, ABC):
     async def _events(self, answer: Answer, stream: StreamReader) -> AsyncGenerator[GenerationEvent]:
         begun = heard = monotonic()
         first: float | None = None
-        while lines := await self._lines(answer, stream):
+        while lines := await (self._last_lines(answer) if stream.is_full else answer.lines()):
             self._heard = monotonic()
             told = False
             for event in stream.feed(lines):
@@ -205,10 +205,8 @@ class EngineClient(Engine, ABC):
             return
         raise EngineUnavailable(f"the engine at {self.url!r} broke off in the middle of its answer; ask again")
 
-    async def _lines(self, answer: Answer, stream: StreamReader) -> list[bytes]:
-        """The next lines; none where the engine has sent all ids that were asked for, and does not come to an end."""
-        if not stream.is_full:
-            return await answer.lines()
+    async def _last_lines(self, answer: Answer) -> list[bytes]:
+        """What comes behind all ids that were asked for; nothing where the engine does not come to an end."""
         try:
             async with asyncio.timeout(_ACCOUNT_TIME):
                 # Comments, which keep a connection alive, are no account.

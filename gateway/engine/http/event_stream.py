@@ -5,10 +5,10 @@ reader that is slow makes the engine wait; an engine that says nothing while som
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from gateway.http1.connection import Connection
 from gateway.http1.faults import LinkLost, NoAnswer
@@ -127,8 +127,8 @@ class Answer:
         except TimeoutError:
             raise StreamSilent(f"not at the end of its answer after {self._idle:g} s") from None
 
-    async def _chunk(self) -> bytes:
-        return await self._heard_of(self._connection.chunk())
+    def _chunk(self) -> Coroutine[Any, Any, bytes]:
+        return self._heard_of(self._connection.chunk())
 
     async def _heard_of(self, coming: Awaitable[_T]) -> _T:
         self._waits, self._heard = True, self._loop.time()
