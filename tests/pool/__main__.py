@@ -66,8 +66,7 @@ async def main() -> int:
     print(f"  prompts that reached an engine of another tokenizer: {strayed}")
     for fault in [*many.faults, *outcome.faults, *outcome.unnamed][:20]:
         print(f"! {fault}")
-    unexpected = [code for code in outcome.ended if code != "engine_lost"]
-    bad = unexpected or many.faults or outcome.faults or many.unnamed or outcome.unnamed or strayed
+    bad = outcome.left or many.ended or many.faults or outcome.faults or many.unnamed or outcome.unnamed or strayed
     return 1 if bad or many.reuse < 0.98 * alone.reuse else 0
 
 

@@ -1,5 +1,6 @@
 """Conversations with tools, many at a time, and what became of each of their answers."""
 
+import re
 import sys
 import time
 from collections import Counter
@@ -25,6 +26,7 @@ from tests.pool.ledger import CURRENT, Asked, Ledger, watched_engines
 
 SAYS = Path(__file__).parents[1] / "e2e" / "servers" / "says.py"
 RESULT = '[{"type": "text", "text": "It is a quarter past four, and it rains."}]'
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 _CALL = 96
 """Ids of an answer that begins with a call."""
 QUESTIONS = ("What is it like there?", "And what follows from that?", "Say that in other words.")
@@ -40,6 +42,8 @@ class Outcome:
     """Engines that were lost over answers which went on."""
     ended: Counter[str] = field(default_factory=Counter[str])
     """Answers that ended early, by the code of their error."""
+    left: Counter[str] = field(default_factory=Counter[str])
+    """Those that no engine could take, by the reason, while one was there."""
     unnamed: list[str] = field(default_factory=list[str])
     """Errors that should not be."""
     faults: list[str] = field(default_factory=list[str])
@@ -63,6 +67,7 @@ class Outcome:
         return [
             f"answers: {self.answers}, with results of tools: {self.calls}",
             f"whole: {self.whole}, ended early: {dict(self.ended)}",
+            *(f"ended although an engine was there, {count} times: {why}" for why, count in self.left.most_common()),
             f"engines lost over answers that went on: {self.moved}; time to the next id, median: {middle}",
             f"ids lost, doubled or changed: {len(self.faults)}; errors without a name: {len(self.unnamed)}",
             f"reuse: {self.reuse:.4f} ({self.found} of {self.held} ids)",
@@ -162,6 +167,10 @@ class Conversations:
     def _ended(self, error: EngineError) -> None:
         code = error_answer(error)[1]["error"]["code"]
         self.outcome.ended[code] += 1
+        if not isinstance(error, EngineLost) and any(
+            each.ready is not None for each in self.services.engines.statuses()
+        ):
+            self.outcome.left[ADDRESS.sub("ENGINE", error.message)] += 1
         if not isinstance(error, EngineLost | EngineUnavailable):
             self.outcome.unnamed.append(error.message)
 
