@@ -22,17 +22,26 @@ def read_batch(data: bytes, version: str) -> list[Message | BrokenAnswer | Malfo
     Args:
         version: of the protocol, as it was agreed; empty: it was not yet.
     """
+    messages = [mend_value(part) for part in _parts(data)]
+    if version in VERSIONS:
+        return messages
+    why = _NOT_HERE.format(version=version or _BEFORE)
+    return [_refused(message, why) for message in messages]
+
+
+def split_batch(data: bytes) -> list[bytes]:
+    """The messages of a batch as JSON, whichever version has them; empty where it is none."""
+    return [json.dumps(part).encode() for part in _parts(data)]
+
+
+def _parts(data: bytes) -> list[dict[str, Any]]:
     if data.lstrip()[:1] != b"[":
         return []
     try:
         parts: list[object] = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return []
-    messages = [mend_value(cast(dict[str, Any], part)) for part in parts if isinstance(part, dict)]
-    if version in VERSIONS:
-        return messages
-    why = _NOT_HERE.format(version=version or _BEFORE)
-    return [_refused(message, why) for message in messages]
+    return [cast(dict[str, Any], part) for part in parts if isinstance(part, dict)]
 
 
 def _refused(message: Message | BrokenAnswer | Malformed, why: str) -> BrokenAnswer | Malformed:

@@ -4,6 +4,7 @@ Holds what all connections share (the HTTP client, and what is known of token ma
 """
 
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -14,11 +15,11 @@ from gateway.proxy.bolt_on import HeldMaps, KnownMaps, open_bolt_on
 from gateway.proxy.transport.http.transport import HttpClient, open_http, open_http_client
 from gateway.proxy.transport.interface import Transport
 from gateway.proxy.transport.oauth.client_credentials import authorizer_for
-from gateway.proxy.transport.stdio.transport import open_stdio
+from gateway.proxy.transport.stdio.child import open_stdio
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 from gateway.proxy.transport.tracing import traced_transport
 from gateway.proxy.upstream.members import Connect
-from gateway.proxy.upstream.session import Session
+from gateway.proxy.upstream.session import ForNobody, Session
 
 if TYPE_CHECKING:
     from gateway.observe.tracing import Tracing
@@ -30,8 +31,21 @@ _FRAME: Final = 1024
 class Connector:
     """Makes transports. Enter it once, around everything that dials."""
 
-    def __init__(self, limits: LimitsConfig, metrics: Metrics, known: KnownMaps, tracing: "Tracing | None") -> None:
-        """Nothing is opened before the context is entered. `known`: maps; `tracing`: None: no spans are made."""
+    def __init__(
+        self,
+        limits: LimitsConfig,
+        metrics: Metrics,
+        known: KnownMaps,
+        tracing: "Tracing | None",
+        host: Path | None = None,
+    ) -> None:
+        """Nothing is opened before the context is entered.
+
+        Args:
+            known: maps.
+            tracing: None: no spans are made.
+            host: socket of the parent that runs the servers' processes for several workers; None: they run here.
+        """
         self.maps = HeldMaps(known)
         """Which token maps are accepted, for bolt-ons."""
         self._metrics = metrics
@@ -40,6 +54,7 @@ class Connector:
         self._stack = AsyncExitStack()
         self._client: HttpClient | None = None
         self._watchdog = Watchdog()
+        self._host = host
 
     async def __aenter__(self) -> Self:
         """Make what the connections share."""
@@ -59,6 +74,12 @@ class Connector:
         metrics, tracing = self._metrics, self._tracing
 
         def connect(session: Session) -> AbstractAsyncContextManager[Transport]:
+            if config.command is not None and self._host is not None:
+                # A gateway of one process loads nothing of it.
+                from gateway.proxy.transport.stdio.hosted import open_hosted
+
+                unclaimed = ForNobody(session) if session.main else None
+                return open_hosted(config, session, self._host, unclaimed=unclaimed, line_bound=self._bound, log=log)
             if config.command is not None:
                 return open_stdio(config, session, line_bound=self._bound, log=log, watchdog=self._watchdog)
             if self._client is None:

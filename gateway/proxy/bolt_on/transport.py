@@ -33,6 +33,7 @@ class BoltOnTransport:
     """The tools of one upstream."""
 
     correlates = True
+    first_number = 0
 
     def __init__(
         self,

@@ -59,6 +59,12 @@ class Transport(Protocol):
         """Whether what the server pushes while it works on a request comes tied to that request (HTTP)."""
         ...
 
+    @property
+    def first_number(self) -> int:
+        """What tokens of progress are to be above: other workers of this gateway, which share the server, count theirs
+        elsewhere."""
+        ...
+
     def speak(self, version: str) -> None:
         """From now on, this protocol version: it decides HTTP's headers and how a request is cancelled."""
         ...

@@ -37,6 +37,11 @@ class TracedTransport:
         """As `Transport`."""
         return self._transport.correlates
 
+    @property
+    def first_number(self) -> int:
+        """As `Transport`."""
+        return self._transport.first_number
+
     def speak(self, version: str) -> None:
         """As `Transport`."""
         self._version = version

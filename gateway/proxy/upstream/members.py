@@ -138,8 +138,12 @@ class Opener:
         self._tasks = None if config.url is None else TaskOwners()
 
     @asynccontextmanager
-    async def opened(self, terms: Terms, owner: ClientSession | None = None) -> AsyncGenerator[Member, None]:
+    async def opened(
+        self, terms: Terms, owner: ClientSession | None = None, *, main: bool = False
+    ) -> AsyncGenerator[Member, None]:
         """A negotiated session for as long as the context lasts; leaving it ends the process or the HTTP session.
+
+        `main`: it is for everybody who has none of his own, and workers may share its process.
 
         Raises:
             UpstreamUnavailable, LinkLost, OSError: it can't be opened.
@@ -150,6 +154,7 @@ class Opener:
             self._config.name,
             self._dropped,
             owner=owner,
+            main=main,
             ids=self._config.ids,
             on_list_changed=lambda kind: self._list_changed(kind, member),
             on_updated=lambda uri: self._changes.updated(uri, member),

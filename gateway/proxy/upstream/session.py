@@ -30,14 +30,14 @@ from gateway.proxy.caller import NOBODY, NOBODY_MODERN, Caller, ClientSession, N
 from gateway.proxy.results import WrittenIds
 from gateway.proxy.transport.interface import Transport
 from gateway.proxy.upstream.pausing_caller import all_still
-from gateway.proxy.upstream.running import Requests, Running
+from gateway.proxy.upstream.running import SEVERAL, Requests, Running
 from gateway.proxy.upstream.task_owners import RELATED, TASK_METHODS, TaskOwners, without_extension
 from gateway.proxy.upstream.wanted_ids import wanted_ids
 
 ListKind = Literal["tools", "prompts", "resources"]
 CLIENT_INFO: Final = {"name": "codec-gateway", "version": version("codec-gateway")}
 PROGRESS: Final = "notifications/progress"
-_UPDATED: Final = "notifications/resources/updated"
+UPDATED: Final = "notifications/resources/updated"
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 """That a server has heard what we listen to: it is said to us, whoever listens with us."""
 _LOG: Final = "notifications/message"
@@ -58,6 +58,7 @@ class Session:
         dropped: Callable[[str], None],
         *,
         owner: ClientSession | None = None,
+        main: bool = False,
         ids: WantedIds = "any",
         on_list_changed: Callable[[ListKind], None],
         on_updated: Callable[[str], None],
@@ -65,13 +66,15 @@ class Session:
         on_sampling: Callable[[dict[str, Any], Principal], Awaitable[dict[str, Any]]] | None = None,
         tasks: TaskOwners | None = None,
     ) -> None:
-        """`owner`: the client that the whole session stands for, if any; `tasks` outlive the session; `on_sampling`
-        generates for the server where no client can be asked to; `on_listening` hears that changes are told now."""
+        """`owner`: the client that the whole session stands for, if any; `main`: it is for everybody else; `tasks`
+        outlive the session; `on_sampling` generates for the server where no client can be asked to; `on_listening`
+        hears that changes are told now."""
         self.tasks = TaskOwners() if tasks is None else tasks
         self._on_sampling = on_sampling
         self._ids: WantedIds = ids
         self.server = server
         self.owner = owner
+        self.main = main
         self.transport: Transport | None = None
         self.version = ""
         self.modern = False
@@ -90,6 +93,7 @@ class Session:
     def negotiated(self, transport: Transport, chosen: str, *, modern: bool, answer: Mapping[str, Any]) -> None:
         """Remember what `initialize` or `server/discover` answered."""
         self.transport, self.version, self.modern = transport, chosen, modern
+        self._tokens = transport.first_number
         self.capabilities = _object(answer.get("capabilities"))
         self.info = _object(answer.get("serverInfo")) or _object(
             meta_of(answer).get("io.modelcontextprotocol/serverInfo")
@@ -184,7 +188,12 @@ class Session:
 
     async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """The server asks something that the transport can't tie to a request (`Exchange`)."""
-        audience = self._audience(None)
+        return await self.ask(method, params, self._audience(None))
+
+    async def ask(
+        self, method: str, params: dict[str, Any], audience: Caller | ClientSession, payer: Principal | None = None
+    ) -> dict[str, Any]:
+        """The server asks something of `audience`; `payer`: at whose expense it is generated here, if it is."""
         if not self.tasks.may_hear(method, params, audience.principal):
             audience = NOBODY
         with all_still([running.caller for running in self._requests.running]):
@@ -193,7 +202,7 @@ class Session:
                 and self._on_sampling is not None
                 and "sampling" not in audience.capabilities
             ):
-                return await self._on_sampling(params, self._requests.payer(audience))
+                return await self._on_sampling(params, payer or self._requests.payer(audience))
             return await audience.asked(method, params)
 
     def deliver(self, method: str, params: dict[str, Any], running: Running | None) -> None:
@@ -202,7 +211,7 @@ class Session:
             self._deliver_progress(params)
         elif (kind := _CHANGED.get(method)) is not None:
             self._on_list_changed(kind)
-        elif method == _UPDATED:
+        elif method == UPDATED:
             uri = params.get("uri")
             if isinstance(uri, str):
                 self._on_updated(uri)
@@ -229,6 +238,20 @@ class Session:
         if running is not None:
             return running.caller
         return self.owner or self._requests.only_caller() or NOBODY
+
+
+class ForNobody:
+    """Takes what a server asks that may belong to callers of other workers too: no client is asked (`Exchange`)."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def notified(self, method: str, params: dict[str, Any]) -> None:
+        """Nobody hears it."""
+
+    async def asked(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """What can be done without a client."""
+        return await self._session.ask(method, params, NOBODY, SEVERAL)
 
 
 def rpc_error(code: int, message: str, **data: object) -> RpcError:

@@ -242,7 +242,7 @@ class Supervisor:
         if self.adopted is not None:
             eras: tuple[Era, ...] = ("handshake", "modern") if len(self._eras) > 1 else self._eras
             terms = Terms(eras, {**ours, **self.adopted.capabilities})
-        async with self._opener.opened(terms, self.adopted) as member:
+        async with self._opener.opened(terms, self.adopted, main=self.adopted is None) as member:
             if self._stopping.is_set():
                 return "the gateway is stopping"
             with anyio.move_on_after(self._limits.start_timeout) as starting:

@@ -49,6 +49,7 @@ class HttpTransport:
     """The conversation with one server."""
 
     correlates = True
+    first_number = 0
 
     def __init__(self, channel: Channel, pushes: Exchange, *, bound: int, log: FilteringBoundLogger) -> None:
         self._channel = channel

@@ -18,6 +18,7 @@ from structlog.typing import FilteringBoundLogger
 from gateway.config.model import UpstreamConfig
 from gateway.config.nesting import DEPTH_VARIABLE, nesting_depth
 from gateway.proxy.transport.server_log import ServerLog
+from gateway.proxy.transport.stdio.gathered import Gathered
 from gateway.proxy.transport.stdio.output import Output
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 
@@ -28,7 +29,6 @@ _EXIT_GRACE: Final = 2.0
 _LAST_WORDS: Final = 0.5
 """Seconds between a process's end and that of its output, or the reverse, in which the other may still come."""
 _POLL: Final = 0.01
-_MOST_UNSENT: Final = 64 * 1024
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
@@ -61,10 +61,7 @@ class Child(asyncio.SubprocessProtocol):
         self._server_log = server_log
         self._ended = False
         self._gone = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self._unsent: list[bytes] = []
-        """What was handed over since the loop last came round."""
-        self._unsent_size = 0
+        self._unsent = Gathered(self._send)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The process runs."""
@@ -73,18 +70,8 @@ class Child(asyncio.SubprocessProtocol):
         self.pid = self._transport.get_pid()
 
     def write(self, data: bytes) -> None:
-        """Hand over bytes, whether or not there is `room`; after the end they go nowhere.
-
-        What calls bring in one turn of the loop is written at once: each write wakes the process, which costs both of
-        us more than all else that is done for a call (bench/README.md).
-        """
-        if not self._unsent:
-            self._loop.call_soon(self._flush)
-        self._unsent.append(data)
-        self._unsent_size += len(data)
-        if self._unsent_size > _MOST_UNSENT:
-            # Soon enough for `room` to say that it is full.
-            self._flush()
+        """Hand over bytes, whether or not there is `room`; after the end they go nowhere."""
+        self._unsent.add(data)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Output or standard error."""
@@ -117,16 +104,15 @@ class Child(asyncio.SubprocessProtocol):
     def end_conversation(self, cause: str) -> None:
         """Say `on_end`, unless that was said before."""
         if not self._ended:
-            self._flush()
+            self._unsent.flush()
             self._ended = True
             self.full = False
             self.room.set()
             self._on_end(cause)
 
-    def _flush(self) -> None:
-        unsent, self._unsent, self._unsent_size = self._unsent, [], 0
-        if unsent and not self._ended:
-            self._stdin.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
+    def _send(self, data: bytes) -> None:
+        if not self._ended:
+            self._stdin.write(data)
 
     async def end(self) -> None:
         """Close its stdin, wait, TERM its group, wait, KILL its group (MCP lifecycle, "Shutdown": stdio)."""

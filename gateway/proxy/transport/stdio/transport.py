@@ -1,23 +1,20 @@
 """One MCP server behind a pipe, as a `Transport`.
 
-Turns requests into lines for a child process and its lines into answers, pushes and questions, each in the order of the
-pipe and without a task of its own: the bytes that the loop reads settle the futures that callers wait on. A line that
-nobody can read fails the call that it would have answered, never the server. It knows no MCP method but `ping` and
-`notifications/cancelled`.
+Turns requests into lines for a process and its lines into answers, pushes and questions, each in the order of the pipe
+and without a task of its own: the bytes that the loop reads settle the futures that callers wait on. A line that nobody
+can read fails the call that it would have answered, never the server. It knows no MCP method but `ping` and
+`notifications/cancelled`, and not whether the process is its own (`child.py`) or another's (`hosted.py`).
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 
 import anyio
 from structlog.typing import FilteringBoundLogger
 
-from gateway.config.model import UpstreamConfig
 from gateway.observe.escape import escape_text
 from gateway.protocol.batches import read_batch
-from gateway.protocol.lines import LineSplitter, LongLine
 from gateway.protocol.mending import BrokenAnswer, mend_message
 from gateway.protocol.messages import (
     Failure,
@@ -32,12 +29,10 @@ from gateway.protocol.messages import (
 )
 from gateway.proxy.caller import Exchange
 from gateway.proxy.results import WrittenIds
-from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Pending, Transport, Unfit
+from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Pending, Unfit
 from gateway.proxy.transport.requests import CANCELLED, NEVER_CANCELLED, encode_or_refuse, too_long
 from gateway.proxy.transport.server_log import ServerLog
 from gateway.proxy.transport.server_requests import Questions
-from gateway.proxy.transport.stdio.process import Child, run_child
-from gateway.proxy.transport.stdio.watchdog import Watchdog
 
 _NOTIFY_TIME: Final = 5.0
 """Seconds that a notification waits for a server that does not read."""
@@ -47,26 +42,45 @@ _LATE: Final = 1024
 """Requests that were given up whose answer is still looked for."""
 
 
+class Pipe(Protocol):
+    """Where lines for a process go."""
+
+    @property
+    def full(self) -> bool:
+        """Whether `room` is clear; cheap enough to be asked at every call."""
+        ...
+
+    @property
+    def room(self) -> asyncio.Event:
+        """Clear while the process does not read what was written to it; set for good at the end."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Hand over bytes, whether or not there is `room`; after the end they go nowhere."""
+        ...
+
+
 class StdioTransport:
     """The conversation with one process."""
 
     correlates = False
 
     def __init__(self, pushes: Exchange, *, line_bound: int, log: FilteringBoundLogger) -> None:
+        """`pipe` is to be set before anything is said."""
         self.closed = asyncio.Event()
+        self.pipe: Pipe
+        self.first_number = 0
+        """As `Transport.first_number`; requests count from there as well."""
+        self.server_log = ServerLog(log)
         self._pushes = pushes
         self._bound = line_bound
-        self._server_log = ServerLog(log)
-        self._splitter = LineSplitter(line_bound)
-        self._questions = Questions(self._send, self._server_log)
+        self._questions = Questions(self._send, self.server_log)
         self._waiting: dict[RequestId, asyncio.Future[dict[str, Any]]] = {}
         self._given_up: dict[RequestId, Pending] = {}
         self._sent = 0
         self._cause = ""
         self._version = ""
         self._courtesies = 0
-        self.child = Child(self._read, self._lose, log, self._server_log)
-        """The process, which does not run yet."""
 
     def speak(self, version: str) -> None:
         """As `Transport.speak`; on a pipe it decides whether there are batches."""
@@ -83,13 +97,13 @@ class StdioTransport:
     ) -> dict[str, Any]:
         """As `Transport.request`; nothing on a pipe says to which request a push belongs."""
         self._sent += 1
-        number = self._sent
+        number = self.first_number + self._sent
         line = encode_or_refuse(number, method, params) + b"\n"
-        if self.child.full or self._cause:
+        if self.pipe.full or self._cause:
             await self._await_room()
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
-        self.child.write(line)
+        self.pipe.write(line)
         try:
             return await future
         except asyncio.CancelledError:
@@ -108,21 +122,34 @@ class StdioTransport:
         with anyio.move_on_after(_NOTIFY_TIME) as waiting:
             await self._send(encode_notification(method, params))
         if waiting.cancelled_caught:
-            self._server_log.warning("notification dropped: upstream does not read", method=method)
+            self.server_log.warning("notification dropped: upstream does not read", method=method)
 
-    def _read(self, data: bytes) -> None:
-        for line in self._splitter.feed(data):
-            if isinstance(line, LongLine):
-                self._take_long(line)
-            else:
-                self._take(line.data)
-        if (over := self._splitter.over) is not None and (number := over.answered_id()) is not None:
-            # The rest of the line is read, since the next one stands behind it, but nobody waits for it.
-            self._settle(number, Unfit(too_long(self._bound)))
+    def take(self, data: bytes) -> None:
+        """A line of the process."""
+        message = parse_message(data)
+        if isinstance(message, Response):
+            self._settle(message.id, message.result)
+        elif isinstance(message, Malformed):
+            self._take_malformed(data, message)
+        else:
+            self._take_other(message)
 
-    def _lose(self, cause: str) -> None:
-        if self._splitter.close():
-            self._server_log.warning("upstream's output ended in the middle of a line")
+    def take_question(self, data: bytes, exchange: Exchange) -> None:
+        """A line of the process that asks something; `exchange` has the answer."""
+        message = parse_message(data)
+        if isinstance(message, Request):
+            self._questions.take(message, exchange)
+
+    def warn_of_length(self, length: int) -> None:
+        """A line of so many bytes came that was too long to be kept."""
+        self.server_log.warning("upstream sent a message over the limit", bytes=length, limit=self._bound)
+
+    def fail_too_long(self, number: RequestId) -> None:
+        """The answer to this request was too long."""
+        self._settle(number, Unfit(too_long(self._bound)))
+
+    def lose(self, cause: str) -> None:
+        """The process is gone, or no longer listens or speaks."""
         self._cause = cause
         self._questions.close()
         for future in self._waiting.values():
@@ -136,8 +163,8 @@ class StdioTransport:
         Raises:
             LinkLost: it is gone; nothing was sent.
         """
-        while not self.child.room.is_set():
-            await self.child.room.wait()
+        while not self.pipe.room.is_set():
+            await self.pipe.room.wait()
         if self.closed.is_set():
             raise LinkLost(self._cause, sent=False)
 
@@ -146,7 +173,7 @@ class StdioTransport:
             await self._await_room()
         except LinkLost:
             return
-        self.child.write(message + b"\n")
+        self.pipe.write(message + b"\n")
 
     def _give_up(self, number: int, exchange: Pending | None) -> None:
         if exchange is not None:
@@ -155,20 +182,11 @@ class StdioTransport:
                 self._given_up[number] = exchange
 
     def _tell_cancelled(self, number: int) -> None:
-        self._courtesies = 0 if self.child.room.is_set() else self._courtesies + 1
+        self._courtesies = 0 if self.pipe.room.is_set() else self._courtesies + 1
         if self._courtesies > _COURTESIES:
             return
         params = {"requestId": number, "reason": "nobody waits for the answer any more"}
-        self.child.write(encode_notification(CANCELLED, params) + b"\n")
-
-    def _take(self, data: bytes) -> None:
-        message = parse_message(data)
-        if isinstance(message, Response):
-            self._settle(message.id, message.result)
-        elif isinstance(message, Malformed):
-            self._take_malformed(data, message)
-        else:
-            self._take_other(message)
+        self.pipe.write(encode_notification(CANCELLED, params) + b"\n")
 
     def _take_other(self, message: Message) -> None:
         if isinstance(message, Notification):
@@ -186,7 +204,7 @@ class StdioTransport:
     def _take_failure(self, failure: Failure) -> None:
         if failure.id is None:
             words = escape_text(str(failure.error.get("message", "")), 200)
-            self._server_log.warning("upstream could not read a message of ours", error=words)
+            self.server_log.warning("upstream could not read a message of ours", error=words)
         else:
             self._settle(failure.id, PeerError(failure.error))
 
@@ -197,21 +215,16 @@ class StdioTransport:
         batch = read_batch(data, self._version)
         for message in batch or (mend_message(data, refused),):
             if isinstance(message, BrokenAnswer):
-                self._server_log.warning("upstream sent an answer that nobody can use", line=shown)
+                self.server_log.warning("upstream sent an answer that nobody can use", line=shown)
                 self._settle(message.id, NoAnswer(message.detail))
             elif isinstance(message, Malformed):
-                self._server_log.warning("upstream printed a line that is not a JSON-RPC message", line=shown)
+                self.server_log.warning("upstream printed a line that is not a JSON-RPC message", line=shown)
                 if message.id is not None:
                     self._questions.refuse(message.id, message.code, message.detail)
             else:
                 if not batch:
-                    self._server_log.warning("upstream sent a message that strict JSON refuses", line=shown)
+                    self.server_log.warning("upstream sent a message that strict JSON refuses", line=shown)
                 self._take_other(message)
-
-    def _take_long(self, line: LongLine) -> None:
-        self._server_log.warning("upstream sent a message over the limit", bytes=line.length, limit=self._bound)
-        if (number := line.answered_id()) is not None:
-            self._settle(number, Unfit(too_long(self._bound)))
 
     def _settle(self, number: RequestId, outcome: dict[str, Any] | Exception) -> None:
         """Give the outcome to whoever waits for it; one that comes too late only says that the request is over."""
@@ -224,29 +237,3 @@ class StdioTransport:
             future.set_exception(outcome)
         else:
             future.set_result(outcome)
-
-
-@asynccontextmanager
-async def open_stdio(
-    config: UpstreamConfig,
-    pushes: Exchange,
-    *,
-    line_bound: int,
-    log: FilteringBoundLogger,
-    watchdog: Watchdog | None = None,
-) -> AsyncGenerator[Transport]:
-    """Run the command and speak to it; leaving the context ends the process, whatever it does.
-
-    Args:
-        config: an upstream whose `command` is set.
-        pushes: who hears and answers what the server says of its own accord.
-        line_bound: longest message that is read, in bytes.
-        log: receives the child's standard error, one event a line.
-        watchdog: ends the process where the gateway can't.
-
-    Raises:
-        OSError: the program can't be started.
-    """
-    transport = StdioTransport(pushes, line_bound=line_bound, log=log)
-    async with run_child(config, transport.child, watchdog):
-        yield transport

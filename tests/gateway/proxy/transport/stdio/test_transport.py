@@ -16,7 +16,7 @@ from gateway.errors import RpcError
 from gateway.observe.logs import get_logger
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Transport
 from gateway.proxy.transport.server_requests import MOST
-from gateway.proxy.transport.stdio.transport import open_stdio
+from gateway.proxy.transport.stdio.child import open_stdio
 
 pytestmark = pytest.mark.anyio
 BOUND = 100_000
@@ -407,7 +407,7 @@ async def test_deaf_server_holds_up_nobody_who_stops_waiting_and_what_waits_is_n
                 await transport.notify("notifications/x")
             tasks.cancel_scope.cancel()
         assert gave_up.cancelled_caught
-        unread = transport.child._stdin.get_write_buffer_size()
+        unread = transport.pipe._stdin.get_write_buffer_size()
 
     assert 0 < unread < 400_000
 

@@ -1,0 +1,1 @@
+"""Servers over stdio that several workers share: one process each, behind a Unix socket of the parent."""

@@ -1,0 +1,71 @@
+"""The parent's socket for the servers of its workers: who wants the same shares one process.
+
+Turns what a worker wants into the process that it talks to: the one that runs for others, or a new one. One that is
+ending is waited for, so that there are never two.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from gateway.errors import ConfigError
+from gateway.proxy.transport.stdio.watchdog import Watchdog
+from gateway.proxy.transport.stdio.words import Wanted
+from gateway.workers.stdio.shared_process import SharedProcess
+from gateway.workers.stdio.worker_line import WorkerLine
+
+
+class StdioHost:
+    """The processes of one machine's gateway."""
+
+    def __init__(self) -> None:
+        """Nothing runs."""
+        self._watchdog = Watchdog()
+        self._shared: dict[bytes, SharedProcess] = {}
+
+    @asynccontextmanager
+    async def listening(self, path: Path) -> AsyncGenerator[None]:
+        """Answer workers on this socket while the context lasts; then end all processes. Raises `ConfigError`."""
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_unix_server(lambda: WorkerLine(self), str(path))
+        except OSError as error:
+            raise ConfigError(f"workers need a socket at {str(path)!r} ({error}): set TMPDIR to a directory") from error
+        os.chmod(path, 0o600)  # noqa: PTH101
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                yield
+                server.close()
+                self._tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._watchdog.close()
+
+    def wanted(self, line: WorkerLine, wanted: Wanted) -> None:
+        """A worker came."""
+        self._tasks.start_soon(self._attach, line, wanted)
+
+    async def _attach(self, line: WorkerLine, wanted: Wanted) -> None:
+        what = wanted.as_line()
+        while (process := self._shared.get(what)) is not None and process.over.is_set():
+            await process.gone.wait()
+        if line.over:
+            line.close()
+            return
+        if process is not None:
+            process.join(line)
+            return
+        process = SharedProcess(wanted)
+        process.join(line)
+        if not wanted.shared:
+            await process.run(self._watchdog)
+            return
+        self._shared[what] = process
+        try:
+            await process.run(self._watchdog)
+        finally:
+            del self._shared[what]

@@ -1,0 +1,81 @@
+"""What a process says of its own accord: which workers hear it, and which one answers.
+
+Changes of what it offers are for all; progress and what is tied to a subscription for whose it is; anything else for
+the worker of the only client that it can be meant for. A notification that may be meant for clients of several workers
+is for none, and such a question is marked, so that no client is asked. Pure.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from gateway.protocol.eras import SUBSCRIPTION_KEY, meta_of
+from gateway.protocol.messages import INTERNAL_ERROR, Notification, Request, RequestId, encode_failure
+from gateway.proxy.transport.requests import CANCELLED
+from gateway.proxy.transport.stdio.words import SHARED
+from gateway.proxy.upstream.session import PROGRESS, UPDATED
+from gateway.workers.stdio.seats import Seats
+
+_MOST: Final = 1024
+"""Questions that are remembered; a worker answers so many at a time and refuses more."""
+_FOR_ALL: Final = re.compile(r"notifications/(?:tasks(?:/.*)?|(?:tools|prompts|resources)/list_changed)")
+_GONE: Final = {"code": INTERNAL_ERROR, "message": "the one who was asked is gone"}
+
+
+class Pushes:
+    """Those of one process."""
+
+    def __init__(self, seats: Seats, subscribers: Callable[[object], Iterable[int]]) -> None:
+        """`subscribers`: who wants to hear of a resource, as far as that is known."""
+        self._seats = seats
+        self._subscribers = subscribers
+        self._asked: dict[RequestId, int] = {}
+        """Whose worker is to answer which question."""
+
+    def notified(self, data: bytes, message: Notification) -> list[tuple[int, bytes]]:
+        """Who hears it, and what."""
+        return [(number, data) for number in self._hearers(message)]
+
+    def question(self, data: bytes, message: Request) -> list[tuple[int, bytes]]:
+        """Who is to answer it, and what of."""
+        audience = self._seats.audience()
+        if audience is None:
+            return []
+        number = self._asked.setdefault(message.id, audience.seat.number)
+        if len(self._asked) > _MOST:
+            del self._asked[next(iter(self._asked))]
+        return [(number, data if audience.sole or message.method == "ping" else SHARED + data)]
+
+    def answered(self, question: RequestId | None) -> None:
+        """A worker answers it."""
+        if question is not None:
+            self._asked.pop(question, None)
+
+    def leave(self, number: int) -> list[bytes]:
+        """A worker leaves: what the process is told that had asked it."""
+        asked = [question for question, other in self._asked.items() if other == number]
+        for question in asked:
+            del self._asked[question]
+        return [encode_failure(question, _GONE) for question in asked]
+
+    def _hearers(self, message: Notification) -> Iterable[int]:
+        method, params = message.method, message.params
+        if method == CANCELLED:
+            question: object = params.get("requestId")
+            number = self._asked.get(question) if isinstance(question, int | str) else None
+            return () if number is None else (number,)
+        if method == PROGRESS:
+            return self._owner(params.get("progressToken"))
+        if subscription := self._owner(meta_of(params).get(SUBSCRIPTION_KEY)):
+            return subscription
+        if method == UPDATED and (known := self._subscribers(params.get("uri"))):
+            return known
+        if method == UPDATED or _FOR_ALL.fullmatch(method):
+            return [seat.number for seat in self._seats.all()]
+        audience = self._seats.audience()
+        return (audience.seat.number,) if audience is not None and audience.sole else ()
+
+    def _owner(self, name: object) -> tuple[int, ...]:
+        """Whose number a token or a subscription is."""
+        seat = self._seats.of(name) if type(name) is int else None
+        return () if seat is None else (seat.number,)

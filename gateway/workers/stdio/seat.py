@@ -1,0 +1,90 @@
+"""One worker's place at a server's process: what it asked and got no answer to yet.
+
+Requests of clients are told from the gateway's own, because what the server says of its own accord may be meant for a
+client; one that was given up counts until it is answered, since a server need not heed a cancellation. Pure.
+"""
+
+from typing import Final
+
+MOST: Final = 256
+"""Requests that were given up and got no answer which are remembered one by one."""
+OURS: Final = frozenset(
+    {
+        b"initialize",
+        b"logging/setLevel",
+        b"ping",
+        b"prompts/list",
+        b"resources/list",
+        b"resources/subscribe",
+        b"resources/templates/list",
+        b"resources/unsubscribe",
+        b"server/discover",
+        b"subscriptions/listen",
+        b"tools/list",
+    }
+)
+"""What a gateway asks for itself. What the server says meanwhile is for nobody in particular."""
+NEVER_CANCELLED: Final = frozenset({b"initialize", b"ping", b"server/discover"})
+SIGNS_OF_LIFE: Final = frozenset({b"initialize", b"ping", b"server/discover", b"tools/list"})
+"""What a server that is well answers at once."""
+
+
+class Seat:
+    """One connection of a worker."""
+
+    __slots__ = ("calls", "forgot", "given_up", "level", "number", "ours", "silent_since")
+
+    def __init__(self, number: int) -> None:
+        """Nothing is asked yet."""
+        self.number = number
+        self.calls: dict[int, None] = {}
+        """Requests of clients that run at the server."""
+        self.given_up: dict[int, None] = {}
+        """Requests of clients that nobody waits for any more."""
+        self.ours: dict[int, bytes] = {}
+        """Requests of the gateway itself, and their methods."""
+        self.forgot = False
+        """Whether more were given up than are remembered."""
+        self.level: str | None = None
+        """Which log messages it asked for."""
+        self.silent_since: float | None = None
+        """When it asked for a sign of life; None: it has heard something since."""
+
+    @property
+    def has_callers(self) -> bool:
+        """Whether what the server says of its own accord may belong to a client here."""
+        return bool(self.calls or self.given_up or self.forgot)
+
+    def ask(self, number: int, method: bytes, now: float) -> None:
+        """A request of the gateway's own goes out."""
+        self.ours[number] = method
+        if method in SIGNS_OF_LIFE:
+            self.silent_since = now
+
+    def give_up(self, number: int) -> bool:
+        """Nobody waits for it any more; whether the server is to be told."""
+        if number in self.calls:
+            del self.calls[number]
+            self.forgot = remember(self.given_up, number) or self.forgot
+            return True
+        return self.ours.pop(number, None) is not None
+
+    def settle(self, number: int) -> bool:
+        """It is answered; whether it was asked."""
+        self.silent_since = None
+        if number in self.calls:
+            del self.calls[number]
+            return True
+        if number in self.ours:
+            del self.ours[number]
+            return True
+        return self.given_up.pop(number, 0) is None
+
+
+def remember(numbers: dict[int, None], number: int) -> bool:
+    """Add one; whether the oldest had to be forgotten for it."""
+    numbers[number] = None
+    if len(numbers) <= MOST:
+        return False
+    del numbers[next(iter(numbers))]
+    return True

@@ -1,0 +1,72 @@
+"""All workers at one process, and for whose client it may be what the process says of its own accord. Pure."""
+
+from dataclasses import dataclass
+
+from gateway.proxy.transport.stdio.words import SHIFT
+from gateway.workers.stdio.seat import Seat, remember
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Whose worker hears something that names no request."""
+
+    seat: Seat
+    sole: bool
+    """Whether it can be for no other worker's clients."""
+
+
+class Seats:
+    """The connections of workers, by their numbers."""
+
+    def __init__(self) -> None:
+        """There is none."""
+        self.count = 0
+        """Those that there ever were."""
+        self._seats: dict[int, Seat] = {}
+        self._orphans: dict[int, None] = {}
+        """Requests of clients whose worker left, and which the process has not answered."""
+        self._forgot = False
+        """Whether there may be more of them."""
+
+    def __len__(self) -> int:
+        return len(self._seats)
+
+    def __getitem__(self, number: int) -> Seat:
+        return self._seats[number]
+
+    def join(self) -> Seat:
+        """One more. No number is used twice: answers to who had it before may still come."""
+        self.count += 1
+        seat = self._seats[self.count] = Seat(self.count)
+        return seat
+
+    def leave(self, number: int) -> Seat:
+        """One less; what it asked has nobody who waits for it."""
+        seat = self._seats.pop(number)
+        for each in (*seat.calls, *seat.given_up):
+            self._forgot = remember(self._orphans, each) or self._forgot
+        self._forgot = self._forgot or seat.forgot
+        return seat
+
+    def of(self, request: int) -> Seat | None:
+        """Who asked this; None: whoever it was is gone."""
+        return self._seats.get(request >> SHIFT)
+
+    def all(self) -> list[Seat]:
+        """Everybody."""
+        return list(self._seats.values())
+
+    def bury(self, request: int) -> bool:
+        """It is answered; whether it was of a worker that left."""
+        if request not in self._orphans:
+            return False
+        del self._orphans[request]
+        return True
+
+    def audience(self) -> Audience | None:
+        """Who hears what names no request: who has the only clients there are. None: there is nobody at all."""
+        if not self._seats:
+            return None
+        busy = [seat for seat in self._seats.values() if seat.has_callers]
+        alone = not self._orphans and not self._forgot and len(busy) <= 1
+        return Audience(busy[0] if busy else next(iter(self._seats.values())), alone)

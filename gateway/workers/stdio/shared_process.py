@@ -1,0 +1,158 @@
+"""One server's process and the workers that talk to it: the switch between a pipe and sockets.
+
+Turns what either side writes into what the other is to get (`switch.py`), and ends the process when the last worker
+leaves, or one leaves that got no sign of life. What the process does not read is not written to it: workers are told.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from gateway.config.model import UpstreamConfig
+from gateway.observe.logs import get_logger
+from gateway.protocol.lines import LineSplitter
+from gateway.proxy.transport.server_log import ServerLog
+from gateway.proxy.transport.stdio import words
+from gateway.proxy.transport.stdio.process import Child, run_child
+from gateway.proxy.transport.stdio.watchdog import Watchdog
+from gateway.proxy.transport.stdio.words import SHIFT, Wanted
+from gateway.workers.stdio.switch import SERVER, Switch, To
+from gateway.workers.stdio.worker_line import WorkerLine
+
+_HANGS: Final = "it gave another worker no sign of life"
+_USED_UP: Final = "so many connections to it have been made that their numbers are used up"
+
+
+class SharedProcess:
+    """It, from before it runs until nothing of it is left."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        """Nothing runs before `run`."""
+        self.gone = asyncio.Event()
+        """Set when nothing of it is left."""
+        self.over = asyncio.Event()
+        """Set when nobody may join any more."""
+        self._wanted = wanted
+        self._switch = Switch(wanted.concurrency)
+        self._splitter = LineSplitter(wanted.line_bound)
+        self._lines: dict[int, WorkerLine] = {}
+        self._leaving: list[WorkerLine] = []
+        """Those who left last, and wait until nothing of it is left."""
+        self._runs = False
+        self._loop = asyncio.get_running_loop()
+        log = get_logger("gateway.proxy").bind(server=wanted.server)
+        self._log = ServerLog(log)
+        self._child = _Child(self._said, self._end, self._tell_room, log, self._log)
+
+    async def run(self, watchdog: Watchdog) -> None:
+        """Run it until nobody needs it, or it ends."""
+        wanted = self._wanted
+        cwd = None if wanted.cwd is None else Path(wanted.cwd)
+        config = UpstreamConfig(wanted.server, wanted.command, wanted.args, wanted.env, cwd)
+        try:
+            async with run_child(config, self._child, watchdog):
+                self._runs = True
+                for line in self._lines.values():
+                    self._welcome(line)
+                await self.over.wait()
+        except (OSError, ValueError) as error:
+            # ValueError: of what no argument of a program can be.
+            why = error if isinstance(error, OSError) else OSError(str(error))
+            self._send((each, words.refusal(why)) for each in self._lines)
+        finally:
+            self.over.set()
+            for line in (*self._lines.values(), *self._leaving):
+                line.close()
+            self.gone.set()
+
+    def join(self, line: WorkerLine) -> None:
+        """A worker comes."""
+        line.number = self._switch.seats.join().number
+        self._lines[line.number] = line
+        line.process = self
+        if self._runs:
+            self._welcome(line)
+        if line.number >= words.MOST_CONNECTIONS:
+            self._end(_USED_UP)
+
+    def heard(self, line: WorkerLine, data: bytes) -> None:
+        """A worker wrote a line."""
+        if line.number in self._lines and not self.over.is_set():
+            self._send(self._switch.from_worker(line.number, data, self._loop.time()))
+
+    def left(self, line: WorkerLine) -> None:
+        """A worker needs it no more, or is gone."""
+        if self._lines.pop(line.number, None) is None:
+            return
+        self._send(self._switch.leave(line.number, self._loop.time()))
+        if not self._lines or self.over.is_set():
+            self._leaving.append(line)
+            self.over.set()
+            return
+        line.close()
+        if self._switch.hangs:
+            self._end(_HANGS)
+
+    def _said(self, data: bytes) -> None:
+        """The process wrote something."""
+        out: list[To] = []
+        for line in self._splitter.feed(data):
+            out += self._switch.from_server(line)
+        if (unfinished := self._splitter.over) is not None:
+            out += self._switch.left_out(unfinished)
+        self._send(out)
+
+    def _end(self, cause: str) -> None:
+        """It is of no use any more: everybody is told at once, before the seconds that its end may take."""
+        if self._splitter.close():
+            self._log.warning("upstream's output ended in the middle of a line")
+        if not self.over.is_set():
+            self._send((each, words.ending(cause)) for each in self._lines)
+            self.over.set()
+
+    def _welcome(self, line: WorkerLine) -> None:
+        self._send([(line.number, b"%b%d" % (words.WELCOME, line.number << SHIFT))])
+        if self._child.full:
+            self._send([(line.number, words.FULL)])
+
+    def _tell_room(self, room: bool) -> None:
+        self._send((each, words.ROOM if room else words.FULL) for each in self._lines)
+
+    def _send(self, out: Iterable[To]) -> None:
+        """Each of them gets what is for it in one piece."""
+        said: dict[int, list[bytes]] = {}
+        for to, line in out:
+            said.setdefault(to, []).extend((line, b"\n"))
+        for to, lines in said.items():
+            if to == SERVER:
+                self._child.write(b"".join(lines))
+            elif (worker := self._lines.get(to)) is not None:
+                worker.write(b"".join(lines))
+
+
+class _Child(Child):
+    """A process that says when it does not read."""
+
+    def __init__(
+        self,
+        on_output: Callable[[bytes], None],
+        on_end: Callable[[str], None],
+        on_room: Callable[[bool], None],
+        log: FilteringBoundLogger,
+        server_log: ServerLog,
+    ) -> None:
+        super().__init__(on_output, on_end, log, server_log)
+        self._on_room = on_room
+
+    def pause_writing(self) -> None:
+        """It does not read."""
+        super().pause_writing()
+        self._on_room(False)
+
+    def resume_writing(self) -> None:
+        """It reads again."""
+        super().resume_writing()
+        self._on_room(True)

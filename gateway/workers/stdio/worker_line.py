@@ -1,0 +1,111 @@
+"""A worker's connection: its lines out of the bytes of a Unix socket, and lines into bytes.
+
+What a worker does not read is kept up to a bound; over it the connection is cut, so that one that hangs holds up no
+other and takes no memory. It knows no message.
+"""
+
+import asyncio
+from typing import Final, Protocol, cast
+
+from gateway.observe.logs import get_logger
+from gateway.protocol.lines import LineSplitter, LongLine
+from gateway.proxy.transport.stdio.words import Wanted
+
+_LONGEST: Final = 256 * 1024 * 1024
+"""Bytes of a worker's line: a request's body is bounded long before it comes here."""
+_UNREAD: Final = 16 * 1024 * 1024
+"""Bytes that may wait for a worker, or four lines of the longest, if that is more."""
+
+log = get_logger("workers")
+
+
+class Heard(Protocol):
+    """The process that a worker talks to."""
+
+    def heard(self, line: "WorkerLine", data: bytes) -> None:
+        """It wrote a line."""
+        ...
+
+    def left(self, line: "WorkerLine") -> None:
+        """It needs the process no more, or is gone."""
+        ...
+
+
+class Lines(Protocol):
+    """Whoever finds the process that a worker wants."""
+
+    def wanted(self, line: "WorkerLine", wanted: Wanted) -> None:
+        """A worker came; its `process` is to be set once there is one."""
+        ...
+
+
+class WorkerLine(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, lines: Lines) -> None:
+        """Nothing is connected yet."""
+        self.process: Heard | None = None
+        self.wanted: Wanted | None = None
+        self.number = 0
+        """Among the connections of its process."""
+        self.over = False
+        """Whether the worker needs the process no more."""
+        self._lines = lines
+        self._splitter = LineSplitter(_LONGEST)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A worker is there."""
+        self._socket = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """What it wants, then what it writes."""
+        for line in self._splitter.feed(data):
+            if isinstance(line, LongLine):
+                self.cut("a worker wrote a line that is too long", bytes=line.length)
+                return
+            if self.wanted is None:
+                self._greeted(line.data)
+            elif self.process is not None:
+                self.process.heard(self, line.data)
+
+    def eof_received(self) -> bool:
+        """It needs the process no more, and waits for the connection's end."""
+        self._leave()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        self._leave()
+
+    def write(self, data: bytes) -> None:
+        """Hand over whole lines."""
+        if self._socket.is_closing() or self.wanted is None:
+            return
+        self._socket.write(data)
+        if (waiting := self._socket.get_write_buffer_size()) > max(_UNREAD, 4 * self.wanted.line_bound):
+            self.cut("a worker does not read what its server answers", server=self.wanted.server, bytes=waiting)
+
+    def close(self) -> None:
+        """End it, once the worker has all that was written."""
+        self._socket.close()
+
+    def cut(self, why: str, **fields: object) -> None:
+        """End it now."""
+        log.warning(why, **fields)
+        self._socket.abort()
+
+    def _greeted(self, line: bytes) -> None:
+        try:
+            self.wanted = Wanted.from_line(line)
+        except ValueError as error:
+            self.cut("a connection did not greet as a worker does", cause=str(error)[:200])
+        else:
+            self._lines.wanted(self, self.wanted)
+
+    def _leave(self) -> None:
+        if not self.over:
+            self.over = True
+            if self.process is not None:
+                self.process.left(self)
+            elif self.wanted is None:
+                self.close()
