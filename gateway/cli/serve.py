@@ -77,4 +77,4 @@ def serve(
     # One process alone needs nothing of this.
     from gateway.workers.parent import run_workers
 
-    anyio.run(run_workers, settings, options)
+    anyio.run(run_workers, settings, options, backend_options={"use_uvloop": True})

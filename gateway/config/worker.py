@@ -5,6 +5,10 @@ Its parent makes it (`gateway/workers`); no file, variable or flag does.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+SERVERS: Final = "servers.sock"
+"""Where the parent runs the processes of servers over stdio, in its directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +24,8 @@ class WorkerConfig:
     peers: tuple[str, ...]
     """HOST:PORT at which each worker is found by the others, by number, this one too: as in the names that they seal
     (`gateway/replicas`). They hold for the parent's whole life."""
+
+    @property
+    def servers(self) -> Path:
+        """The socket at which the parent runs the processes of servers over stdio."""
+        return self.folder / SERVERS

@@ -68,7 +68,8 @@ class Proxy:
             start_wait: seconds that all wait for the slowest server; one that takes longer joins them when it is up.
         """
         self._start_wait = start_wait
-        self._connector = Connector(config.limits, metrics, maps, tracing)
+        host = None if config.worker is None else config.worker.servers
+        self._connector = Connector(config.limits, metrics, maps, tracing, host)
         share_rule = ShareRule(config.limits.principal_share, metrics.access.bound_refused)
         self._reloading = anyio.Lock()
         self._upstreams: dict[str, Upstream] = {}

@@ -1,6 +1,6 @@
-"""What exists once a machine, and so belongs to the parent: servers over stdio and the engines that it starts.
+"""What exists once a machine and the parent does not have yet: engines that a gateway starts, or has to itself.
 
-The parent has nothing of this yet, so several workers are refused where the settings name it.
+Several workers are refused where the settings name such.
 """
 
 from gateway.config.model import EngineConfig, GatewayConfig
@@ -11,12 +11,6 @@ _ALONE = "or set serve.workers to 1"
 
 def refuse_what_needs_a_host(config: GatewayConfig) -> None:
     """Raise `ConfigError` where a setting means something that there would be once for each worker."""
-    for upstream in config.upstreams:
-        if upstream.transport == "stdio":
-            raise ConfigError(
-                f"server {upstream.name!r} is started over stdio, and with several workers each of them would start "
-                f"one of its own: run it as an HTTP server and name its url, {_ALONE}"
-            )
     for name, engine in config.members.items():
         _check(name, engine)
 

@@ -1,6 +1,7 @@
 """The parent of several workers: it binds the sockets, starts the workers, keeps them running, and ends with them.
 
-It serves no request but those of the admin port. What signals do to it they do to all: `app/signals.py`.
+It serves no request but those of the admin port, and runs what there is once for all workers: servers over stdio
+(`stdio/`). What signals do to it they do to all: `app/signals.py`.
 """
 
 import secrets
@@ -16,6 +17,7 @@ from gateway.app.place import ALONE
 from gateway.app.process import admin_connections
 from gateway.app.signals import Shutdown
 from gateway.config.model import GatewayConfig
+from gateway.config.worker import SERVERS
 from gateway.observe.logs import get_logger
 from gateway.observe.worker_metrics import WorkerMetrics
 from gateway.proxy.upstream.lifecycle import Backoff
@@ -29,6 +31,7 @@ from gateway.workers.minder import Minder
 from gateway.workers.pages import Pages
 from gateway.workers.ports import LoopbackPorts
 from gateway.workers.started import Plan, started
+from gateway.workers.stdio.host import StdioHost
 from gateway.workers.sums import Sums
 
 log = get_logger("workers")
@@ -61,6 +64,7 @@ async def _run(config: GatewayConfig, options: ServeOptions, shutdown: Shutdown,
     async with AsyncExitStack() as stack:
         sockets = stack.enter_context(ALONE.listening(config.serve))
         plan = _plan(config, options, sockets.faces, stack)
+        await stack.enter_async_context(StdioHost().listening(plan.folder / SERVERS))
         metrics, sums = WorkerMetrics(), Sums()
 
         def restarted(number: int) -> None:

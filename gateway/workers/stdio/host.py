@@ -13,10 +13,13 @@ from pathlib import Path
 import anyio
 
 from gateway.errors import ConfigError
+from gateway.observe.logs import get_logger
 from gateway.proxy.transport.stdio.watchdog import Watchdog
 from gateway.proxy.transport.stdio.words import Wanted
 from gateway.workers.stdio.shared_process import SharedProcess
 from gateway.workers.stdio.worker_line import WorkerLine
+
+log = get_logger("workers")
 
 
 class StdioHost:
@@ -38,8 +41,10 @@ class StdioHost:
         os.chmod(path, 0o600)  # noqa: PTH101
         try:
             async with anyio.create_task_group() as self._tasks:
-                yield
-                server.close()
+                try:
+                    yield
+                finally:
+                    server.close()
                 self._tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
@@ -61,11 +66,12 @@ class StdioHost:
             return
         process = SharedProcess(wanted)
         process.join(line)
-        if not wanted.shared:
-            await process.run(self._watchdog)
-            return
-        self._shared[what] = process
+        if wanted.shared:
+            self._shared[what] = process
         try:
             await process.run(self._watchdog)
+        except Exception:
+            log.exception("a server's process can't be run", server=wanted.server)
         finally:
-            del self._shared[what]
+            if wanted.shared:
+                del self._shared[what]
