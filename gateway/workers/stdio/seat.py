@@ -61,6 +61,10 @@ class Seat:
         if method in SIGNS_OF_LIFE:
             self.silent_since = now
 
+    def want_level(self, level: str) -> None:
+        """It wants log messages from this level on."""
+        self.level = level
+
     def give_up(self, number: int) -> bool:
         """Nobody waits for it any more; whether the server is to be told."""
         if number in self.calls:

@@ -70,9 +70,8 @@ class SharedProcess:
 
     def join(self, line: WorkerLine) -> None:
         """A worker comes."""
-        line.number = self._switch.seats.join().number
+        line.talk_to(self, self._switch.seats.join().number)
         self._lines[line.number] = line
-        line.process = self
         if self._runs:
             self._welcome(line)
         if line.number >= words.MOST_CONNECTIONS:

@@ -46,6 +46,6 @@ class Together:
         """A worker wants these log messages: the level that lets through what each of them wants."""
         if not isinstance(level, str):
             return None
-        self._seats[number].level = level
+        self._seats[number].want_level(level)
         others = [seat.level for seat in self._seats.all() if seat.level is not None]
         return reduce(least_severe, others, level)

@@ -35,7 +35,7 @@ class Lines(Protocol):
     """Whoever finds the process that a worker wants."""
 
     def wanted(self, line: "WorkerLine", wanted: Wanted) -> None:
-        """A worker came; its `process` is to be set once there is one."""
+        """A worker came; it is to `talk_to` its process once there is one."""
         ...
 
 
@@ -52,6 +52,10 @@ class WorkerLine(asyncio.Protocol):
         """Whether the worker needs the process no more."""
         self._lines = lines
         self._splitter = LineSplitter(_LONGEST)
+
+    def talk_to(self, process: Heard, number: int) -> None:
+        """What the worker writes goes there from now on."""
+        self.process, self.number = process, number
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A worker is there."""

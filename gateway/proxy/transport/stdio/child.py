@@ -69,6 +69,7 @@ async def open_stdio(
     """
     transport = StdioTransport(pushes, line_bound=line_bound, log=log)
     reader = _Reader(transport, line_bound)
-    transport.pipe = child = Child(reader.read, reader.lose, log, transport.server_log)
+    child = Child(reader.read, reader.lose, log, transport.server_log)
+    transport.talk_over(child)
     async with run_child(config, child, watchdog):
         yield transport

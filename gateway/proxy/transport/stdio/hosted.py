@@ -113,7 +113,7 @@ class HostedPipe(asyncio.Protocol):
         self._socket.abort()
 
     def _welcome(self, number: bytes) -> None:
-        self._hearer.first_number = int(number)
+        self._hearer.count_from(int(number))
         if not self.begun.done():
             self.begun.set_result(None)
 
@@ -172,7 +172,8 @@ async def open_hosted(
     """
     transport = StdioTransport(pushes, line_bound=line_bound, log=log)
     loop = asyncio.get_running_loop()
-    transport.pipe = pipe = HostedPipe(transport, line_bound, unclaimed or pushes)
+    pipe = HostedPipe(transport, line_bound, unclaimed or pushes)
+    transport.talk_over(pipe)
     try:
         with anyio.CancelScope(shield=True):
             await loop.create_unix_connection(lambda: pipe, str(host))

@@ -66,7 +66,7 @@ class StdioTransport:
     correlates = False
 
     def __init__(self, pushes: Exchange, *, line_bound: int, log: FilteringBoundLogger) -> None:
-        """`pipe` is to be set before anything is said."""
+        """It is to `talk_over` a pipe before anything is said."""
         self.closed = asyncio.Event()
         self.pipe: Pipe
         self.first_number = 0
@@ -81,6 +81,14 @@ class StdioTransport:
         self._cause = ""
         self._version = ""
         self._courtesies = 0
+
+    def talk_over(self, pipe: Pipe) -> None:
+        """Lines go here from now on."""
+        self.pipe = pipe
+
+    def count_from(self, number: int) -> None:
+        """Numbers of requests and tokens of progress are above this one."""
+        self.first_number = number
 
     def speak(self, version: str) -> None:
         """As `Transport.speak`; on a pipe it decides whether there are batches."""
