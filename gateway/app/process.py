@@ -137,8 +137,8 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, pl
         async def drain() -> None:
             services.readiness.drain()
             if config.worker is not None:
-                # Others listen on the same socket: they take who comes now.
-                servers[0].stop_listening()
+                # Others listen on the same socket: they take who comes now, and who comes back.
+                servers[0].send_clients_away()
             mcp.stop_listening()
             cut = await app.drained(config.limits.drain, services.proxy.stop)
             mcp.end_sessions()

@@ -171,7 +171,7 @@ async def test_one_signal_drains_all_workers_and_leaves_nothing(
 async def test_worker_that_is_asked_to_end_finishes_and_another_takes_its_place(another: Gateway, gate: Path) -> None:
     pids = another.pids()
     answers: list[dict[str, Any]] = []
-    async with another.reached(0) as one, anyio.create_task_group() as tasks:
+    async with another.reached(0) as one, another.reached(0) as idle, anyio.create_task_group() as tasks:
 
         async def call() -> None:
             answers.append(await modern(one, another.url, {"name": "waits__say", "arguments": {}}))
@@ -179,10 +179,11 @@ async def test_worker_that_is_asked_to_end_finishes_and_another_takes_its_place(
         tasks.start_soon(call)
         file = await anyio.to_thread.run_sync(gate.open, "w")
         os.kill(pids[0], signal.SIGTERM)
-        another.running.log.wait_for("stopping:")
-        # It listens no more: who comes now reaches the other.
+        while not any("worker 0: draining" in reason for reason in another.running.readiness()[1]["reasons"]):
+            await anyio.lowlevel.checkpoint()
+        # It listens no more, and keeps no connection: who comes now, or again, reaches the other.
         async with httpx2.AsyncClient(timeout=30) as http:
-            sessions = [await initialized(http, another.url) for _ in range(8)]
+            sessions = [await initialized(each, another.url) for each in (http, idle, idle, *[http] * 5)]
         with file:
             file.write("finished")
     again = another.running.log.wait_for("a worker is there again")

@@ -25,10 +25,12 @@ class HttpServer(uvicorn.Server):
         """Capture none."""
         yield
 
-    def stop_listening(self) -> None:
-        """Take no more connections; those that are open go on."""
+    def send_clients_away(self) -> None:
+        """Take no more connections, and end each that is open as soon as nothing runs on it."""
         for each in self.servers:
             each.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
 
 
 def http_server(app: ASGIApp, connections: Connections) -> HttpServer:

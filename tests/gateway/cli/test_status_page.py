@@ -108,3 +108,11 @@ def test_gateway_that_is_not_ready_says_every_reason(report) -> None:
     assert "! engine: away" in page
     assert "! draining: the gateway is stopping" in page
     assert "no servers" in page
+
+
+def test_workers_are_shown_where_there_are_several(report) -> None:
+    alone = page_of(report, 80)
+    report["workers"] = [{"ready": True, "restarts": 0}, {"ready": False, "restarts": 3}]
+
+    assert "workers" not in alone
+    assert "workers 1 of 2 ready, 3 restarts" in page_of(report, 80)
