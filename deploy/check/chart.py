@@ -1,4 +1,4 @@
-"""The Helm chart: linted, rendered for five kinds of cluster, and held against Kubernetes' own schemas.
+"""The Helm chart: linted, rendered for the kinds of cluster in ci/, and held against Kubernetes' own schemas.
 
 Rendering needs helm, which is built here from its source once (`go install`, one pinned version) and kept in .tools.
 The manifests in deploy/kubernetes are the chart's default rendering; a difference is a fault.
@@ -28,6 +28,7 @@ def steps() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "helm", make_helm
     yield "chart: lint", lint
     yield "chart: render and validate", validate
+    yield "chart: replicas that share a secret", check_sharing
     yield "chart: rules and alerts", check_rules
     yield "chart: plain manifests", compare
 
@@ -67,6 +68,33 @@ def validate() -> str:
             run([check, "--strict", "--quiet", f"--kubernetes-version={KUBERNETES}", str(path)])
             count += len(known)
     return f"{count} objects of {len(_value_files())} renderings"
+
+
+def check_sharing() -> str:
+    """Replicas with a secret find each other by their pods' addresses, alone reach that port, and begin with pins."""
+    documents = [each for each in yaml.safe_load_all(render([f"--values={CHART / 'ci' / 'sharing.yaml'}"])) if each]
+    found = {(each["kind"], each["metadata"]["name"]): each["spec"] for each in documents if "spec" in each}
+    pod = found["Deployment", "codec-gateway"]["template"]["spec"]
+    (gateway,) = pod["containers"]
+    settings = {each["name"]: each for each in gateway["env"]}
+    policy = found["NetworkPolicy", "codec-gateway"]
+    peers = [{"podSelector": {"matchLabels": found["Deployment", "codec-gateway"]["selector"]["matchLabels"]}}]
+    held = {
+        "its address is the pod's": settings["CODEC_GATEWAY_REPLICAS__ADDRESS"]["valueFrom"]
+        == {"fieldRef": {"fieldPath": "status.podIP"}},
+        "the secret is a file": settings["CODEC_GATEWAY_REPLICAS__KEY_FILE"]["value"] == "/replicas/key"
+        and settings["CODEC_GATEWAY_REPLICAS__PREVIOUS_KEY_FILE"]["value"] == "/replicas/previous"
+        and {"name": "replicas", "mountPath": "/replicas", "readOnly": True} in gateway["volumeMounts"],
+        "only gateways reach the port": [rule for rule in policy["ingress"] if rule["ports"] == [{"port": "replicas"}]]
+        == [{"ports": [{"port": "replicas"}], "from": peers}],
+        "gateways may reach it": {"ports": [{"port": 8602}], "to": peers} in policy["egress"],
+        "pins are put before the start": [each["name"] for each in pod["initContainers"]] == ["pins"],
+        "replicas are spread": [each["topologyKey"] for each in pod["topologySpreadConstraints"]]
+        == ["topology.kubernetes.io/zone", "kubernetes.io/hostname"],
+    }
+    if missing := [what for what, holds in held.items() if not holds]:
+        raise Failed(f"in the rendering of ci/sharing.yaml these do not hold: {', '.join(missing)}")
+    return f"{len(held)} things of ci/sharing.yaml"
 
 
 def check_rules() -> str:

@@ -62,6 +62,22 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
+{{/* The pins that every pod begins with. */}}
+{{- define "codec-gateway.pinsInit" -}}
+- name: pins
+  image: {{ .Values.image.gateway }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  command: [python, -c]
+  args: ["import pathlib, shutil; to = pathlib.Path('/state/codec-gateway'); to.mkdir(mode=0o700, exist_ok=True); shutil.copyfile('/pins/pins.json', to / 'pins.json')"]
+  securityContext: {{- include "codec-gateway.containerSecurity" . | nindent 4 }}
+  resources:
+    requests: {cpu: 50m, memory: 32Mi}
+    limits: {memory: 64Mi}
+  volumeMounts:
+    - {name: state, mountPath: /state}
+    - {name: pins, mountPath: /pins, readOnly: true}
+{{- end }}
+
 {{/* The engine's container, in a pod of its own or beside the gateway. Beside it the engine is reached by loopback. */}}
 {{- define "codec-gateway.engineContainer" -}}
 {{- $host := ternary "127.0.0.1" "0.0.0.0" (eq .Values.engine.mode "sidecar") -}}
