@@ -45,7 +45,10 @@ def build_engines(one: Values, several: Mapping[str, Values]) -> tuple[EngineCon
         if engine.kind == "none":
             raise ConfigError(f"engines.{name}: expected a url, or kind = 'embedded': write one, or remove the section")
         if engine.kind == "url" and (twin := _twin(name, engine, built)) is not None:
-            raise ConfigError(f"engines.{name} and engines.{twin} have one url, {mask_text(engine.url or '')!r}")
+            raise ConfigError(
+                f"engines.{name} and engines.{twin} have one url, {mask_text(engine.url or '')!r}, and one model "
+                "(served_model)"
+            )
     return EngineConfig(), MappingProxyType(built)
 
 
@@ -67,7 +70,10 @@ def copies(config: GatewayConfig, count: int) -> GatewayConfig:
 
 
 def _twin(name: str, engine: EngineConfig, engines: Mapping[str, EngineConfig]) -> str | None:
-    return next((other for other, each in engines.items() if other != name and each.url == engine.url), None)
+    here = engine.url, engine.served_model
+    return next(
+        (other for other, each in engines.items() if other != name and (each.url, each.served_model) == here), None
+    )
 
 
 def build_engine(values: Values, key: str) -> EngineConfig:
@@ -108,6 +114,8 @@ def _check(engine: EngineConfig, key: str) -> None:
             + (f"{key}.exclusive says that none does" if engine.exclusive else f"{key}.kind is {engine.kind!r}")
             + ": remove one of the two"
         )
+    if engine.served_model is not None and (engine.kind != "url" or engine.api == "llama_cpp"):
+        raise ConfigError(f"{key}.served_model is for a vLLM server at {key}.url: remove it, or name that server")
     if engine.slot_range is not None and not engine.slot_range:
         raise ConfigError(
             f"{key}.own_slots: {engine.own_slots!r} ends before it begins: write FIRST-LAST, counted from 0"

@@ -134,6 +134,8 @@ class EngineConfig:
     """Base URL of the server; set exactly when `kind` is `url`."""
     api: Literal["auto", "llama_cpp", "vllm"] = "auto"
     """What the server at `url` speaks; `auto`: what its own answers tell."""
+    served_model: str | None = None
+    """The name by which a vLLM server is asked for its model, or for one of its LoRA adapters; None: its first."""
     at_once: int = 32
     """Generations that run at a time on a server that does not say how many it takes."""
     api_key: str | None = None

@@ -42,6 +42,12 @@ class EngineSection(Section):
     api: Literal["auto", "llama_cpp", "vllm"] = Field(
         default=_ENGINE.api, description="What the server at `url` speaks; `auto`: what its own answers tell."
     )
+    served_model: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Name of the model that a vLLM server is asked for, of those that its `/v1/models` lists: a LoRA "
+        "adapter, for one. Unset: the first. Each of several can be an engine of its own at the same `url`.",
+    )
     at_once: Count = Field(
         default=_ENGINE.at_once,
         description="Generations that run at a time on a server that does not say how many it takes: vLLM, whose "

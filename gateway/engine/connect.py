@@ -65,6 +65,7 @@ async def connected(
         api_key=address.api_key,
         idle_timeout=settings.idle_timeout,
         at_once=settings.at_once,
+        served=settings.served_model,
         keep_reasoning=keep_reasoning,
         on_loss=on_loss,
         on_end=on_end,

@@ -18,7 +18,7 @@ import pytest
 
 from gateway.engine.packaged_model import packaged_model
 from tests.e2e.conftest import ENGINE, RunningGateway
-from tests.standins.vllm_wire_over_llama_cpp import BLOCK
+from tests.standins.vllm_wire_over_llama_cpp import ADAPTER, BLOCK, MODEL, POEM
 
 pytestmark = pytest.mark.engine
 
@@ -202,3 +202,42 @@ def test_isolated_keys_of_one_vllm_reuse_nothing_of_each_other(
     first, second, others, again = cached(ada), cached(ada), cached(eve), cached(eve)
     assert first == others == 0
     assert second == again >= engine[1]
+
+
+ADAPTERS = """
+[engines.base]
+url = "{url}"
+model = "{model}"
+
+[engines.poet]
+url = "{url}"
+model = "{model}"
+served_model = "poet"
+"""
+
+
+def test_adapters_of_one_server_are_models_of_their_own_names(
+    vllm_url: str, start_gateway: Callable[..., RunningGateway], tmp_path: Path
+) -> None:
+    (tmp_path / "codec-gateway.toml").write_text(ADAPTERS.format(url=vllm_url, model=packaged_model()))
+    question: Any = [{"role": "user", "content": "A poem, please."}]
+    with start_gateway({}).client() as client:
+        listed = {model.id for model in client.models.list()}
+        told = {name: client.chat.completions.create(model=name, messages=question, max_tokens=16) for name in listed}
+
+    assert listed == {MODEL, ADAPTER}
+    assert {name: answer.model for name, answer in told.items()} == {name: name for name in listed}
+    assert [name for name, answer in told.items() if answer.choices[0].message.content == POEM] == [ADAPTER]
+
+
+def test_model_that_a_server_has_not_is_told_with_those_that_it_has(
+    vllm_url: str, start_gateway: Callable[..., RunningGateway], tmp_path: Path
+) -> None:
+    settings = f'[engine]\nurl = "{vllm_url}"\nmodel = "{packaged_model()}"\nserved_model = "painter"\n'
+    (tmp_path / "codec-gateway.toml").write_text(settings)
+    gateway = start_gateway({})
+    with gateway.client() as client, pytest.raises(openai.APIStatusError) as refused:
+        client.chat.completions.create(model="any", messages=[{"role": "user", "content": "?"}])
+
+    assert refused.value.status_code == 503
+    assert "engine.served_model is 'painter', but the server has 'stand-in', 'poet'" in str(refused.value)

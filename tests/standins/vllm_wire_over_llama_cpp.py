@@ -32,6 +32,9 @@ from leaf_sdk.vocab import TokenMap, load_map
 
 BLOCK = 16
 MODEL = "stand-in"
+ADAPTER = "poet"
+POEM = "Roses are red."
+"""What the adapter writes, whatever it is asked: a llama.cpp server has none to load."""
 
 
 @dataclass
@@ -67,7 +70,8 @@ class StandIn:
 
     async def models(self, request: Request) -> Response:
         model = {"id": MODEL, "object": "model", "owned_by": "vllm", "root": MODEL, "max_model_len": self.context}
-        return JSONResponse({"object": "list", "data": [model]})
+        adapter = {**model, "id": ADAPTER, "root": "/adapters/poet", "parent": MODEL, "max_model_len": None}
+        return JSONResponse({"object": "list", "data": [{**model, "parent": None}, adapter]})
 
     async def tokenize(self, request: Request) -> Response:
         asked = await request.json()
@@ -99,7 +103,9 @@ class StandIn:
     def _answer(
         self, asked: dict[str, Any], prompt: list[int], sampling: dict[str, Any], message: Any, most: int
     ) -> Response:
-        if asked.get("model") not in (None, MODEL):
+        if asked.get("model") == ADAPTER:
+            sampling = {**sampling, "structured_outputs": {"grammar": f'root ::= "{POEM}"'}}
+        elif asked.get("model") not in (None, MODEL):
             return _refused(f"The model `{asked['model']}` does not exist.", 404)
         if any(not self.token_map.has_id(token_id) for token_id in prompt):
             return _refused("Token id is out of vocabulary", 400)

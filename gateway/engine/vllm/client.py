@@ -31,6 +31,7 @@ class Vllm(Questions, EngineClient):
         api_key: str | None = None,
         idle_timeout: float = 60.0,
         at_once: int,
+        served: str | None = None,
         token_map: TokenMap | None = None,
         keep_reasoning: bool = False,
         on_loss: Callable[[], None] = lambda: None,
@@ -42,7 +43,7 @@ class Vllm(Questions, EngineClient):
             url, api_key, idle_timeout, on_loss, on_end: see `EngineClient`.
             at_once: generations that may run at a time, which the server does not tell.
             token_map: whose ids may come, until `prove` brings one.
-            keep_reasoning: see `Questions`.
+            served, keep_reasoning: see `Questions`.
         """
         EngineClient.__init__(
             *(self, url),
@@ -53,7 +54,9 @@ class Vllm(Questions, EngineClient):
             on_end=on_end,
             keep_streams=True,
         )
-        Questions.__init__(self, self.url, self._ask_anywhere, at_once=at_once, keep_reasoning=keep_reasoning)
+        Questions.__init__(
+            *(self, self.url, self._ask_anywhere), at_once=at_once, served=served, keep_reasoning=keep_reasoning
+        )
         self._served = ""
         self._takes_ids = True
 
@@ -80,7 +83,9 @@ class Vllm(Questions, EngineClient):
         return proven
 
     def _questions(self, ask: Ask) -> Questions:
-        return Questions(self.url, ask, at_once=self._at_once, keep_reasoning=self._keep_reasoning)
+        return Questions(
+            *(self.url, ask), at_once=self._at_once, served=self._wanted, keep_reasoning=self._keep_reasoning
+        )
 
     def _sent(self, request: GenerateRequest) -> Sent:
         stream = GenerateStream(

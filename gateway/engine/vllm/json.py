@@ -15,12 +15,16 @@ from typing import Any, Final
 
 from gateway.engine.http.answers import count_of, model_name, text_of
 from gateway.engine.interface import Capabilities, EngineFacts, GenerateRequest, Sampling
+from gateway.errors import EngineUnavailable
 
 KIND: Final = "vLLM"
 IDS_PATH: Final = "/inference/v1/generate"
 COMPLETIONS_PATH: Final = "/v1/completions"
 SESSION_HEADER: Final = "x-session-id"
 """By which routers keep a conversation on one server: vllm-router's `consistent_hash`, llm-d's session affinity."""
+_NAME: Final = 100
+_NAMES: Final = 20
+"""Characters of a name, and names, of an error."""
 _CONTEXT: Final = 2**31
 _BLOCK: Final = 128
 """Ids of a block where the server does not tell: the largest that is usual."""
@@ -37,15 +41,22 @@ class Shown:
     supports_tools: bool
 
 
-def read_facts(models: dict[str, Any], metrics: str, bos: dict[str, Any], shown: Shown, at_once: int) -> EngineFacts:
+def read_facts(
+    models: dict[str, Any], served: str, metrics: str, bos: dict[str, Any], shown: Shown, at_once: int
+) -> EngineFacts:
     """What the answers of `/v1/models`, `/metrics` and `/tokenize` say together.
 
-    `at_once`: generations that may run at a time, which the server does not tell.
+    Args:
+        models, metrics, bos: the answers.
+        served: the name of the model that is asked for.
+        shown: what its template shows.
+        at_once: generations that may run at a time, which the server does not tell.
     """
+    # An adapter has the context of the model that it stands on, which is listed first.
     model: dict[str, Any] = models["data"][0]
     block = _BLOCK_SIZE.search(metrics)
     return EngineFacts(
-        model=model_name(served_name(models)),
+        model=model_name(served),
         model_path=text_of(model.get("root")),
         chat_template=shown.text,
         supports_tools=shown.supports_tools,
@@ -67,9 +78,13 @@ def read_facts(models: dict[str, Any], metrics: str, bos: dict[str, Any], shown:
     )
 
 
-def served_name(models: dict[str, Any]) -> str:
-    """The name by which the server is asked for its model."""
-    return str(models["data"][0]["id"])
+def served_name(models: dict[str, Any], wanted: str | None) -> str:
+    """The name by which the server is asked. Raises `EngineUnavailable` where it has not the model that is wanted."""
+    names = [str(entry["id"]) for entry in models["data"]]
+    if wanted is not None and wanted not in names:
+        listed = ", ".join(repr(name[:_NAME]) for name in names[:_NAMES])
+        raise EngineUnavailable(f"engine.served_model is {wanted!r}, but the server has {listed}: name one of those")
+    return wanted or names[0]
 
 
 def ids_body(request: GenerateRequest, model: str) -> dict[str, Any]:

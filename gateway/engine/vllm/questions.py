@@ -45,10 +45,20 @@ _KEPT_REASONING: Final[Options] = {
 class Questions(JsonQuestions):
     """Questions to one vLLM server."""
 
-    def __init__(self, url: str, ask: Ask, *, at_once: int, keep_reasoning: bool = False) -> None:
-        """`at_once`: see `EngineConfig`. `keep_reasoning`: whether templates show what was thought in earlier turns."""
+    def __init__(
+        self, url: str, ask: Ask, *, at_once: int, served: str | None = None, keep_reasoning: bool = False
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            url: of the server.
+            ask: sends one question.
+            at_once, served: `at_once` and `served_model` of `EngineConfig`.
+            keep_reasoning: whether templates show what was thought in earlier turns.
+        """
         super().__init__(url, KIND, ask)
         self._at_once = at_once
+        self._wanted = served
         self._keep_reasoning = keep_reasoning
 
     async def facts(self) -> EngineFacts:
@@ -59,7 +69,7 @@ class Questions(JsonQuestions):
         shown = await self._shown()
         with expecting(self._url, KIND):
             told = metrics.decode("utf-8", "replace") if status == 200 else ""
-            return read_facts(models, told, bos, shown, self._at_once)
+            return read_facts(models, served_name(models, self._wanted), told, bos, shown, self._at_once)
 
     async def models(self) -> dict[str, Any]:
         """`GET /v1/models`."""
@@ -69,7 +79,7 @@ class Questions(JsonQuestions):
         """The name by which its model is asked for."""
         models = await self.models()
         with expecting(self._url, KIND):
-            return served_name(models)
+            return served_name(models, self._wanted)
 
     async def takes_ids(self) -> bool:
         """Whether it has the endpoint that takes ids and nothing else (`--enable-scale-out`)."""

@@ -449,9 +449,10 @@ def test_slot_files_of_a_server_that_others_may_use_are_refused(tmp_path):
         ("kind = 'url'\nurl = 'http://127.0.0.1:1'\nown_slots = '0-1'\nexclusive = true", "engine.exclusive says"),
         ("kind = 'url'\nurl = 'http://127.0.0.1:1'\nown_slots = '3-2'", "'3-2' ends before it begins"),
         ("kind = 'url'\nurl = 'http://127.0.0.1:1'\nown_slots = '3'", "engine.own_slots"),
+        ("kind = 'embedded'\nserved_model = 'poet'", "engine.served_model is for a vLLM server"),
     ],
 )
-def test_own_slots_are_a_part_of_a_server_that_is_shared(tmp_path: Path, settings: str, reason: str) -> None:
+def test_what_belongs_to_a_server_at_a_url_is_refused_elsewhere(tmp_path: Path, settings: str, reason: str) -> None:
     assert reason in refuse(tmp_path, f"[engine]\n{settings}\n")
 
 
