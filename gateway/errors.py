@@ -40,7 +40,7 @@ proxy.upstream          Full
 protocol                Unwritable
 engine                  FileUnfit
 engine.http             StreamSilent, LineOverLimit
-replicas                RecordFault
+replicas                RecordFault, NoRoom
 serve.auth              CredentialRefused, ScopeMissing, CannotTell, MustWait, FetchFailed
 serve.mcp               Rejected, ClientGone, _MapRefused
 serve.http              _HeadRefused

@@ -134,13 +134,17 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, pl
             http_server(guard_admin(pages, config.serve), admin_connections(config.serve, counted)),
         ]
 
+        def expire() -> None:
+            services.proxy.stop()
+            services.replicas.stop()
+
         async def drain() -> None:
             services.readiness.drain()
             if config.worker is not None:
                 # Others listen on the same socket: they take who comes now, and who comes back.
                 servers[0].send_clients_away()
             mcp.stop_listening()
-            cut = await app.drained(config.limits.drain, services.proxy.stop)
+            cut = await app.drained(config.limits.drain, expire)
             mcp.end_sessions()
             log.info("stopped", requests_cut=cut)
             for server in servers:

@@ -49,9 +49,9 @@ class Connected:
         """Over a kept connection."""
         await self._forwarder.forward(owner, scope, receive, send, broken)
 
-    def end_streams(self) -> None:
-        """Of all connections."""
-        self._forwarder.end_streams()
+    def stop(self) -> None:
+        """On all connections."""
+        self._forwarder.stop()
 
     @asynccontextmanager
     async def listening(self, app: ASGIApp, listener: socket.socket | None = None) -> AsyncGenerator[None]:
@@ -59,7 +59,7 @@ class Connected:
         answering = Listener(self._keys, self._names.me.boot, app)
         where: Any = {"host": self._host, "port": self._port} if listener is None else {"sock": listener}
         try:
-            server = await asyncio.start_server(answering.serve, **where)
+            server = await asyncio.get_running_loop().create_server(answering.link, **where)
         except (OSError, UnicodeError) as error:
             # UnicodeError: of a name that no host can have.
             raise ConfigError(
@@ -67,9 +67,11 @@ class Connected:
                 "this machine, and replicas.port must be free"
             ) from error
         log.info("listening for the other replicas", address=self._names.me.address)
+        alive = asyncio.get_running_loop().create_task(answering.tell_alive())
         try:
             yield
         finally:
+            alive.cancel()
             server.close()
             with anyio.CancelScope(shield=True):
                 await answering.stop()

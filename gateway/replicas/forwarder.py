@@ -1,221 +1,207 @@
 """Sends a request on to the replica that has what it names, and its answer back.
 
-Turns an ASGI request into records on a kept connection. An owner that is gone, or was started anew, is known at once.
-What streams is passed on as it comes; any other answer is gathered first, so that an owner that dies in the middle is
-told of as one that is gone. The log says where that was and why; clients learn no address.
+Turns an ASGI request into records on a kept connection. What streams is passed on as it comes; any other answer is
+gathered first, so that an owner that dies in the middle is told of as one that is gone.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncGenerator
 from typing import Any, Final
-from weakref import WeakValueDictionary
 
-import anyio
 from starlette.types import Message, Receive, Scope, Send
 
-from gateway.errors import OwnerGone
-from gateway.observe.logs import get_logger
+from gateway.deadlines import Deadline, Deadlines
+from gateway.errors import OwnerGone, ReplicaBusy
 from gateway.replicas.interface import Broken, Replica, quietly
 from gateway.replicas.keys import ReplicaKeys
 from gateway.replicas.link import Link
-from gateway.replicas.messages import BODY, END, GONE, REQUEST, START, head_of, message_of, pieces, streams
+from gateway.replicas.messages import ALIVE, BODY, END, GONE, REQUEST, START, head_of, message_of, pieces, streams
 from gateway.replicas.records import RecordFault
+from gateway.replicas.ways import FAULTS, Ways, gone
 
-_CONNECT_TIME: Final = 5.0
-"""Seconds to reach another replica, and to wait for one's turn to."""
-_OPENING: Final = 8
-"""Connections to one replica that are opened at a time: a listener has few for those that have shown nothing yet."""
 _SILENCE: Final = 45.0
 """Seconds in which an owner must say or take something; one that lives does so every 15 s, however long calls take."""
-_KEPT: Final = 64
-"""Connections to one replica that rest."""
 _LOOK: Final = 0.1
 """Seconds that a request may take before we look whether its client is still there."""
-
-_STOPPING: Final = "the gateway is stopping and could not wait for this answer; ask again"
 _BROKE_OFF: Final = "the replica that had it broke off"
-_FAULTS = (OSError, EOFError, RecordFault)
-
-log = get_logger("replicas")
+_STOPPING: Final = "the gateway is stopping and could not wait for this answer; ask again"
 
 
 class Forwarder:
-    """The connections of this replica to the others."""
+    """What this replica sends on to the others."""
 
     def __init__(self, keys: ReplicaKeys) -> None:
         """Nothing is connected yet."""
-        self._keys = keys
-        self._kept: defaultdict[str, list[Link]] = defaultdict(list)
-        self._streaming: set[Link] = set()
-        self._opening: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._ways = Ways(keys)
+        self._running: set[_Errand] = set()
+        self._deadlines = Deadlines()
 
     async def forward(
         self, owner: Replica, scope: Scope, receive: Receive, send: Send, broken: Broken = quietly
     ) -> None:
         """Have another replica answer a request. `broken`: what ends a stream that breaks off.
 
-        Raises `OwnerGone`; nothing has been sent to the client then.
+        Raises `OwnerGone`, or `ReplicaBusy`; nothing has been sent to the client then.
         """
         # A connection that says nothing is taken for a stranger's: a client that is slow to send is waited for without.
         first = await receive()
-        link = await self._link(owner)
-        watch = _Watch(link, receive)
+        link = await self._ways.link(owner)
+        errand = _Errand(owner, link, receive, self._deadlines)
+        self._running.add(errand)
         kept = False
         try:
-            await _ask(link, owner, scope, first, receive)
-            watch.soon()
-            kept = await _answer(link, owner, send, self._streaming, broken) and link.rests
-        except _FAULTS as error:
-            raise _gone(owner, _BROKE_OFF, error) from error
+            whole = await errand.ask(scope, first)
+            kept = await errand.answer(send, broken) and whole and link.rests
         finally:
-            watch.stop()
-            if kept and len(self._kept[owner.address]) < _KEPT:
-                self._kept[owner.address].append(link)
+            self._running.discard(errand)
+            errand.over()
+            if kept:
+                self._ways.keep(owner, link)
             else:
                 link.close()
 
-    def end_streams(self) -> None:
-        """End the streams that are passed on: their clients come back by another way."""
-        for link in self._streaming:
-            link.close()
+    def stop(self) -> None:
+        """End what the others still answer: this replica is about to end."""
+        for errand in self._running:
+            errand.give_up(ReplicaBusy(_STOPPING))
 
     def close(self) -> None:
         """Close the connections that rest."""
-        for links in self._kept.values():
-            for link in links:
-                link.close()
-        self._kept.clear()
-
-    async def _link(self, owner: Replica) -> Link:
-        if (link := self._resting(owner)) is not None:
-            return link
-        turn = self._opening.setdefault(owner.address, asyncio.Semaphore(_OPENING))
-        try:
-            with anyio.fail_after(_CONNECT_TIME):
-                async with turn:
-                    return self._resting(owner) or await self._opened(owner)
-        except _FAULTS as error:
-            raise _gone(owner, "the replica that had it can't be reached", error) from error
-
-    def _resting(self, owner: Replica) -> Link | None:
-        links = self._kept[owner.address]
-        while links:
-            link = links.pop()
-            if link.rests:
-                return link
-            link.close()
-        return None
-
-    async def _opened(self, owner: Replica) -> Link:
-        self._clear()
-        host, _, port = owner.address.rpartition(":")
-        reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-        try:
-            return await Link.open(reader, writer, self._keys, "asks")
-        except BaseException:
-            writer.close()
-            raise
-
-    def _clear(self) -> None:
-        """Close what rests to replicas that have ended: maybe nobody asks for them again."""
-        for address, links in list(self._kept.items()):
-            for link in [each for each in links if not each.rests]:
-                links.remove(link)
-                link.close()
-            if not links:
-                del self._kept[address]
+        self._ways.close()
 
 
-class _Watch:
-    """Looks whether the client is still there, once a request takes longer; the connection's end tells the owner."""
+class _Errand:
+    """One request that another replica answers."""
 
-    def __init__(self, link: Link, receive: Receive) -> None:
+    def __init__(self, owner: Replica, link: Link, receive: Receive, deadlines: Deadlines) -> None:
+        self._owner = owner
         self._link = link
         self._receive = receive
-        self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._deadlines = deadlines
+        self._deadline: Deadline | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._since: float | None = None
+        """Since when the owner has to say something."""
+        self._why: OwnerGone | ReplicaBusy | None = None
+        """What ended it from this side."""
 
-    def soon(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(_LOOK, self._begin)
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-
-    def _begin(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._look())
-
-    async def _look(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+    def give_up(self, why: OwnerGone | ReplicaBusy) -> None:
+        """End it: the connection's end tells the owner."""
+        self._why = self._why or why
         self._link.close()
 
+    def over(self) -> None:
+        """It is answered, or lost."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
 
-def _gone(owner: Replica, what: str, error: Exception) -> OwnerGone:
-    log.warning(what, address=owner.address, reason=str(error) or type(error).__name__)
-    return OwnerGone(what)
+    async def ask(self, scope: Scope, message: Message) -> bool:
+        """Send the request; False: the owner answers before it has all of it. Raises `OwnerGone`, `ReplicaBusy`."""
+        try:
+            head = (REQUEST, head_of(scope, self._owner.boot))
+            if message["type"] != "http.request" or message.get("more_body", False):
+                return await self._ask_in_parts(head, message)
+            await self._link.send(head, *pieces(message.get("body", b""), more=False), patience=_SILENCE)
+        except FAULTS as error:
+            raise self._lost(error) from error
+        self._deadline = self._deadlines.after(_LOOK, self._look)
+        return True
 
+    async def _ask_in_parts(self, head: tuple[bytes, bytes], message: Message) -> bool:
+        """An owner may refuse what is too large before it is all there, and reads no more of it then."""
+        loop = asyncio.get_running_loop()
+        sending, hearing = loop.create_task(self._send(head, message)), loop.create_task(self._link.heard())
+        try:
+            await asyncio.wait((sending, hearing), return_when=asyncio.FIRST_COMPLETED)
+            if hearing.done():
+                return sending.done() and sending.exception() is None
+            await sending
+            return True
+        finally:
+            sending.cancel()
+            hearing.cancel()
 
-async def _ask(link: Link, owner: Replica, scope: Scope, message: Message, receive: Receive) -> None:
-    records = [(REQUEST, head_of(scope, owner.boot))]
-    while True:
-        if message["type"] != "http.request":
-            raise OwnerGone("its client has left")
-        more = message.get("more_body", False)
-        records += [(BODY, piece) for piece in pieces(message.get("body", b""))]
-        with anyio.fail_after(_SILENCE):
-            await link.send(*records, *(() if more else ((END, b""),)))
-        if not more:
-            return
-        records, message = [], await receive()
+    async def _send(self, head: tuple[bytes, bytes], message: Message) -> None:
+        records, more = [head], True
+        while more:
+            if message["type"] != "http.request":
+                raise OwnerGone("its client has left")
+            more = message.get("more_body", False)
+            records += pieces(message.get("body", b""), more=more)
+            await self._link.send(*records, patience=_SILENCE)
+            records = []
+            if more:
+                message = await self._receive()
 
-
-async def _answer(link: Link, owner: Replica, send: Send, streaming: set[Link], broken: Broken) -> bool:
-    """Pass on the answer. Gives whether it came to its end. `streaming`: holds the link while a stream is passed on."""
-    start = await _start(link)
-    if not streams(start["headers"]):
-        body = b"".join([piece async for piece in _body(link)])
+    async def answer(self, send: Send, broken: Broken) -> bool:
+        """Pass on the answer; gives whether it came to its end. Raises `OwnerGone`, `ReplicaBusy`."""
+        try:
+            start = await self._start()
+            streamed = streams(start["headers"])
+            body = b"" if streamed else b"".join([piece async for piece in self._body()])
+        except FAULTS as error:
+            raise self._lost(error) from error
         await send(start)
+        if streamed:
+            return await self._stream(send, broken)
         await send({"type": "http.response.body", "body": body})
         return True
-    streaming.add(link)
-    ending = b""
-    try:
-        await send(start)
-        async for piece in _body(link):
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-    except (OwnerGone, *_FAULTS) as error:
-        ending = broken(OwnerGone(_STOPPING) if link.ended else _gone(owner, _BROKE_OFF, error))
-        link.close()
-    finally:
-        streaming.discard(link)
-    await send({"type": "http.response.body", "body": ending})
-    return True
 
+    async def _stream(self, send: Send, broken: Broken) -> bool:
+        try:
+            async for piece in self._body():
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except FAULTS as error:
+            await send({"type": "http.response.body", "body": broken(self._lost(error))})
+            return False
+        await send({"type": "http.response.body", "body": b""})
+        return True
 
-async def _start(link: Link) -> dict[str, Any]:
-    record = await _said(link)
-    if record is None or record[0] == GONE:
-        raise OwnerGone("the replica that had it was started anew, or has ended")
-    if record[0] != START:
-        raise RecordFault(f"{record[0]!r} where an answer begins")
-    return message_of(record[1])
+    async def _start(self) -> dict[str, Any]:
+        kind, data = await self._said()
+        if kind == GONE:
+            raise OwnerGone("the replica that had it was started anew, or has ended")
+        if kind != START:
+            raise RecordFault(f"{kind!r} where an answer begins")
+        return message_of(data)
 
+    async def _body(self) -> AsyncGenerator[bytes]:
+        kind = BODY
+        while kind != END:
+            kind, data = await self._said()
+            if kind not in (BODY, END):
+                raise RecordFault(f"{kind!r} in the middle of an answer")
+            yield data
 
-async def _said(link: Link) -> tuple[bytes, bytes] | None:
-    with anyio.fail_after(_SILENCE):
-        return await link.receive()
+    async def _said(self) -> tuple[bytes, bytes]:
+        self._since = self._loop.time()
+        while (record := await self._link.receive()) is not None:
+            if record[0] != ALIVE:
+                self._since = None
+                return record
+        raise EOFError("it closed the connection")
 
+    def _lost(self, error: Exception) -> OwnerGone | ReplicaBusy:
+        return self._why or gone(self._owner, _BROKE_OFF, error)
 
-async def _body(link: Link) -> AsyncGenerator[bytes]:
-    while (record := await _said(link)) is not None:
-        kind, data = record
-        if kind == END:
-            return
-        if kind != BODY:
-            raise RecordFault(f"{kind!r} in the middle of an answer")
-        yield data
-    raise OwnerGone("the replica that had it ended in the middle of an answer")
+    def _look(self) -> None:
+        """It takes longer: look whether the client is still there, and the owner."""
+        self._watch = self._loop.create_task(self._watch_client())
+        self._deadline = self._deadlines.after(max(_SILENCE - _LOOK, 0), self._listen)
+
+    async def _watch_client(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.give_up(OwnerGone("its client has left"))
+
+    def _listen(self) -> None:
+        left = _SILENCE
+        if self._since is not None:
+            left += max(self._since, self._link.heard_at) - self._loop.time()
+        if left > 0:
+            self._deadline = self._deadlines.after(left, self._listen)
+        else:
+            self.give_up(gone(self._owner, _BROKE_OFF, TimeoutError(f"it said nothing for {_SILENCE:g} s")))

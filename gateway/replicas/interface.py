@@ -12,13 +12,13 @@ from typing import Final, Literal, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.errors import OwnerGone
+from gateway.errors import OwnerGone, ReplicaBusy
 
 Purpose = Literal["session", "parked call", "response"]
-Broken = Callable[[OwnerGone], bytes]
+Broken = Callable[[OwnerGone | ReplicaBusy], bytes]
 
 
-def quietly(_: OwnerGone) -> bytes:
+def quietly(_: OwnerGone | ReplicaBusy) -> bytes:
     """A client of MCP knows how to go on with a stream that ends early: it comes back, and is told."""
     return b""
 
@@ -56,8 +56,8 @@ class Replicas(Protocol):
         """
         ...
 
-    def end_streams(self) -> None:
-        """End the streams that others have and that pass through here: this replica is about to end."""
+    def stop(self) -> None:
+        """End what others still answer and what passes through here: this replica is about to end."""
         ...
 
     def listening(self, app: ASGIApp, listener: socket.socket | None = None) -> AbstractAsyncContextManager[None]:
@@ -85,7 +85,7 @@ class _Alone:
     ) -> None:
         raise OwnerGone("this gateway has no replicas")
 
-    def end_streams(self) -> None:
+    def stop(self) -> None:
         return
 
     def listening(self, app: ASGIApp, listener: socket.socket | None = None) -> AbstractAsyncContextManager[None]:

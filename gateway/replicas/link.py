@@ -1,78 +1,197 @@
-"""One connection between two replicas: the greeting of both sides, then records."""
+"""One connection between two replicas: the greeting of both sides, then records.
+
+A protocol of asyncio that turns bytes into records and back. What it is given too fast waits: in the kernel, or in
+whoever sends.
+"""
 
 import asyncio
 import socket
-from typing import Final, Literal
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Literal, cast
+
+import anyio
 
 from gateway.replicas.keys import ReplicaKeys
-from gateway.replicas.records import HELLO_BYTES, Hello, Records
+from gateway.replicas.records import FULL, HELLO_BYTES, Hello, NoRoom, RecordFault, Records
 
-_READ: Final = 256 * 1024
+_HELD: Final = 512 * 1024
+"""Bytes of records that nobody has taken yet; with more of them nothing is read."""
 _PROBES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """Seconds of silence, seconds between two probes, and how many of them go unanswered; not every system has each."""
 
 
-class Link:
+class Link(asyncio.Protocol):
     """A connection on which both sides have shown nothing yet but their greeting. One request at a time."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, records: Records) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._records = records
-        self._waiting: list[tuple[bytes, bytes]] = []
-        # Who has just stopped waiting for a client's going still holds the reader for a moment.
-        self._reading = asyncio.Lock()
-        self.ended = False
-        """Whether this side has closed it."""
+    def __init__(
+        self, keys: ReplicaKeys, side: Literal["asks", "answers"], met: Callable[["Link"], object] | None = None
+    ) -> None:
+        """`met` is called when it is connected."""
+        self._keys = keys
+        self._side: Literal["asks", "answers"] = side
+        self._met = met
+        self._loop = asyncio.get_running_loop()
+        self._out: asyncio.Transport
+        self._mine = Hello.new(keys.current[0])
+        self._hello = bytearray()
+        self._records: Records | None = None
+        self._waiting: deque[tuple[bytes, bytes]] = deque()
+        self._held = 0
+        self._some = asyncio.Event()
+        """Set when something has come, be it the end."""
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._end: Exception | Literal[False] | None = False
+        """What ended it; None: the other side closed it; False: nothing."""
+        self.heard_at = self._loop.time()
 
     @staticmethod
-    async def open(
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        keys: ReplicaKeys,
-        side: Literal["asks", "answers"],
-    ) -> "Link":
-        """Greet. Raises `RecordFault`, and OSError or EOFError where the connection ends."""
-        _look_after(writer)
-        mine = Hello.new(keys.current[0])
-        if side == "asks":
-            writer.write(mine.bytes)
-            theirs = Hello.read(await reader.readexactly(HELLO_BYTES))
-            return Link(reader, writer, Records(keys, mine, theirs, side))
-        theirs = Hello.read(await reader.readexactly(HELLO_BYTES))
-        records = Records(keys, theirs, mine, side)
-        writer.write(mine.bytes)
-        return Link(reader, writer, records)
+    async def connect(host: str, port: int, keys: ReplicaKeys) -> "Link":
+        """Connect to another replica and greet. Raises `RecordFault`, and OSError or EOFError where it ends."""
+        loop = asyncio.get_running_loop()
+        _, link = await loop.create_connection(lambda: Link(keys, "asks"), host, port)
+        try:
+            await link.greeted()
+        except BaseException:
+            link.close()
+            raise
+        return link
 
-    async def send(self, *records: tuple[bytes, bytes]) -> None:
-        """Send records together; waits while the other side does not read. Raises OSError."""
-        self._writer.write(b"".join([self._records.seal(kind, data) for kind, data in records]))
-        await self._writer.drain()
+    async def greeted(self) -> None:
+        """Wait for the other side's greeting. Raises as `connect` does."""
+        while self._records is None:
+            if self._end is not False:
+                raise self._end or EOFError("it closed the connection before it had said who it is")
+            await self._news()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is connected."""
+        self._out = cast(asyncio.Transport, transport)
+        _look_after(transport.get_extra_info("socket"))
+        if self._side == "asks":
+            self._out.write(self._mine.bytes)
+        if self._met is not None:
+            self._met(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        self.heard_at = self._loop.time()
+        if self._end is not False:
+            return
+        try:
+            self._take(data)
+        except RecordFault as fault:
+            self._out.pause_reading()
+            self._over(fault)
+
+    def _take(self, data: bytes) -> None:
+        if self._records is None:
+            self._hello += data
+            if len(self._hello) < HELLO_BYTES:
+                return
+            data = bytes(self._hello[HELLO_BYTES:])
+            self._records = self._greet(bytes(self._hello[:HELLO_BYTES]))
+            self._some.set()
+        for record in self._records.feed(data):
+            self._waiting.append(record)
+            self._held += len(record[1])
+        if self._waiting:
+            self._some.set()
+        if self._held > _HELD:
+            self._out.pause_reading()
+
+    def _greet(self, said: bytes) -> Records:
+        if said == FULL:
+            raise NoRoom("it has no connection left for this replica")
+        theirs = Hello.read(said)
+        if self._side == "asks":
+            return Records(self._keys, self._mine, theirs, self._side)
+        records = Records(self._keys, theirs, self._mine, self._side)
+        self._out.write(self._mine.bytes)
+        return records
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed, by whomever."""
+        self._over(exc)
+        self._writable.set()
+
+    def eof_received(self) -> None:
+        """The other side has closed it."""
+        self._over(None)
+
+    def _over(self, why: Exception | None) -> None:
+        if self._end is False:
+            self._end = why
+        self._some.set()
+
+    def pause_writing(self) -> None:
+        """The other side does not read."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._writable.set()
+
+    def tell(self, *records: tuple[bytes, bytes]) -> None:
+        """Send records together, without a look at whether they are read. Raises OSError."""
+        if self._records is None or self._out.is_closing():
+            raise ConnectionResetError("the connection is closed")
+        self._out.write(b"".join([self._records.seal(kind, data) for kind, data in records]))
+
+    async def send(self, *records: tuple[bytes, bytes], patience: float | None = None) -> None:
+        """The same; waits while the other side does not read, at most `patience` seconds."""
+        self.tell(*records)
+        if not self._writable.is_set():
+            with anyio.fail_after(patience):
+                await self._writable.wait()
+            if self._out.is_closing():
+                raise ConnectionResetError("the connection was closed")
+
+    async def heard(self) -> None:
+        """Wait until there is something to receive, be it the end."""
+        while not self._waiting and self._end is False:
+            await self._news()
+
+    async def _news(self) -> None:
+        self._some.clear()
+        await self._some.wait()
 
     async def receive(self) -> tuple[bytes, bytes] | None:
         """The next record; None: the other side has closed the connection. Raises `RecordFault`, OSError."""
-        async with self._reading:
-            while not self._waiting:
-                data = await self._reader.read(_READ)
-                if not data:
+        while not self._waiting:
+            if self._end is not False:
+                if self._end is None:
                     return None
-                self._waiting = self._records.feed(data)
-            return self._waiting.pop(0)
+                raise self._end
+            await self._news()
+        record = self._waiting.popleft()
+        before, self._held = self._held, self._held - len(record[1])
+        if before > _HELD >= self._held and not self._out.is_closing():
+            self._out.resume_reading()
+        return record
 
     @property
     def rests(self) -> bool:
         """Whether it is open, and nothing has come on it that nobody waits for."""
-        return not (self._waiting or self._reader.at_eof() or self._writer.is_closing())
+        return not (self._waiting or self._end is not False or self._out.is_closing())
+
+    def refuse(self) -> None:
+        """Say that there is no room, and end it."""
+        self._out.write(FULL)
+        self._out.close()
+
+    def end(self) -> None:
+        """End it when the other side has what was sent."""
+        self._out.close()
 
     def close(self) -> None:
         """End it at once; what the other side has not taken is not waited for."""
-        self.ended = True
-        self._writer.transport.abort()
+        self._out.abort()
 
 
-def _look_after(writer: asyncio.StreamWriter) -> None:
+def _look_after(kept: Any) -> None:
     """Have the kernel notice a machine that has vanished without a word: its connections would rest here for ever."""
-    kept = writer.get_extra_info("socket")
     kept.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _PROBES.items():
         if (option := getattr(socket, name, None)) is not None:

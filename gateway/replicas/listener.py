@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message
 from gateway.observe.logs import get_logger
 from gateway.replicas.keys import ReplicaKeys
 from gateway.replicas.link import Link
-from gateway.replicas.messages import BODY, END, GONE, REQUEST, START, pieces, scope_of, start_of, streams
+from gateway.replicas.messages import ALIVE, BODY, END, GONE, REQUEST, START, pieces, scope_of, start_of, streams
 from gateway.replicas.records import RecordFault
 
 _PROOF_TIME: Final = 5.0
@@ -23,6 +23,8 @@ _REST_TIME: Final = 10.0
 """Seconds for the rest of a request that was answered before it was read."""
 _STOP_TIME: Final = 5.0
 """Seconds for what is still being answered when this replica stops."""
+_ALIVE: Final = 15.0
+"""Seconds after which the other side hears that an answer is still made."""
 _UNPROVEN: Final = 64
 _MOST: Final = 4096
 """Connections of other replicas."""
@@ -38,43 +40,59 @@ class Listener:
         self._keys = keys
         self._boot = boot
         self._app = app
-        self._serving: dict[asyncio.Task[Any] | None, anyio.CancelScope] = {}
+        self._serving: set[asyncio.Task[None]] = set()
+        self._answering: set[Link] = set()
         self._unproven = 0
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer on one connection until it ends; nothing is raised but a cancellation."""
+    def link(self) -> Link:
+        """A connection that is about to be made."""
+        return Link(self._keys, "answers", self._met)
+
+    def _met(self, link: Link) -> None:
         if self._unproven >= _UNPROVEN or len(self._serving) >= _MOST:
-            writer.close()
+            link.refuse()
             return
-        task = asyncio.current_task()
-        try:
-            with anyio.CancelScope() as self._serving[task], suppress(OSError, EOFError):
-                await self._serve(reader, writer)
-        except RecordFault as fault:
-            log.warning("a connection of a replica was closed", reason=str(fault))
-        finally:
-            del self._serving[task]
-            writer.close()
+        self._unproven += 1
+        task = asyncio.get_running_loop().create_task(self._serve(link))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
 
     async def stop(self) -> None:
         """End every connection, and what is still being answered: what answers is about to end."""
-        for scope in self._serving.values():
-            scope.cancel()
-        if running := [task for task in self._serving if task is not None]:
-            await asyncio.wait(running, timeout=_STOP_TIME)
+        for task in self._serving:
+            task.cancel()
+        if self._serving:
+            await asyncio.wait(self._serving, timeout=_STOP_TIME)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._unproven += 1
-        link, record = None, None
+    async def tell_alive(self) -> None:
+        """Say on each connection whose answer takes its time that this replica lives."""
+        while True:
+            await anyio.sleep(_ALIVE)
+            for link in self._answering:
+                with suppress(OSError):
+                    link.tell((ALIVE, b""))
+
+    async def _serve(self, link: Link) -> None:
+        """Answer on one connection until it ends; nothing is raised but a cancellation."""
         try:
-            with anyio.move_on_after(_PROOF_TIME) as time:
-                link = await Link.open(reader, writer, self._keys, "answers")
-                record = await link.receive()
-            if time.cancelled_caught:
-                raise RecordFault(f"nothing came within {_PROOF_TIME:g} s")
+            with suppress(OSError, EOFError):
+                await self._serve_proven(link, await self._first(link))
+        except RecordFault as fault:
+            log.warning("a connection of a replica was closed", reason=str(fault))
+        finally:
+            link.end()
+
+    async def _first(self, link: Link) -> tuple[bytes, bytes] | None:
+        try:
+            with anyio.move_on_after(_PROOF_TIME):
+                await link.greeted()
+                return await link.receive()
+            raise RecordFault(f"nothing came within {_PROOF_TIME:g} s")
         finally:
             self._unproven -= 1
-        while link is not None and record is not None:
+
+    async def _serve_proven(self, link: Link, record: tuple[bytes, bytes] | None) -> None:
+        while record is not None:
             kind, head = record
             if kind != REQUEST:
                 raise RecordFault(f"{kind!r} where a request begins")
@@ -89,12 +107,15 @@ class Listener:
             await link.send((GONE, b""))
             return False
         exchange = _Exchange(link)
+        self._answering.add(link)
         try:
             await self._app(scope, exchange.receive, exchange.send)
         except (OSError, RecordFault):
             raise
         except Exception:
             log.exception("a request of another replica failed", method=scope["method"])
+        finally:
+            self._answering.discard(link)
         return exchange.answered and await exchange.ended()
 
 
@@ -112,10 +133,10 @@ class _Exchange:
     async def ended(self) -> bool:
         """Read what the app did not want of the request: whoever sends it waits for that. Gives whether it has an
         end."""
-        with anyio.move_on_after(_REST_TIME):
-            while not self._read:
-                if (await self.receive())["type"] != "http.request":
-                    return False
+        if not self._read:
+            with anyio.move_on_after(_REST_TIME):
+                while not self._read and (await self.receive())["type"] == "http.request":
+                    pass
         return self._read
 
     async def receive(self) -> Message:
@@ -138,10 +159,9 @@ class _Exchange:
             return
         if message["type"] != "http.response.body":
             return
-        self._unsent += [(BODY, piece) for piece in pieces(message.get("body", b""))]
-        if not message.get("more_body", False):
-            self.answered = True
-            self._unsent.append((END, b""))
+        more = message.get("more_body", False)
+        self._unsent += pieces(message.get("body", b""), more=more)
+        self.answered = not more
         await self._flush()
 
     async def _flush(self) -> None:

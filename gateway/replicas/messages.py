@@ -5,7 +5,7 @@ one connection alone. Pure.
 """
 
 import json
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -14,7 +14,9 @@ from gateway.replicas.records import RecordFault
 REQUEST: Final = b"R"
 BODY: Final = b"B"
 END: Final = b"E"
-"""The body is over."""
+"""The last of a body."""
+ALIVE: Final = b"A"
+"""The answer takes its time."""
 START: Final = b"S"
 """The answer's status and headers."""
 GONE: Final = b"G"
@@ -88,10 +90,12 @@ def streams(headers: Headers) -> bool:
     return any(name.lower() == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers)
 
 
-def pieces(body: bytes) -> Iterator[bytes]:
-    """A body in pieces, each for one record."""
-    for at in range(0, len(body), PIECE):
-        yield body[at : at + PIECE]
+def pieces(body: bytes, *, more: bool) -> list[tuple[bytes, bytes]]:
+    """A part of a body as records. `more`: whether others follow."""
+    records = [(BODY, body[at : at + PIECE]) for at in range(0, len(body), PIECE)]
+    if more:
+        return records
+    return [*records[:-1], (END, records[-1][1] if records else b"")]
 
 
 def _shown(headers: Headers) -> list[list[str]]:

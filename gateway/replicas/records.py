@@ -24,8 +24,16 @@ MOST: Final = 1024 * 1024
 _LENGTH: Final = 4
 
 
+FULL: Final = b"codec-gateway full    1\n".ljust(HELLO_BYTES)
+"""What a replica says in place of its greeting that can take no connection more."""
+
+
 class RecordFault(Exception):
     """What came can't have been sent so by a replica that has our secret."""
+
+
+class NoRoom(RecordFault):
+    """The other replica can take no connection more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Whatever lives in one of them is reached through either: sessions, their streams
 
 import asyncio
 import itertools
+import resource
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -27,22 +28,28 @@ pytestmark = pytest.mark.anyio
 SERVERS = Path(__file__).parent / "servers"
 
 
-class TakingTurns(httpx2.AsyncBaseTransport):
-    """A balancer without stickiness."""
+class Balancer(httpx2.AsyncBaseTransport):
+    """Sends each request where it is told to."""
 
-    def __init__(self, urls: list[str]) -> None:
-        self._next = itertools.cycle([httpx2.URL(url) for url in urls])
+    def __init__(self, choose: Callable[[httpx2.Request], str]) -> None:
+        self._choose = choose
         self._inner = httpx2.AsyncHTTPTransport()
         self.asked: list[tuple[str, str]] = []
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        there = next(self._next)
+        there = httpx2.URL(self._choose(request))
         self.asked.append((str(there), request.method))
         request.url = request.url.copy_with(host=there.host, port=there.port)
         return await self._inner.handle_async_request(request)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+def taking_turns(urls: list[str]) -> Balancer:
+    """A balancer without stickiness."""
+    turns = itertools.cycle(urls)
+    return Balancer(lambda _: next(turns))
 
 
 def free_port() -> int:
@@ -78,7 +85,7 @@ async def says_yes(context: object, params: Any) -> ElicitResult:
 
 @asynccontextmanager
 async def client_of(urls: list[str], mode: str) -> AsyncGenerator[Client]:
-    transport = TakingTurns(urls)
+    transport = taking_turns(urls)
     with anyio.fail_after(60):
         async with (
             httpx2.AsyncClient(transport=transport, timeout=30) as http,
@@ -197,6 +204,60 @@ async def test_stream_through_a_replica_that_stops_ends_and_goes_on_through_anot
     assert not [each for each in between.log.events("") if each["level"] == "error"]
 
 
+async def test_call_through_a_replica_that_stops_is_waited_for(
+    replicas: list[RunningGateway], alone: Callable[[str], RunningGateway]
+) -> None:
+    between = alone("between")
+    asked: list[str] = []
+
+    async def answer_when_it_stops(context: object, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        between.process.terminate()
+        await anyio.to_thread.run_sync(between.log.wait_for, "stopping")
+        return ElicitResult(action="accept", content={"text": "late"})
+
+    # A call goes through the one that stops, all else to the one that has the session.
+    by_way = Balancer(lambda request: (between if b'"tools/call"' in request.content else replicas[0]).url)
+    with anyio.fail_after(60):
+        async with (
+            httpx2.AsyncClient(transport=by_way, timeout=30) as http,
+            Client(
+                streamable_http_client("http://127.0.0.1:1/mcp", http_client=http),
+                mode="legacy",
+                elicitation_callback=answer_when_it_stops,
+            ) as client,
+        ):
+            result = await client.call_tool("ask", {"about": "this"})
+    await anyio.to_thread.run_sync(between.process.wait)
+
+    assert (asked, result.content[0].text) == (["this"], "late")
+    assert between.process.returncode == 0
+
+
+def lowest_free_descriptor(pid: int) -> int:
+    taken = {int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir()}
+    return next(number for number in itertools.count() if number not in taken)
+
+
+async def test_replica_without_descriptors_takes_no_session_for_gone(
+    replicas: list[RunningGateway], alone: Callable[[str], RunningGateway]
+) -> None:
+    short = alone("short")
+    async with httpx2.AsyncClient(timeout=30) as http:
+        session = await initialized(http, replicas[0].url)
+        # Its connection is there before: nobody else could come in.
+        await initialized(http, short.url)
+        soft, hard = resource.prlimit(short.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(short.process.pid, resource.RLIMIT_NOFILE, (lowest_free_descriptor(short.process.pid), hard))
+        refused = await post(http, short.url, "ping", {}, session)
+        resource.prlimit(short.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        served = await post(http, short.url, "ping", {}, session)
+
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+    assert "try again" in refused.json()["error"]["message"]
+    assert (served.status_code, served.json()["result"]) == (200, {})
+
+
 async def modern(http: httpx2.AsyncClient, url: str, params: dict[str, Any]) -> dict[str, Any]:
     """The result, or the error, of a call of 2026-07-28 by a client that can be asked."""
     meta = {
@@ -231,7 +292,7 @@ async def test_port_of_the_replicas_answers_nobody_without_the_secret(replicas: 
 async def test_responses_are_gone_on_with_and_deleted_whichever_replica_is_asked(tmp_path: Path, secret: Path) -> None:
     with ExitStack() as stack:
         two = [started(stack, tmp_path / f"{n}", secret, "embedded") for n in range(2)]
-        turns = TakingTurns([each.url for each in two])
+        turns = taking_turns([each.url for each in two])
         async with (
             httpx2.AsyncClient(transport=turns, timeout=60) as http,
             openai.AsyncOpenAI(base_url="http://127.0.0.1:1/v1", api_key="x", max_retries=0, http_client=http) as api,

@@ -27,7 +27,7 @@ class Elsewhere(Response):
         *,
         gone: Callable[[], Awaitable[Response]],
         refused: Callable[[GatewayError], Response],
-        broken: Callable[[OwnerGone, int], bytes],
+        broken: Callable[[GatewayError, int], bytes],
     ) -> None:
         """Nothing is sent yet.
 
@@ -54,7 +54,7 @@ class Elsewhere(Response):
             events += message.get("body", b"").count(b"\n\n")
             await send(message)
 
-        def broken(error: OwnerGone) -> bytes:
+        def broken(error: OwnerGone | ReplicaBusy) -> bytes:
             return self._broken(error, events)
 
         asked, read = (scope, receive) if self._body is None else again(scope, receive, self._body)

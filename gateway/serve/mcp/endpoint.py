@@ -15,7 +15,7 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from gateway.config.model import GatewayConfig
-from gateway.errors import MapUnknown, OwnerGone
+from gateway.errors import MapUnknown, OwnerGone, ReplicaBusy
 from gateway.observe.audit import Audit
 from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
@@ -25,7 +25,7 @@ from gateway.proxy.shares import ShareRule
 from gateway.replicas import ALONE, Replica, Replicas
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.mcp.core import Core
-from gateway.serve.mcp.http import ClientGone, HttpRequest, Rejected, read_headers, send_rejection
+from gateway.serve.mcp.http import AGAIN, ClientGone, HttpRequest, Rejected, read_headers, send_rejection
 from gateway.serve.mcp.http_modern import ModernHttp
 from gateway.serve.mcp.http_session import SessionLimits
 from gateway.serve.mcp.http_sessions import SESSION_HEADER, HttpSessions
@@ -144,6 +144,8 @@ class McpEndpoint:
     async def _forward(self, owner: Replica, request: HttpRequest) -> None:
         try:
             await self._replicas.forward(owner, request.scope, request.receive, request.send)
+        except ReplicaBusy as error:
+            raise Rejected(503, error.message, headers=AGAIN) from None
         except OwnerGone as error:
             raise Rejected(404, f"there is no such session any more ({error.message}): send initialize again") from None
 
@@ -152,9 +154,9 @@ class McpEndpoint:
         self._core.subscriptions.close()
 
     def end_sessions(self) -> None:
-        """End every session of the handshake era over HTTP, its streams with it, and streams of other replicas."""
+        """End every session of the handshake era over HTTP, its streams with it, and what other replicas answer."""
         self._sessions.end_all()
-        self._replicas.end_streams()
+        self._replicas.stop()
 
     async def serve_stdio(
         self, start: AbstractAsyncContextManager[object] | None = None, stop: Callable[[], None] | None = None

@@ -27,6 +27,8 @@ PING: Final = 15.0
 """Seconds of silence after which a stream says that it is still there."""
 _LOOK: Final = 0.1
 """Seconds that a request may take before we look whether its client is still there."""
+AGAIN: Final = ((b"retry-after", b"2"),)
+"""Header of a refusal that will not last."""
 _PING_FRAME: Final = b": ping\n\n"
 _JSON_TYPE: Final = (b"content-type", b"application/json")
 _STREAM_HEADERS: Final = [

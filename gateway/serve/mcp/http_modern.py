@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, cast
 
 from gateway.deadlines import Deadlines
-from gateway.errors import OwnerGone
+from gateway.errors import OwnerGone, ReplicaBusy
 from gateway.protocol.annotations import check_param_headers
 from gateway.protocol.eras import MODERN_VERSIONS
 from gateway.protocol.headers import (
@@ -26,8 +26,18 @@ from gateway.protocol.sse import encode_event
 from gateway.proxy.bridge import PARKED, unknown_state
 from gateway.proxy.caller import Principal
 from gateway.replicas import Replica, Replicas
+from gateway.serve.http.elsewhere import again
 from gateway.serve.mcp.core import Answer, Core, error_answer
-from gateway.serve.mcp.http import HttpRequest, Rejected, Watch, read_message_body, send_empty, send_frame, write_events
+from gateway.serve.mcp.http import (
+    AGAIN,
+    HttpRequest,
+    Rejected,
+    Watch,
+    read_message_body,
+    send_empty,
+    send_frame,
+    write_events,
+)
 from gateway.serve.mcp.outbox import Outbox
 from gateway.serve.mcp.sessions import enveloped_call
 
@@ -106,13 +116,11 @@ class ModernHttp:
         return self._replicas.owner("parked call", name, request.principal.name, request.scope)
 
     async def _forward(self, owner: Replica, message: Request, body: bytes, request: HttpRequest) -> None:
-        unread = [body]
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": unread.pop()} if unread else await request.receive()
-
+        scope, receive = again(request.scope, request.receive, body)
         try:
-            await self._replicas.forward(owner, request.scope, receive, request.send)
+            await self._replicas.forward(owner, scope, receive, request.send)
+        except ReplicaBusy as error:
+            raise Rejected(503, error.message, headers=AGAIN) from None
         except OwnerGone as error:
             await _send_answer(request, error_answer(message.id, unknown_state(error.message).error))
 

@@ -1,6 +1,9 @@
 """What is slow, silent, crowded or broken between replicas costs no session that lives, and nothing is left."""
 
 import asyncio
+import itertools
+import os
+import resource
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -11,11 +14,12 @@ import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
 
-from gateway.errors import OwnerGone
+from gateway.errors import OwnerGone, ReplicaBusy
 from gateway.replicas import Replica
 from gateway.replicas.connected import Connected
 from gateway.replicas.link import Link
-from gateway.replicas.messages import BODY, FORWARDED, REQUEST, START
+from gateway.replicas.messages import ALIVE, BODY, END, FORWARDED, REQUEST, START, head_of
+from gateway.replicas.records import RecordFault
 from gateway.serve.mcp.frames import FramedMcp
 from tests.gateway.replicas.test_forwarding import KEYS, Client, answer, free_ports, read, scope, site
 
@@ -91,17 +95,24 @@ async def test_owner_that_falls_silent_is_gone(monkeypatch: pytest.MonkeyPatch, 
 async def pretender(serve: Callable[[Link], Any]) -> AsyncGenerator[Replica]:
     """A replica that has the secret, and says what it likes."""
 
-    async def met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = await Link.open(reader, writer, KEYS, "answers")
+    async def met(link: Link) -> None:
+        await link.greeted()
         await link.receive()
         await serve(link)
-        with suppress(OSError):
-            await reader.read()
-        writer.close()
+        with suppress(OSError, RecordFault):
+            while await link.receive() is not None:
+                pass
+        link.close()
         over.set()
 
     over = asyncio.Event()
-    server = await asyncio.start_server(met, "127.0.0.1", 0)
+    loop = asyncio.get_running_loop()
+    tasks: set[asyncio.Task[None]] = set()
+
+    def connected(link: Link) -> None:
+        tasks.add(loop.create_task(met(link)))
+
+    server = await loop.create_server(lambda: Link(KEYS, "answers", connected), "127.0.0.1", 0)
     async with server:
         yield Replica(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", b"x" * 8)
         with anyio.fail_after(20):
@@ -154,8 +165,7 @@ async def test_stream_that_is_broken_ends_and_is_not_told_of_after_it_has_begun(
 async def test_request_that_can_not_be_read_ends_its_connection_and_nothing_else(said: bytes) -> None:
     async with site(echo) as at:
         host, _, port = at.owner.address.rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
-        link = await Link.open(reader, writer, KEYS, "asks")
+        link = await Link.connect(host, int(port), KEYS)
         await link.send((REQUEST, said))
         with anyio.fail_after(20):
             assert await link.receive() is None
@@ -216,21 +226,19 @@ async def test_connections_to_replicas_that_have_ended_are_not_kept() -> None:
 async def test_machine_that_vanishes_is_noticed_by_both_sides_however_long_nothing_is_said() -> None:
     looked: list[int] = []
 
-    async def met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await Link.open(reader, writer, KEYS, "answers")
-        looked.append(writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
-        await reader.read()
-        writer.close()
-        over.set()
+    class Seen(Link):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            kept = transport.get_extra_info("socket")
+            looked.append(kept.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
 
-    over = asyncio.Event()
-    async with await asyncio.start_server(met, "127.0.0.1", 0) as server:
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        await Link.open(reader, writer, KEYS, "asks")
-        looked.append(writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
-        writer.close()
+    loop = asyncio.get_running_loop()
+    async with await loop.create_server(lambda: Seen(KEYS, "answers"), "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        _, link = await loop.create_connection(lambda: Seen(KEYS, "asks"), host, port)
         with anyio.fail_after(20):
-            await over.wait()
+            await link.greeted()
+        link.close()
 
     assert looked == [1, 1]
 
@@ -247,7 +255,7 @@ async def test_replica_that_stops_ends_the_streams_that_it_passes_on() -> None:
         tasks.start_soon(at.forward, client)
         with anyio.fail_after(20):
             await client.got.wait()
-        at.asks.end_streams()
+        at.asks.stop()
 
     assert (b"".join(client.parts), client.over) == (b"one", True)
 
@@ -282,3 +290,183 @@ async def test_frames_that_the_query_asks_for_are_made_once_and_stream() -> None
         go_on.set()
 
     assert b"".join(client.parts).endswith(b"\x81\xa1b\x02")
+
+
+async def test_owner_that_has_no_connection_left_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(b"x")
+    async with site(echo) as at:
+        with monkeypatch.context() as full:
+            full.setattr("gateway.replicas.listener._MOST", 0)
+            with pytest.raises(ReplicaBusy, match="try again"):
+                await at.forward(client)
+        assert client.status == 0
+        assert (await at.forward(Client(b"x"))).status == 200
+
+
+async def test_replica_that_has_no_descriptor_left_takes_nobody_for_gone() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with site(echo) as at:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free_descriptor(), hard))
+        try:
+            with pytest.raises(ReplicaBusy):
+                await at.forward(Client(b"x"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert (await at.forward(Client(b"x"))).status == 200
+
+
+def lowest_free_descriptor() -> int:
+    free = os.dup(0)
+    os.close(free)
+    return free
+
+
+async def test_who_waits_for_a_turn_in_vain_while_others_have_theirs_is_told_that_it_is_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.replicas.ways._OPENING", 1)
+    monkeypatch.setattr("gateway.replicas.ways._CONNECT_TIME", 2.0)
+    greets, links = itertools.count(), list[Link]()
+
+    class Once(Link):
+        def data_received(self, data: bytes) -> None:
+            # The second one is not greeted.
+            if self in links or not next(greets):
+                links.append(self)
+                super().data_received(data)
+
+    def connected(link: Link) -> None:
+        served[link] = asyncio.get_running_loop().create_task(serve(link))
+
+    async def serve(link: Link) -> None:
+        await link.greeted()
+        await link.receive()
+        await link.receive()
+        await link.send((START, b'{"status": 200, "headers": []}'), (END, b""))
+
+    served: dict[Link, asyncio.Task[None]] = {}
+    asks, first = Connected(KEYS, "127.0.0.1", *free_ports(1)), Client()
+    server = await asyncio.get_running_loop().create_server(lambda: Once(KEYS, "answers", connected), "127.0.0.1", 0)
+    async with server, asks.listening(echo), anyio.create_task_group() as tasks:
+        owner = Replica(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", b"x" * 8)
+
+        async def ask_in_vain() -> None:
+            with pytest.raises(ReplicaBusy):
+                await asks.forward(owner, scope(), Client().receive, Client().send)
+            for link, task in served.items():
+                task.cancel()
+                link.close()
+
+        # Both want their turn before one of them has had it.
+        tasks.start_soon(asks.forward, owner, scope(), first.receive, first.send)
+        tasks.start_soon(ask_in_vain)
+
+    assert first.status == 200
+
+
+@pytest.mark.parametrize("reads", [False, True], ids=["unread", "read"])
+async def test_answer_that_does_not_wait_for_the_whole_request_reaches_the_client(reads: bool) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if reads:
+            await receive()
+        await answer(send, 413, b"too large")
+
+    class Endless(Client):
+        async def receive(self) -> dict[str, Any]:
+            if self._told:
+                await anyio.sleep_forever()
+            self._told = True
+            return {"type": "http.request", "body": b"x" * 1_000_000, "more_body": True}
+
+    async with site(app) as at:
+        client = await at.forward(Endless())
+        other = await at.forward(Client())
+
+    assert (client.status, b"".join(client.parts)) == (413, b"too large")
+    assert other.status == 413
+
+
+async def test_owner_that_takes_its_time_says_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.replicas.listener._ALIVE", 0.01)
+    go_on = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await read(receive)
+        await go_on.wait()
+        await answer(send, 200, b"late")
+
+    async with site(app) as at:
+        host, _, port = at.owner.address.rpartition(":")
+        link = await Link.connect(host, int(port), KEYS)
+        await link.send((REQUEST, head_of(scope(), at.owner.boot)), (END, b""))
+        with anyio.fail_after(20):
+            assert [await link.receive() for _ in range(3)] == [(ALIVE, b"")] * 3
+            client = Client()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(at.forward, client)
+                await link.receive()
+                go_on.set()
+        link.close()
+
+    assert client.parts == [b"late"]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_replica_that_stops_tells_who_waits_for_an_answer_of_another(streamed: bool) -> None:
+    here = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await read(receive)
+        if streamed:
+            await send(STREAM)
+            await send({"type": "http.response.body", "body": b"one", "more_body": True})
+        here.set()
+        await receive()
+
+    client, told = Client(), list[Any]()
+
+    def broken(error: Exception) -> bytes:
+        told.append(error)
+        return b"broken"
+
+    async def ask() -> None:
+        try:
+            await at.asks.forward(at.owner, scope(), client.receive, client.send, broken)
+        except ReplicaBusy as error:
+            told.append(error)
+
+    async with site(app) as at, anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        with anyio.fail_after(20):
+            await (client.got if streamed else here).wait()
+        at.asks.stop()
+
+    assert "is stopping" in str(told[0])
+    assert client.parts == ([b"one", b"broken"] if streamed else [])
+
+
+async def test_client_that_takes_its_time_to_read_is_no_owner_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.replicas.forwarder._SILENCE", 0.05)
+    go_on = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await read(receive)
+        await send(STREAM)
+        for _ in range(30):
+            await send({"type": "http.response.body", "body": b"x" * 200_000, "more_body": True})
+        await send({"type": "http.response.body", "body": b"end"})
+
+    class Slow(Client):
+        async def send(self, message: Any) -> None:
+            await super().send(message)
+            await go_on.wait()
+
+    client = Slow()
+    async with site(app) as at, anyio.create_task_group() as tasks:
+        tasks.start_soon(at.forward, client)
+        await client.begun.wait()
+        # Longer than an owner may be silent, and until nothing moves any more.
+        await anyio.sleep(0.3)
+        go_on.set()
+
+    assert len(b"".join(client.parts)) == 30 * 200_000 + 3

@@ -192,3 +192,15 @@ async def test_stream_whose_owner_ends_is_told_to_have_broken(pair: Pair) -> Non
     last = json.loads(blocks[-2].split("data: ")[1])
     assert (last["type"], last["code"], last["sequence_number"]) == ("error", "server_error", len(blocks) - 2)
     assert "broke off" in last["message"]
+
+
+async def test_owner_that_can_not_be_asked_for_now_is_no_response_that_is_not_stored(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await pair.owner.ask("Hello.", input="hi")
+    monkeypatch.setattr("gateway.replicas.listener._MOST", 0)
+    told = await pair.other.http.get(f"/v1/responses/{made['id']}")
+    error = await pair.other.refused(503, input="x", previous_response_id=made["id"])
+
+    assert (told.status_code, told.headers["retry-after"], told.json()["error"]) == (503, "2", error)
+    assert (error["code"], error["message"][-9:]) == ("replica_busy", "try again")

@@ -1,0 +1,132 @@
+"""The connections of this replica to the others, kept while nobody needs them.
+
+Turns an owner into a connection to it. One that is gone, or was started anew, is known at once; one that can't be asked
+for want of connections or descriptors, here or there, is not taken for gone.
+"""
+
+import asyncio
+import errno
+import socket
+from collections import defaultdict
+from typing import Final
+from weakref import WeakValueDictionary
+
+import anyio
+
+from gateway.errors import OwnerGone, ReplicaBusy
+from gateway.observe.logs import get_logger
+from gateway.replicas.interface import Replica
+from gateway.replicas.keys import ReplicaKeys
+from gateway.replicas.link import Link
+from gateway.replicas.records import NoRoom, RecordFault
+
+FAULTS: Final = (OSError, EOFError, RecordFault)
+"""What ends a connection."""
+_CONNECT_TIME: Final = 5.0
+"""Seconds to reach another replica, and to wait for one's turn to."""
+_OPENING: Final = 8
+"""Connections to one replica that are opened at a time: a listener has few for those that have shown nothing yet."""
+_KEPT: Final = 64
+"""Connections to one replica that rest."""
+_SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+_NO_NAMES: Final = frozenset({socket.EAI_AGAIN, socket.EAI_SYSTEM, socket.EAI_MEMORY})
+
+log = get_logger("replicas")
+
+
+class Ways:
+    """The ways to all other replicas."""
+
+    def __init__(self, keys: ReplicaKeys) -> None:
+        """Nothing is connected yet."""
+        self._keys = keys
+        self._kept: defaultdict[str, list[Link]] = defaultdict(list)
+        self._turns: WeakValueDictionary[str, _Turns] = WeakValueDictionary()
+
+    async def link(self, owner: Replica) -> Link:
+        """A connection that nobody else uses. Raises `OwnerGone`, `ReplicaBusy`."""
+        if (link := self._resting(owner)) is not None:
+            return link
+        turns = self._turns.setdefault(owner.address, _Turns())
+        before = turns.opened
+        try:
+            with anyio.fail_after(_CONNECT_TIME):
+                async with turns.free:
+                    return self._resting(owner) or await self._opened(owner, turns)
+        except NoRoom as error:
+            raise _busy(owner, error) from error
+        except FAULTS as error:
+            # Others had their turn meanwhile: it is there.
+            if _is_short(error) or (isinstance(error, TimeoutError) and turns.opened > before):
+                raise _busy(owner, error) from error
+            raise gone(owner, "the replica that had it can't be reached", error) from error
+
+    def keep(self, owner: Replica, link: Link) -> None:
+        """It may be used again."""
+        if len(self._kept[owner.address]) < _KEPT:
+            self._kept[owner.address].append(link)
+        else:
+            link.close()
+
+    def close(self) -> None:
+        """Close the connections that rest."""
+        for links in self._kept.values():
+            for link in links:
+                link.close()
+        self._kept.clear()
+
+    def _resting(self, owner: Replica) -> Link | None:
+        links = self._kept[owner.address]
+        while links:
+            link = links.pop()
+            if link.rests:
+                return link
+            link.close()
+        return None
+
+    async def _opened(self, owner: Replica, turns: "_Turns") -> Link:
+        self._clear()
+        host, _, port = owner.address.rpartition(":")
+        link = await Link.connect(host.strip("[]"), int(port), self._keys)
+        turns.opened += 1
+        return link
+
+    def _clear(self) -> None:
+        """Close what rests to replicas that have ended: maybe nobody asks for them again."""
+        for address, links in list(self._kept.items()):
+            for link in [each for each in links if not each.rests]:
+                links.remove(link)
+                link.close()
+            if not links:
+                del self._kept[address]
+
+
+class _Turns:
+    """Of those that open a connection to one replica."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Semaphore(_OPENING)
+        self.opened = 0
+
+
+def gone(owner: Replica, what: str, error: Exception) -> OwnerGone:
+    """What is told of an owner that is gone. The log says where that was and why; clients learn no address."""
+    _note(owner, what, error)
+    return OwnerGone(what)
+
+
+def _busy(owner: Replica, error: Exception) -> ReplicaBusy:
+    what = "the replica that has it can't be asked just now"
+    _note(owner, what, error)
+    return ReplicaBusy(f"{what}: try again")
+
+
+def _note(owner: Replica, what: str, error: Exception) -> None:
+    log.warning(what, address=owner.address, reason=str(error) or type(error).__name__)
+
+
+def _is_short(error: Exception) -> bool:
+    """Whether it is this machine that lacks something."""
+    if not isinstance(error, OSError):
+        return False
+    return error.errno in (_NO_NAMES if isinstance(error, socket.gaierror) else _SHORT)
