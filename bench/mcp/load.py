@@ -8,6 +8,7 @@ MCP's two handshakes and nothing of who is measured.
 import asyncio
 import json
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from time import clock_gettime, perf_counter
@@ -81,6 +82,12 @@ class Client:
     def widen(self, links: Sequence[Link]) -> None:
         """Have these links too."""
         self._links = [*self._links, *links]
+
+    def over(self, links: Sequence[Link]) -> "Client":
+        """Give the same client, its session among others, with other links."""
+        other = copy(self)
+        other._links = links
+        return other
 
     def close(self) -> None:
         """Be done with the links."""
