@@ -6,11 +6,13 @@ It serves no request but those of the admin port, and runs what there is once fo
 
 import secrets
 import socket
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 
 import anyio
+from anyio.abc import TaskGroup
 
 from gateway.app.options import ServeOptions
 from gateway.app.place import ALONE
@@ -66,14 +68,7 @@ async def _run(config: GatewayConfig, options: ServeOptions, shutdown: Shutdown,
         plan = _plan(config, options, sockets.faces, stack)
         await stack.enter_async_context(StdioHost().listening(plan.folder / SERVERS))
         metrics, sums = WorkerMetrics(), Sums()
-
-        def restarted(number: int) -> None:
-            sums.ended(number)
-            metrics.restarts.inc()
-
-        backoff = Backoff(config.limits.restart_backoff, config.limits.restart_backoff_max)
-        minders += [Minder(number, partial(started, plan), backoff, restarted) for number in range(plan.count)]
-        metrics.running.set_function(lambda: sum(each.ready for each in minders))
+        minders += _minders(config, plan, metrics, sums)
         pages = Pages(minders, plan.folder, metrics, sums)
         admin = http_server(
             guard_admin(pages.app(), config.serve), admin_connections(config.serve, metrics.connections)
@@ -88,19 +83,34 @@ async def _run(config: GatewayConfig, options: ServeOptions, shutdown: Shutdown,
 
         async with anyio.create_task_group() as serving:
             async with anyio.create_task_group() as minding:
-                async with anyio.create_task_group() as starting:
-                    for each in minders:
-                        starting.start_soon(minding.start, each.keep)
+                await _start_all(minders, minding)
                 shutdown.ready(drain)
                 serving.start_soon(admin.serve, [sockets.admin])
-                log.info(
-                    "gateway ready",
-                    url=url_of_socket(config.serve.host, sockets.faces),
-                    admin=url_of_socket(config.serve.admin_host, sockets.admin),
-                    workers=plan.count,
-                )
+                urls = {
+                    "url": url_of_socket(config.serve.host, sockets.faces),
+                    "admin": url_of_socket(config.serve.admin_host, sockets.admin),
+                }
+                log.info("gateway ready", **urls, workers=plan.count)
             log.info("all workers have ended")
             admin.should_exit = True
+
+
+def _minders(config: GatewayConfig, plan: Plan, metrics: WorkerMetrics, sums: Sums) -> list[Minder]:
+    def restarted(number: int) -> None:
+        sums.ended(number)
+        metrics.restarts.inc()
+
+    backoff = Backoff(config.limits.restart_backoff, config.limits.restart_backoff_max)
+    minders = [Minder(number, partial(started, plan), backoff, restarted) for number in range(plan.count)]
+    metrics.running.set_function(lambda: sum(each.ready for each in minders))
+    return minders
+
+
+async def _start_all(minders: Sequence[Minder], minding: TaskGroup) -> None:
+    """Have all of them ready, or none. Raises `GatewayError` in a group."""
+    async with anyio.create_task_group() as starting:
+        for each in minders:
+            starting.start_soon(minding.start, each.keep)
 
 
 def _plan(config: GatewayConfig, options: ServeOptions, faces: socket.socket, stack: AsyncExitStack) -> Plan:

@@ -124,6 +124,8 @@ async def test_session_of_a_killed_worker_is_gone_at_once_and_the_rest_goes_on(a
     async with another.reached(0) as one, another.reached(1) as other:
         session, kept = await initialized(one, another.url), await initialized(other, another.url)
         before = await post(other, another.url, "ping", {}, session)
+        await post(one, another.url, "nothing/there", {}, session)
+        assert another.running.metric("codec_mcp_errors_total") == 1
         os.kill(pids[0], signal.SIGKILL)
         another.running.log.wait_for("a worker ended and is started again")
         with anyio.fail_after(5):
@@ -137,6 +139,9 @@ async def test_session_of_a_killed_worker_is_gone_at_once_and_the_rest_goes_on(a
     assert another.pids()[0] != pids[0]
     assert another.pids()[1] == pids[1]
     assert another.running.metric("codec_worker_restarts_total") == 1
+    assert another.running.metric("codec_workers") == 2
+    # What it had counted has been counted.
+    assert another.running.metric("codec_mcp_errors_total") == 1
 
 
 async def test_one_signal_drains_all_workers_and_leaves_nothing(
