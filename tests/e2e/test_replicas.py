@@ -46,10 +46,12 @@ class Balancer(httpx2.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def taking_turns(urls: list[str]) -> Balancer:
-    """A balancer without stickiness."""
-    turns = itertools.cycle(urls)
-    return Balancer(lambda _: next(turns))
+class TakingTurns(Balancer):
+    """One without stickiness."""
+
+    def __init__(self, urls: list[str]) -> None:
+        turns = itertools.cycle(urls)
+        super().__init__(lambda _: next(turns))
 
 
 def free_port() -> int:
@@ -85,7 +87,7 @@ async def says_yes(context: object, params: Any) -> ElicitResult:
 
 @asynccontextmanager
 async def client_of(urls: list[str], mode: str) -> AsyncGenerator[Client]:
-    transport = taking_turns(urls)
+    transport = TakingTurns(urls)
     with anyio.fail_after(60):
         async with (
             httpx2.AsyncClient(transport=transport, timeout=30) as http,
@@ -292,7 +294,7 @@ async def test_port_of_the_replicas_answers_nobody_without_the_secret(replicas: 
 async def test_responses_are_gone_on_with_and_deleted_whichever_replica_is_asked(tmp_path: Path, secret: Path) -> None:
     with ExitStack() as stack:
         two = [started(stack, tmp_path / f"{n}", secret, "embedded") for n in range(2)]
-        turns = taking_turns([each.url for each in two])
+        turns = TakingTurns([each.url for each in two])
         async with (
             httpx2.AsyncClient(transport=turns, timeout=60) as http,
             openai.AsyncOpenAI(base_url="http://127.0.0.1:1/v1", api_key="x", max_retries=0, http_client=http) as api,
