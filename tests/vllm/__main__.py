@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from secrets import token_urlsafe
 from time import perf_counter, sleep
 
@@ -21,8 +20,9 @@ from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, 
 from gateway.engine.packaged_model import packaged_model
 from gateway.engine.readiness import EngineRoute, ReadyEngine
 from gateway.errors import GrammarRefused
+from tests.vllm import sessions
+from tests.vllm.router import FOLDER, healthy, router
 
-FOLDER = Path(".tools/vllm")
 PORT = 28200
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
@@ -62,31 +62,6 @@ def server() -> Iterator[str]:
             yield url
         finally:
             process.terminate()
-
-
-@contextmanager
-def router(url: str) -> Iterator[str]:
-    """The address of a vllm-router in front of a server."""
-    place = ("--host", "127.0.0.1", "--port", str(PORT + 1), "--prometheus-port", str(PORT + 2))
-    command = [str(FOLDER / "router/bin/vllm-router"), *place, "--worker-urls", url, "--policy", "cache_aware"]
-    with (FOLDER / "router.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-        routed = f"http://127.0.0.1:{PORT + 1}"
-        try:
-            while not healthy(routed):
-                if process.poll() is not None:
-                    raise SystemExit(f"vllm-router ended at its start: see {log.name}")
-                sleep(0.2)
-            yield routed
-        finally:
-            process.terminate()
-
-
-def healthy(url: str) -> bool:
-    """Whether it answers."""
-    try:
-        return httpx2.get(f"{url}/health", timeout=2).status_code == 200
-    except httpx2.HTTPError:
-        return False
 
 
 def say(what: str, value: object) -> None:
@@ -159,11 +134,12 @@ def main() -> int:
     """Run all of it."""
     with server() as url:
         anyio.run(figures, url)
-        with router(url) as routed:
+        with router(url, policy="cache_aware") as routed:
             say("behind vllm-router", routed)
             anyio.run(figures, routed)
+        kept = sessions.main()
         command = [sys.executable, "-m", "pytest", "-q", "--timeout", "600", "tests/e2e/test_engines.py"]
-        return subprocess.run(command, env={**os.environ, "ENGINE": url}, check=False).returncode
+        return subprocess.run(command, env={**os.environ, "ENGINE": url}, check=False).returncode or kept
 
 
 if __name__ == "__main__":
