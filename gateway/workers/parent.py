@@ -1,7 +1,7 @@
 """The parent of several workers: it binds the sockets, starts the workers, keeps them running, and ends with them.
 
 It serves no request but those of the admin port, and runs what there is once for all workers: servers over stdio
-(`stdio/`). What signals do to it they do to all: `app/signals.py`.
+(`stdio/`) and embedded engines (`engines.py`). What signals do to it they do to all: `app/signals.py`.
 """
 
 import secrets
@@ -27,8 +27,8 @@ from gateway.serve.auth.token import guard_admin
 from gateway.serve.http.server import http_server
 from gateway.serve.http.sockets import url_of_socket
 from gateway.workers.cores import count_of
+from gateway.workers.engines import check_engines, running_engines
 from gateway.workers.folder import socket_folder
-from gateway.workers.host import refuse_what_needs_a_host
 from gateway.workers.minder import Minder
 from gateway.workers.pages import Pages
 from gateway.workers.ports import LoopbackPorts
@@ -45,7 +45,7 @@ async def run_workers(config: GatewayConfig, options: ServeOptions) -> None:
     Raises `ConfigError` when a port is taken or a setting can't work, `GatewayError` when a worker ends before it was
     ever ready, and KeyboardInterrupt when Ctrl-C comes before all are.
     """
-    refuse_what_needs_a_host(config)
+    check_engines(config, count_of(config.serve.workers))
     minders: list[Minder] = []
 
     def reload() -> None:
@@ -66,6 +66,7 @@ async def _run(config: GatewayConfig, options: ServeOptions, shutdown: Shutdown,
     async with AsyncExitStack() as stack:
         sockets = stack.enter_context(ALONE.listening(config.serve))
         plan = _plan(config, options, sockets.faces, stack)
+        await stack.enter_async_context(running_engines(config, plan.folder))
         await stack.enter_async_context(StdioHost().listening(plan.folder / SERVERS))
         metrics, sums = WorkerMetrics(), Sums()
         minders += _minders(config, plan, metrics, sums)

@@ -25,9 +25,9 @@ from gateway.config.show import secrets_of
 from gateway.errors import ConfigError, GatewayError, first_of_ours
 from gateway.observe.logs import configure_logging, get_logger
 from gateway.serve.http.sockets import listening
+from gateway.workers.engines import check_engines, with_hosted_engines
 from gateway.workers.folder import admin_socket
 from gateway.workers.handed import Handed
-from gateway.workers.host import refuse_what_needs_a_host
 from gateway.workers.words import ORDERS, READY, failure_line
 
 _FAILED: Final = 1
@@ -49,8 +49,10 @@ class WorkerPlace:
     def read(self) -> GatewayConfig:
         """The settings of this worker, as they are now. Raises `ConfigError`."""
         settings = self._handed.options.read()
-        refuse_what_needs_a_host(settings)
-        return replace(settings, worker=self._handed.worker, replicas=self._replicas(settings.replicas))
+        worker = self._handed.worker
+        check_engines(settings, worker.count)
+        settings = with_hosted_engines(settings, worker)
+        return replace(settings, worker=worker, replicas=self._replicas(settings.replicas))
 
     @contextmanager
     def listening(self, serve: ServeConfig) -> Generator[Listeners]:

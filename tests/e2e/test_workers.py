@@ -272,15 +272,14 @@ def refused(launch: Any, servers: Any, *flags: str, env: dict[str, str] | None =
     return code, next(line for line in log.lines if line.startswith("codec-gateway:"))
 
 
-def test_what_there_would_be_once_for_each_worker_is_refused(launch: Any) -> None:
-    engine = refused(launch, {}, "--engine", "embedded", "--workers", "2")
+def test_engine_that_workers_can_not_share_is_refused(launch: Any) -> None:
+    engine = refused(launch, {}, "--engine", "embedded", "--workers", "3")
     exclusive = {"CODEC_GATEWAY_ENGINE__URL": "http://127.0.0.1:1", "CODEC_GATEWAY_ENGINE__EXCLUSIVE": "true"}
     slots = refused(launch, {}, "--workers", "2", env=exclusive)
 
     assert [code for code, _ in (engine, slots)] == [3, 3]
-    assert "embedded engine" in engine[1]
-    assert "exclusive" in slots[1]
-    assert all("or set serve.workers to 1" in words for _, words in (engine, slots))
+    assert "an embedded engine of 2 slots, and each of 3 workers needs one" in engine[1]
+    assert "remove 'exclusive', or set serve.workers to 1" in slots[1]
 
 
 def test_worker_that_can_not_start_at_all_ends_the_gateway_with_its_words(launch: Any, tmp_path: Path) -> None:
