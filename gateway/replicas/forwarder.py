@@ -104,7 +104,7 @@ class _Errand:
             head = (REQUEST, head_of(scope, self._owner.boot))
             if message["type"] != "http.request" or message.get("more_body", False):
                 return await self._ask_in_parts(head, message)
-            await self._link.send(head, *pieces(message.get("body", b""), more=False), patience=_SILENCE)
+            await self._link.send(head, *pieces(message.get("body", b""), more=False), within=_SILENCE)
         except FAULTS as error:
             raise self._lost(error) from error
         self._deadline = self._deadlines.after(_LOOK, self._look)
@@ -131,7 +131,7 @@ class _Errand:
                 raise OwnerGone("its client has left")
             more = message.get("more_body", False)
             records += pieces(message.get("body", b""), more=more)
-            await self._link.send(*records, patience=_SILENCE)
+            await self._link.send(*records, within=_SILENCE)
             records = []
             if more:
                 message = await self._receive()

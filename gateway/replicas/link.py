@@ -63,7 +63,7 @@ class Link(asyncio.Protocol):
         while self._records is None:
             if self._end is not False:
                 raise self._end or EOFError("it closed the connection before it had said who it is")
-            await self._news()
+            await self._something()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is connected."""
@@ -139,11 +139,11 @@ class Link(asyncio.Protocol):
             raise ConnectionResetError("the connection is closed")
         self._out.write(b"".join([self._records.seal(kind, data) for kind, data in records]))
 
-    async def send(self, *records: tuple[bytes, bytes], patience: float | None = None) -> None:
-        """The same; waits while the other side does not read, at most `patience` seconds."""
+    async def send(self, *records: tuple[bytes, bytes], within: float | None = None) -> None:
+        """The same; waits while the other side does not read, at most `within` seconds."""
         self.tell(*records)
         if not self._writable.is_set():
-            with anyio.fail_after(patience):
+            with anyio.fail_after(within):
                 await self._writable.wait()
             if self._out.is_closing():
                 raise ConnectionResetError("the connection was closed")
@@ -151,9 +151,9 @@ class Link(asyncio.Protocol):
     async def heard(self) -> None:
         """Wait until there is something to receive, be it the end."""
         while not self._waiting and self._end is False:
-            await self._news()
+            await self._something()
 
-    async def _news(self) -> None:
+    async def _something(self) -> None:
         self._some.clear()
         await self._some.wait()
 
@@ -164,7 +164,7 @@ class Link(asyncio.Protocol):
                 if self._end is None:
                     return None
                 raise self._end
-            await self._news()
+            await self._something()
         record = self._waiting.popleft()
         before, self._held = self._held, self._held - len(record[1])
         if before > _HELD >= self._held and not self._out.is_closing():

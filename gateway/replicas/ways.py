@@ -88,7 +88,7 @@ class Ways:
         self._clear()
         host, _, port = owner.address.rpartition(":")
         link = await Link.connect(host.strip("[]"), int(port), self._keys)
-        turns.opened += 1
+        turns.note()
         return link
 
     def _clear(self) -> None:
@@ -107,6 +107,10 @@ class _Turns:
     def __init__(self) -> None:
         self.free = asyncio.Semaphore(_OPENING)
         self.opened = 0
+
+    def note(self) -> None:
+        """One more was opened."""
+        self.opened += 1
 
 
 def gone(owner: Replica, what: str, error: Exception) -> OwnerGone:
