@@ -27,8 +27,9 @@ GatewayError
 │   ├── ContextExceeded         its conversation does not fit into the engine's context
 │   ├── BodyOverLimit           its body is too large (gateway.serve.http)
 │   └── BodyUnread              its body is in a form that is not read (gateway.serve.http)
-├── OwnerGone                   the replica that has what a request names is gone
-├── ReplicaBusy                 it can't be asked for now
+├── NotAnswered                 another replica did not answer a request
+│   ├── OwnerGone               the one that has what it names is gone
+│   └── ReplicaBusy             it can't be asked for now
 └── MapUnknown                  a client named a map that is not on the allow-list
 
 Some exceptions stand outside the tree, because none of them leaves its package: whoever raises one and whoever catches
@@ -157,11 +158,20 @@ class ContextExceeded(RequestInvalid):
         self.context = context
 
 
-class OwnerGone(GatewayError):
+class NotAnswered(GatewayError):
+    """Another replica did not answer a request that was to be sent on to it."""
+
+    def __init__(self, message: str, *, asked: bool = False) -> None:
+        """`asked`: it may have begun to."""
+        super().__init__(message)
+        self.asked = asked
+
+
+class OwnerGone(NotAnswered):
     """The replica that has what a request names is gone, and what it names with it."""
 
 
-class ReplicaBusy(GatewayError):
+class ReplicaBusy(NotAnswered):
     """A request could not be sent on to the replica that has what it names, for want of connections; it may be soon."""
 
 

@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.app.at_home import AtHome
 from gateway.app.garbage import settle_memory
 from gateway.app.place import ALONE, Place
 from gateway.app.refuse_while_stopping import stopping
@@ -79,6 +80,8 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
         ],
         exception_handlers={404: no_such_path, 405: no_such_path},
     )
+    if config.worker is not None:
+        app = AtHome(app, services.replicas, config.worker.peers, config.limits.body_bytes)
     app = _Shortcut("/mcp", framed, app)
     app = guard_endpoints(app, config, services.metrics.access)
     async with mcp.running():
@@ -143,6 +146,7 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, pl
             if config.worker is not None:
                 # Others listen on the same socket: they take who comes now, and who comes back.
                 servers[0].send_clients_away()
+            services.replicas.leave()
             mcp.stop_listening()
             cut = await app.drained(config.limits.drain, expire)
             mcp.end_sessions()

@@ -30,6 +30,7 @@ class Connected:
         self._keys = keys
         self._names = OwnedNames(keys, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         self._forwarder = Forwarder(keys)
+        self._listener: Listener | None = None
 
     def name(self, purpose: Purpose, principal: str) -> str:
         """A sealed name, which says where it was given."""
@@ -38,6 +39,10 @@ class Connected:
     def owner(self, purpose: Purpose, name: str, principal: str, scope: Scope) -> Replica | None:
         """By its name; None as well where another replica has sent the request on."""
         return None if FORWARDED in scope else self._names.elsewhere(purpose, name, principal)
+
+    def at(self, address: str, scope: Scope) -> Replica | None:
+        """None for this one, and where another replica has sent the request on."""
+        return None if FORWARDED in scope or address == self._names.me.address else Replica(address, b"")
 
     def shared_keys(self, purpose: str) -> Sequence[bytes]:
         """Made from the common secret, and from the one before it."""
@@ -49,6 +54,11 @@ class Connected:
         """Over a kept connection."""
         await self._forwarder.forward(owner, scope, receive, send, broken)
 
+    def leave(self) -> None:
+        """On all connections."""
+        if self._listener is not None:
+            self._listener.leaving = True
+
     def stop(self) -> None:
         """On all connections."""
         self._forwarder.stop()
@@ -56,7 +66,7 @@ class Connected:
     @asynccontextmanager
     async def listening(self, app: ASGIApp, listener: socket.socket | None = None) -> AsyncGenerator[None]:
         """Answer the others' requests with `app`, for as long as the context lasts. Raises `ConfigError`."""
-        answering = Listener(self._keys, self._names.me.boot, app)
+        answering = self._listener = Listener(self._keys, self._names.me.boot, app)
         where: Any = {"host": self._host, "port": self._port} if listener is None else {"sock": listener}
         try:
             server = await asyncio.get_running_loop().create_server(answering.link, **where)

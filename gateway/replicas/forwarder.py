@@ -11,7 +11,7 @@ from typing import Any, Final
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.deadlines import Deadline, Deadlines
-from gateway.errors import OwnerGone, ReplicaBusy
+from gateway.errors import NotAnswered, OwnerGone, ReplicaBusy
 from gateway.replicas.interface import Broken, Replica, quietly
 from gateway.replicas.keys import ReplicaKeys
 from gateway.replicas.link import Link
@@ -63,7 +63,7 @@ class Forwarder:
     def stop(self) -> None:
         """End what the others still answer: this replica is about to end."""
         for errand in self._running:
-            errand.give_up(ReplicaBusy(_STOPPING))
+            errand.give_up(ReplicaBusy(_STOPPING, asked=True))
 
     def close(self) -> None:
         """Close the connections that rest."""
@@ -83,10 +83,10 @@ class _Errand:
         self._watch: asyncio.Task[None] | None = None
         self._since: float | None = None
         """Since when the owner has to say something."""
-        self._why: OwnerGone | ReplicaBusy | None = None
+        self._why: NotAnswered | None = None
         """What ended it from this side."""
 
-    def give_up(self, why: OwnerGone | ReplicaBusy) -> None:
+    def give_up(self, why: NotAnswered) -> None:
         """End it: the connection's end tells the owner."""
         self._why = self._why or why
         self._link.close()
@@ -128,7 +128,7 @@ class _Errand:
         records, more = [head], True
         while more:
             if message["type"] != "http.request":
-                raise OwnerGone("its client has left")
+                raise OwnerGone("its client has left", asked=True)
             more = message.get("more_body", False)
             records += pieces(message.get("body", b""), more=more)
             await self._link.send(*records, within=_SILENCE)
@@ -184,8 +184,8 @@ class _Errand:
                 return record
         raise EOFError("it closed the connection")
 
-    def _lost(self, error: Exception) -> OwnerGone | ReplicaBusy:
-        return self._why or gone(self._owner, _BROKE_OFF, error)
+    def _lost(self, error: Exception) -> NotAnswered:
+        return self._why or gone(self._owner, _BROKE_OFF, error, asked=True)
 
     def _look(self) -> None:
         """It takes longer: look whether the client is still there, and the owner."""
@@ -195,7 +195,7 @@ class _Errand:
     async def _watch_client(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self.give_up(OwnerGone("its client has left"))
+        self.give_up(OwnerGone("its client has left", asked=True))
 
     def _listen(self) -> None:
         left = _SILENCE
@@ -204,4 +204,4 @@ class _Errand:
         if left > 0:
             self._deadline = self._deadlines.after(left, self._listen)
         else:
-            self.give_up(gone(self._owner, _BROKE_OFF, TimeoutError(f"it said nothing for {_SILENCE:g} s")))
+            self.give_up(gone(self._owner, _BROKE_OFF, TimeoutError(f"it said nothing for {_SILENCE:g} s"), asked=True))

@@ -12,13 +12,13 @@ from typing import Final, Literal, Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.errors import OwnerGone, ReplicaBusy
+from gateway.errors import NotAnswered, OwnerGone
 
 Purpose = Literal["session", "parked call", "response"]
-Broken = Callable[[OwnerGone | ReplicaBusy], bytes]
+Broken = Callable[[NotAnswered], bytes]
 
 
-def quietly(_: OwnerGone | ReplicaBusy) -> bytes:
+def quietly(_: NotAnswered) -> bytes:
     """A client of MCP knows how to go on with a stream that ends early: it comes back, and is told."""
     return b""
 
@@ -30,6 +30,7 @@ class Replica:
     address: str
     """HOST:PORT."""
     boot: bytes
+    """Empty: any."""
 
 
 class Replicas(Protocol):
@@ -43,6 +44,10 @@ class Replicas(Protocol):
         """The other replica that has what it names; None: a request is to be answered here, whatever it comes to."""
         ...
 
+    def at(self, address: str, scope: Scope) -> Replica | None:
+        """The other replica at an address, whichever start of it; None: a request is to be answered here."""
+        ...
+
     def shared_keys(self, purpose: str) -> Sequence[bytes]:
         """Keys of 32 bytes that all replicas have for one purpose: what is made is made with the first."""
         ...
@@ -54,6 +59,10 @@ class Replicas(Protocol):
 
         Raises `OwnerGone`, or `ReplicaBusy`; nothing has been sent to the client then.
         """
+        ...
+
+    def leave(self) -> None:
+        """Take nothing more from the others that any replica can answer: this one is about to end."""
         ...
 
     def stop(self) -> None:
@@ -77,6 +86,9 @@ class _Alone:
     def owner(self, purpose: Purpose, name: str, principal: str, scope: Scope) -> Replica | None:
         return None
 
+    def at(self, address: str, scope: Scope) -> Replica | None:
+        return None
+
     def shared_keys(self, purpose: str) -> Sequence[bytes]:
         return (secrets.token_bytes(32),)
 
@@ -84,6 +96,9 @@ class _Alone:
         self, owner: Replica, scope: Scope, receive: Receive, send: Send, broken: Broken = quietly
     ) -> None:
         raise OwnerGone("this gateway has no replicas")
+
+    def leave(self) -> None:
+        return
 
     def stop(self) -> None:
         return

@@ -43,6 +43,8 @@ class Listener:
         self._serving: set[asyncio.Task[None]] = set()
         self._answering: set[Link] = set()
         self._unproven = 0
+        self.leaving = False
+        """Whether nothing more is taken that any replica can answer."""
 
     def link(self) -> Link:
         """A connection that is about to be made."""
@@ -103,7 +105,7 @@ class Listener:
     async def _answer(self, link: Link, head: bytes) -> bool:
         """Answer one request. Gives whether the connection may be used again."""
         scope, boot = scope_of(head)
-        if boot != self._boot:
+        if boot != self._boot and (boot or self.leaving):
             await link.send((GONE, b""))
             return False
         exchange = _Exchange(link)

@@ -113,10 +113,10 @@ class _Turns:
         self.opened += 1
 
 
-def gone(owner: Replica, what: str, error: Exception) -> OwnerGone:
+def gone(owner: Replica, what: str, error: Exception, *, asked: bool = False) -> OwnerGone:
     """What is told of an owner that is gone. The log says where that was and why; clients learn no address."""
     _note(owner, what, error)
-    return OwnerGone(what)
+    return OwnerGone(what, asked=asked)
 
 
 def _busy(owner: Replica, error: Exception) -> ReplicaBusy:

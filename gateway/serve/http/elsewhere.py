@@ -1,16 +1,16 @@
 """A request that another replica answers, as an answer of ours.
 
-Turns a request, its body maybe read already, into one that is sent on whole. Where the owner is gone, the request is
-answered here: who looks for what it names finds nothing, and says so as its API does.
+Turns a request, its body maybe read already, into one that is sent on whole. Who has it sent on says what answers
+where the other replica does not.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.errors import GatewayError, OwnerGone, ReplicaBusy
+from gateway.errors import NotAnswered
 from gateway.replicas import Replica, Replicas
 
 _OF_THE_BODY: Final = frozenset({b"content-length", b"content-encoding"})
@@ -25,23 +25,20 @@ class Elsewhere(Response):
         owner: Replica,
         body: bytes | None,
         *,
-        gone: Callable[[], Awaitable[Response]],
-        refused: Callable[[GatewayError], Response],
-        broken: Callable[[GatewayError, int], bytes],
+        unanswered: Callable[[NotAnswered], Awaitable[ASGIApp]],
+        broken: Callable[[NotAnswered, int], bytes],
     ) -> None:
         """Nothing is sent yet.
 
         Args:
             body: what was read of it, decompressed; None: nothing.
-            gone: answers where the owner is gone.
-            refused: the answer where it can't be asked for now.
+            unanswered: what answers in its place.
             broken: the event that ends a stream which broke off behind so many.
         """
         self._replicas = replicas
         self._owner = owner
         self._body = body
-        self._gone = gone
-        self._refused = refused
+        self._unanswered = unanswered
         self._broken = broken
         self.background = None
 
@@ -54,17 +51,15 @@ class Elsewhere(Response):
             events += message.get("body", b"").count(b"\n\n")
             await send(message)
 
-        def broken(error: OwnerGone | ReplicaBusy) -> bytes:
+        def broken(error: NotAnswered) -> bytes:
             return self._broken(error, events)
 
         asked, read = (scope, receive) if self._body is None else again(scope, receive, self._body)
         try:
             await self._replicas.forward(self._owner, asked, read, count, broken)
             return
-        except OwnerGone:
-            answer = await self._gone()
-        except ReplicaBusy as error:
-            answer = self._refused(error)
+        except NotAnswered as error:
+            answer = await self._unanswered(error)
         await answer(scope, receive, send)
 
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from gateway.agent import Agent
 from gateway.agent.events import AgentEvent
 from gateway.config import LimitsConfig
-from gateway.errors import EngineError, GatewayError, RequestInvalid
+from gateway.errors import EngineError, GatewayError, NotAnswered, ReplicaBusy, RequestInvalid
 from gateway.observe.escape import escape_text
 from gateway.observe.metrics import Metrics
 from gateway.replicas import ALONE, Replica, Replicas
@@ -65,7 +65,7 @@ class ResponsesEndpoint:
             asked = ResponsesRequest.checked(body)
         except GatewayError as error:
             return self._refused(error)
-        named = named_by(asked)
+        named = named_by(asked.previous_response_id, asked.input)
         if named is None or (owner := self._owner(named, request)) is None:
             return await self._answer(asked, request)
         return self._elsewhere(owner, body, lambda: self._answer(asked, request))
@@ -91,9 +91,13 @@ class ResponsesEndpoint:
         principal = principal_of(request.scope)
         return self._held.replicas.owner("response", name_in(an_id), principal.name, request.scope)
 
-    def _elsewhere(self, owner: Replica, body: bytes | None, gone: Callable[[], Awaitable[Response]]) -> Response:
+    def _elsewhere(self, owner: Replica, body: bytes | None, here: Callable[[], Awaitable[Response]]) -> Response:
         """What it names can be found nowhere but there: where the owner is gone, we say that it is not stored."""
-        return Elsewhere(self._held.replicas, owner, body, gone=gone, refused=RESPONSES.refused, broken=broken_off)
+
+        async def unanswered(error: NotAnswered) -> Response:
+            return RESPONSES.refused(error) if isinstance(error, ReplicaBusy) else await here()
+
+        return Elsewhere(self._held.replicas, owner, body, unanswered=unanswered, broken=broken_off)
 
     async def _retrieve(self, request: Request) -> Response:
         if request.query_params.get("stream", "false") != "false":

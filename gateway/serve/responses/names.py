@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from gateway.serve.responses.items import REFERENCE
-from gateway.serve.responses.request import ResponsesRequest
 
 NewName = Callable[[], str]
 """Gives a new name for something that lives in this process."""
@@ -22,14 +21,14 @@ def name_in(an_id: str) -> str:
     return an_id.partition("_")[2].partition(".")[0]
 
 
-def named_by(request: ResponsesRequest) -> str | None:
-    """The id on which it hangs where a request can be answered; None: anywhere.
+def named_by(previous: object, given: object) -> str | None:
+    """The id on which it hangs where a request can be answered; None: anywhere. `given`: its input.
 
     One id is enough: what a request refers to besides must live in the same place, or is told to be unknown there.
     """
-    if request.previous_response_id is not None:
-        return request.previous_response_id
-    items = [cast(Mapping[str, Any], item) for item in _listed(request.input) if isinstance(item, Mapping)]
+    if isinstance(previous, str):
+        return previous
+    items = [cast(Mapping[str, Any], item) for item in _listed(given) if isinstance(item, Mapping)]
     referred = next((item["id"] for item in items if _is_reference(item)), None)
     return referred if isinstance(referred, str) else _approved(items)
 

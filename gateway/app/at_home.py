@@ -1,0 +1,135 @@
+"""Each conversation of `/v1` is answered by one of several workers, in which it is remembered: its home.
+
+An ASGI layer before the endpoints. Turns the first question of a conversation and who asks it into a worker
+(`engine/homes.py`), and sends the request on to it. A worker that is away is nobody's home meanwhile: the request is
+answered here. One that names a stored response goes where that lives, which is its endpoint's to say.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.engine.homes import key_of, order_of
+from gateway.errors import GatewayError, NotAnswered
+from gateway.replicas import Replica, Replicas
+from gateway.serve.auth.identity import principal_of
+from gateway.serve.http.body import read_body
+from gateway.serve.http.elsewhere import Elsewhere
+from gateway.serve.http.errors import error_answer, error_response
+from gateway.serve.http.request_id import new_request_id
+from gateway.serve.messages.form import form_of
+from gateway.serve.openai.form import OPENAI
+from gateway.serve.responses.form import broken_off
+from gateway.serve.responses.names import named_by
+
+_AGAIN: Final = {"retry-after": "2"}
+
+
+def _broken_chat(error: NotAnswered, _events: int) -> bytes:
+    return OPENAI.events([error_answer(error)[1]]) + OPENAI.last
+
+
+def _broken_messages(error: NotAnswered, _events: int) -> bytes:
+    form = form_of(new_request_id())
+    return form.events([form.refuse(error)[1]])
+
+
+_BROKEN: Final[Mapping[str, Callable[[NotAnswered, int], bytes]]] = {
+    "/v1/chat/completions": _broken_chat,
+    "/v1/messages": _broken_messages,
+    "/v1/responses": broken_off,
+}
+"""What ends a stream that broke off, for each path that has conversations."""
+
+
+class AtHome:
+    """Wraps the endpoints of one of several workers."""
+
+    def __init__(self, app: ASGIApp, replicas: Replicas, peers: Sequence[str], most: int) -> None:
+        """`peers`: addresses of all workers; `most`: bytes of a body."""
+        self._app = app
+        self._replicas = replicas
+        self._peers = peers
+        self._most = most
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answer a request, or have it answered."""
+        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] not in _BROKEN:
+            return self._app(scope, receive, send)
+        return self._choose(scope, receive, send)
+
+    async def _choose(self, scope: Scope, receive: Receive, send: Send) -> None:
+        parts = await _read(receive, self._most)
+        again = _replay(parts, receive)
+        home = await self._home(scope, _replay(parts, receive))
+        if home is None:
+            await self._app(scope, again, send)
+            return
+
+        async def unanswered(error: NotAnswered) -> ASGIApp:
+            if error.asked:
+                return error_response(503, f"{error.message}: ask again", code="replica_lost", headers=_AGAIN)
+            return lambda scope, _, send: self._app(scope, _replay(parts, receive), send)
+
+        broken = _BROKEN[scope["path"]]
+        await Elsewhere(self._replicas, home, None, unanswered=unanswered, broken=broken)(scope, again, send)
+
+    async def _home(self, scope: Scope, receive: Receive) -> Replica | None:
+        """The other worker that is the home of what is asked; None: this one, or there is none."""
+        try:
+            asked = json.loads(await read_body(Request(scope, receive), self._most))
+        except (GatewayError, ValueError, RecursionError):
+            # Its endpoint says what is wrong with it.
+            return None
+        question = _first_question(cast(dict[str, Any], asked)) if isinstance(asked, dict) else None
+        if question is None:
+            return None
+        address = order_of(key_of(principal_of(scope).name, question), self._peers)[0]
+        return self._replicas.at(address, scope)
+
+
+def _first_question(asked: Mapping[str, Any]) -> str | None:
+    """What a conversation's home hangs on: all that comes behind, and what stands beside, may change."""
+    given = asked.get("input")
+    if "stream_format" in asked or named_by(asked.get("previous_response_id"), given) is not None:
+        # Frames are no events: they are made where they are asked for.
+        return None
+    if isinstance(given, str):
+        return given
+    messages = asked.get("messages", given)
+    for each in cast(list[Any], messages) if isinstance(messages, list) else []:
+        if isinstance(each, Mapping) and cast(Mapping[str, Any], each).get("role") == "user":
+            return _text(cast(Mapping[str, Any], each).get("content"))
+    return None
+
+
+def _text(content: object) -> str:
+    """The words of a message, without what clients put beside them for one request."""
+    if isinstance(content, str):
+        return content
+    parts = cast(list[Any], content) if isinstance(content, list) else []
+    return "\n".join(str(cast(Mapping[str, Any], part).get("text")) for part in parts if isinstance(part, Mapping))
+
+
+async def _read(receive: Receive, most: int) -> list[Message]:
+    """The parts of a body, to its end or a little beyond the bound."""
+    parts: list[Message] = []
+    size = 0
+    while not parts or (parts[-1].get("more_body", False) and size <= most):
+        parts.append(await receive())
+        size += len(parts[-1].get("body", b""))
+    return parts
+
+
+def _replay(parts: Sequence[Message], receive: Receive) -> Receive:
+    """A request that is read from its beginning."""
+    unread = iter(parts)
+
+    async def read() -> Message:
+        message = next(unread, None)
+        return await receive() if message is None else message
+
+    return read
