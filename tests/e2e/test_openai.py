@@ -248,7 +248,9 @@ def test_choice_of_no_tool_leaves_the_prompt_as_it_is(chat, leaf_answer):
 
 
 def test_same_seed_gives_the_same_answer(chat):
-    drawn = {"model": "any", "temperature": 1.5, "seed": 7, "max_tokens": 12, "tool_choice": "none"}
+    drawn = {"model": "any", "temperature": 1.5, "max_tokens": 12, "tool_choice": "none"}
+    # Of few likely ids: a prompt that was there already rounds otherwise, which decides between ids that are close.
+    drawn["extra_body"] = {"top_k": 3}
     texts = [
         chat.chat.completions.create(messages=COUNT, **{**drawn, "seed": seed}).choices[0].message.content
         for seed in (7, 7, 8)
