@@ -36,7 +36,7 @@ BOTH: dict[str, list[Json]] = {
     "n": [{"n": 1}],
     "presence_penalty": [{"presence_penalty": 1}],
     "return_token_ids": [{"return_token_ids": True}],
-    "seed": [{"seed": 2, "temperature": 1}],
+    "seed": [{"seed": 2, "temperature": 1, "top_k": 3}],
     "stop": [{"stop": "e"}, {"stop": ["e", "o"]}],
     "stream": [{}],
     "stream_flush": [{"stream_flush": "batch"}],
