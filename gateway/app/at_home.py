@@ -87,8 +87,12 @@ class AtHome:
         question = _first_question(cast(dict[str, Any], asked)) if isinstance(asked, dict) else None
         if question is None:
             return None
-        address = order_of(key_of(principal_of(scope).name, question), self._peers)[0]
-        return self._replicas.at(address, scope)
+        return self._replicas.at(self._peers[home_of(principal_of(scope).name, question, len(self._peers))], scope)
+
+
+def home_of(principal: str, question: str, workers: int) -> int:
+    """The number of the worker that is the home of a conversation. By number: addresses are others at each start."""
+    return int(order_of(key_of(principal, question), map(str, range(workers)))[0])
 
 
 def _first_question(asked: Mapping[str, Any]) -> str | None:

@@ -1,5 +1,6 @@
 """`serve --workers 2` with an embedded engine: the parent runs it, and each worker has slots of its own there."""
 
+import itertools
 import os
 import signal
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ import anyio
 import httpx2
 import pytest
 
+from gateway.app.at_home import home_of
+from gateway.proxy.caller import ANYBODY
 from tests.e2e.conftest import running_gateway
 from tests.e2e.test_workers import Gateway
 
@@ -30,11 +33,17 @@ async def answered(http: httpx2.AsyncClient, url: str, words: str) -> dict[str, 
     return answer.json()["usage"]
 
 
-async def test_each_worker_keeps_its_conversations_in_slots_of_its_own(gateway: Gateway) -> None:
+def at_home_in(number: int) -> str:
+    """A question that this one of two workers answers."""
+    words = (f"How many legs have {count} spiders?" for count in itertools.count(2))
+    return next(each for each in words if home_of(ANYBODY.name, each, 2) == number)
+
+
+async def test_each_worker_keeps_its_conversations_in_slots_of_its_own_whichever_is_asked(gateway: Gateway) -> None:
+    asked = [at_home_in(number) for number in range(2)]
     async with gateway.reached(0) as one, gateway.reached(1) as other:
-        asked = [(one, "Name a colour of the sky."), (other, "How many legs has a spider?")]
-        first = [await answered(http, gateway.url, words) for http, words in asked]
-        again = [await answered(http, gateway.url, words) for http, words in asked]
+        first = [await answered(one, gateway.url, words) for words in asked]
+        again = [await answered(other, gateway.url, words) for words in asked]
 
     assert all(each["prompt_tokens"] > 0 for each in first)
     assert [each["prompt_tokens_details"]["cached_tokens"] for each in again] == [
