@@ -12,6 +12,8 @@ from gateway.protocol.mending import BrokenAnswer, mend_value
 from gateway.protocol.messages import INVALID_REQUEST, Failure, Malformed, Message, Request, Response
 
 VERSIONS: Final = frozenset({"2025-03-26"})
+MOST: Final = 1024
+"""Messages of a batch at most: nothing else happens while they are read. No request of ours calls for more answers."""
 _NOT_HERE: Final = "a JSON-RPC batch, which MCP {version} does not have: send one message at a time"
 _BEFORE: Final = "before its version was agreed"
 
@@ -41,7 +43,7 @@ def _parts(data: bytes) -> list[dict[str, Any]]:
         parts: list[object] = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return []
-    return [cast(dict[str, Any], part) for part in parts if isinstance(part, dict)]
+    return [cast(dict[str, Any], part) for part in parts if isinstance(part, dict)] if len(parts) <= MOST else []
 
 
 def _refused(message: Message | BrokenAnswer | Malformed, why: str) -> BrokenAnswer | Malformed:

@@ -103,10 +103,10 @@ async def _launch(plan: Plan, number: int) -> Started:
         ours, theirs = socket.socketpair()
         handed_over.callback(theirs.close)
         reader, writer = await asyncio.open_connection(sock=ours)
-        descriptors = _open(plan, number, theirs, handed_over)
-        worker = WorkerConfig(number, plan.count, plan.folder, plan.peers)
-        argument = Handed(worker, plan.options, descriptors).as_argument()
         try:
+            descriptors = _open(plan, number, theirs, handed_over)
+            worker = WorkerConfig(number, plan.count, plan.folder, plan.peers)
+            argument = Handed(worker, plan.options, descriptors).as_argument()
             # -P: nothing is loaded from the folder that we are in. A session of its own: Ctrl-C is for the parent.
             process = await anyio.open_process(
                 [sys.executable, "-P", "-m", "gateway.workers.worker", argument],

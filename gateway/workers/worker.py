@@ -66,12 +66,10 @@ class WorkerPlace:
             socket.socket(socket.AF_UNIX) as admin,
         ):
             admin.bind(str(path))
-            yield Listeners(faces, admin, replicas)
-        path.unlink(missing_ok=True)
-        if self._orphaned:
-            # The last one finds it empty.
-            with suppress(OSError):
-                path.parent.rmdir()
+            try:
+                yield Listeners(faces, admin, replicas)
+            finally:
+                self._clear(path)
 
     def ready(self) -> None:
         """Tell the parent."""
@@ -91,6 +89,18 @@ class WorkerPlace:
         self._orphaned = True
         log.warning("the parent has ended: this worker ends too")
         shutdown.stop()
+
+    def _clear(self, path: Path) -> None:
+        """Leave nothing behind, where the parent can't remove it any more."""
+        path.unlink(missing_ok=True)
+        if not self._orphaned:
+            return
+        # The last one finds nothing besides what the parent left; the others are about to go as well.
+        with suppress(OSError):
+            for each in path.parent.iterdir():
+                if not each.match("admin-*"):
+                    each.unlink()
+            path.parent.rmdir()
 
     def _replicas(self, settings: ReplicasConfig) -> ReplicasConfig:
         worker, key = self._handed.worker, self._handed.descriptors.key

@@ -256,13 +256,17 @@ def test_hangup_reaches_every_worker(another: Gateway, tmp_path: Path) -> None:
     assert [each["name"] for each in another.status()["servers"]] == ["UP"]
 
 
-def test_workers_end_with_their_parent(another: Gateway) -> None:
+def test_workers_end_with_their_parent_and_leave_nothing(another: Gateway) -> None:
+    folder = Path(another.running.log.events("worker ready")[0]["admin"].removeprefix("unix:")).parent
+    there = folder.is_dir()
     another.running.process.kill()
     # What they write to ends with the last of them.
     another.running.log.close()
 
     assert {each["worker"] for each in another.running.log.events("the parent has ended")} == {0, 1}
     assert {each["worker"] for each in another.running.log.events("stopped")} == {0, 1}
+    assert there
+    assert not folder.exists()
 
 
 def refused(launch: Any, servers: Any, *flags: str, env: dict[str, str] | None = None) -> tuple[int, str]:

@@ -57,7 +57,12 @@ class StdioHost:
     async def _attach(self, line: WorkerLine, wanted: Wanted) -> None:
         what = wanted.as_line()
         while (process := self._shared.get(what)) is not None and process.over.is_set():
-            await process.gone.wait()
+            try:
+                await process.gone.wait()
+            except asyncio.CancelledError:
+                # All end: this worker, too, is to know that nothing more comes.
+                line.close()
+                raise
         if line.over:
             line.close()
             return

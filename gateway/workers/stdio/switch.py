@@ -113,7 +113,9 @@ class Switch:
             number = int(answer[1])
         else:
             number = LongLine(data[:EDGE], data[-EDGE:], len(data)).answered_id()
-        if number is not None and (out := self._answered(number, data)) is not None:
+        # What only begins like an answer, as half a batch does, is the worker's to read; it is no word of ours.
+        shown = data if data.startswith(MESSAGE) else STRANGE + data
+        if number is not None and (out := self._answered(number, shown)) is not None:
             return out
         message = parse_message(data)
         return self._strange(data, message) if isinstance(message, Malformed) else self._said(data, message)

@@ -5,7 +5,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from gateway.protocol.batches import read_batch
+from gateway.protocol.batches import MOST, read_batch, split_batch
 from gateway.protocol.mending import BrokenAnswer
 from gateway.protocol.messages import Failure, Malformed, Notification, Request, Response
 
@@ -51,3 +51,10 @@ def test_messages_of_a_batch_are_read_as_far_as_they_can_be():
     data = rb' [{"jsonrpc":"2.0","id":7,"result":{"a":"\ud800","b":"' + b"\xff" + rb'"}}]'
 
     assert read_batch(data, "2025-03-26") == [Response(7, {"a": "\ufffd", "b": "\ufffd"})]
+
+
+def test_batch_of_very_many_is_none():
+    most, more = (json.dumps([{}] * count).encode() for count in (MOST, MOST + 1))
+
+    assert [len(split_batch(each)) for each in (most, more)] == [MOST, 0]
+    assert read_batch(more, "2025-03-26") == []

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from gateway.config.model import UpstreamConfig
 from gateway.protocol.messages import encode_request
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, Transport
 from gateway.proxy.transport.stdio.words import Wanted
@@ -240,3 +241,34 @@ async def test_process_whose_numbers_are_used_up_is_ended(host, opened, upstream
                 await call(two)
         await one.closed.wait()
         await gone(pid)
+
+
+LINGERS = """
+import time
+from transport import answer, requests
+for message in requests():
+    answer(message, {})
+time.sleep(60)
+"""
+
+
+async def test_worker_that_waits_for_a_process_to_end_is_told_when_all_end(host, upstream, socket):
+    async def open_line(config: UpstreamConfig) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_unix_connection(str(socket))
+        writer.write(Wanted.by(config, shared=True, line_bound=1000).as_line())
+        return reader, writer
+
+    lines = []
+    with anyio.fail_after(30):
+        async with host():
+            lines.append(await open_line(upstream(LINGERS)))
+            assert await lines[0][0].readline() != b""
+            lines[0][1].write_eof()
+            lines.append(await open_line(upstream(LINGERS)))
+            # What came before was heard before.
+            lines.append(await open_line(upstream(COUNTER)))
+            assert await lines[2][0].readline() != b""
+
+        assert await lines[1][0].read() == b""
+    for _, writer in lines:
+        writer.close()

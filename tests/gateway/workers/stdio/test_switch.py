@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.protocol.lines import LineSplitter
 from gateway.protocol.messages import encode_failure, encode_notification, encode_request, encode_response
-from gateway.proxy.transport.stdio.words import SHIFT
+from gateway.proxy.transport.stdio.words import SHIFT, STRANGE
 from gateway.workers.stdio.switch import SERVER, Switch, To
 
 INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
@@ -313,6 +313,13 @@ def test_line_over_the_bound_is_told_to_who_waits_for_it(switch, two):
 
     out = says(switch, b"x" * 1000, bound=500)
     assert out == [(two[0].number, b"L-1 1000")]
+
+
+def test_half_a_batch_is_no_word_of_the_parent(switch, two):
+    request, _ = two[1].ask()
+    half = b'[{"jsonrpc":"2.0","id":%d,"result":{}}, {' % request
+
+    assert says(switch, half) == [(two[1].number, STRANGE + half)]
 
 
 def test_batch_is_taken_apart(switch, two):
