@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -26,7 +27,7 @@ from gateway.serve.http.errors import error_response
 from gateway.workers.folder import admin_socket
 from gateway.workers.merged import merge_readiness, merge_status
 from gateway.workers.minder import Minder
-from gateway.workers.sums import Sums
+from gateway.workers.sums import Sums, read_page
 
 _ANSWER_TIME: Final = 2.0
 """Seconds for a worker to answer."""
@@ -63,7 +64,8 @@ class Pages:
     async def _show_metrics(self, _request: Request) -> Response:
         pages = await self._ask("/metrics")
         for number, page in pages.items():
-            self._sums.heard(number, page.decode())
+            # In a thread: lines of servers over stdio wait on this loop.
+            self._sums.heard(number, await to_thread.run_sync(read_page, page.decode()))
         return Response(self._sums.render(pages, self._metrics.render()), media_type=Metrics.content_type)
 
     async def _show_live(self, _request: Request) -> Response:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -24,6 +25,7 @@ from gateway.observe.logs import get_logger
 from gateway.observe.worker_metrics import WorkerMetrics
 from gateway.proxy.upstream.lifecycle import Backoff
 from gateway.serve.auth.token import guard_admin
+from gateway.serve.http.descriptors import raise_soft_limit
 from gateway.serve.http.server import http_server
 from gateway.serve.http.sockets import url_of_socket
 from gateway.workers.cores import count_of
@@ -36,6 +38,9 @@ from gateway.workers.started import Plan, started
 from gateway.workers.stdio.host import StdioHost
 from gateway.workers.sums import Sums
 
+_LATE: Final = 15.0
+"""Seconds that a worker may take to end once its running requests had their time: one that hangs has no end."""
+
 log = get_logger("workers")
 
 
@@ -46,6 +51,8 @@ async def run_workers(config: GatewayConfig, options: ServeOptions) -> None:
     ever ready, and KeyboardInterrupt when Ctrl-C comes before all are.
     """
     check_engines(config, count_of(config.serve.workers))
+    # Servers' processes and the sockets of all workers are the parent's.
+    raise_soft_limit()
     minders: list[Minder] = []
 
     def reload() -> None:
@@ -81,6 +88,9 @@ async def _run(config: GatewayConfig, options: ServeOptions, shutdown: Shutdown,
             sockets.faces.close()
             for each in minders:
                 each.stop()
+            await anyio.sleep(config.limits.drain + _LATE)
+            log.warning("workers that did not end in time are ended", workers=[m.number for m in minders if m.pid])
+            shutdown.end()
 
         async with anyio.create_task_group() as serving:
             async with anyio.create_task_group() as minding:

@@ -31,21 +31,21 @@ class _Family:
     samples: dict[_Key, float] = field(default_factory=dict[_Key, float])
 
 
-_Page = dict[str, _Family]
+Page = dict[str, _Family]
 
 
 class Sums:
     """What all workers have counted."""
 
     def __init__(self) -> None:
-        self._last: dict[int, _Page] = {}
+        self._last: dict[int, Page] = {}
         """The last page of each that runs."""
-        self._ended: _Page = {}
+        self._ended: Page = {}
         """What those counted that have ended."""
 
-    def heard(self, worker: int, page: str) -> None:
+    def heard(self, worker: int, page: Page) -> None:
         """A worker's page, as it is now."""
-        self._last[worker] = _read(page)
+        self._last[worker] = page
 
     def ended(self, worker: int) -> None:
         """It has ended; the next one of this number counts from zero."""
@@ -62,14 +62,14 @@ class Sums:
         now = set(heard)
         pages = [page if worker in now else _counted(page) for worker, page in self._last.items()]
         registry = CollectorRegistry()
-        registry.register(_Collected(_added([*pages, _read(own), self._ended])))
+        registry.register(_Collected(_added([*pages, read_page(own), self._ended])))
         return generate_latest(registry)
 
 
 class _Collected(Collector):
     """Families as the library writes them."""
 
-    def __init__(self, page: _Page) -> None:
+    def __init__(self, page: Page) -> None:
         self._page = page
 
     def collect(self) -> Iterable[Metric]:
@@ -81,21 +81,22 @@ class _Collected(Collector):
             yield metric
 
 
-def _read(page: str) -> _Page:
-    families: _Page = {}
+def read_page(page: str) -> Page:
+    """A page in the exposition format. Some 30 µs a line: not for an event loop on which others wait."""
+    families: Page = {}
     for metric in text_string_to_metric_families(page):
         samples = {(each.name, tuple(sorted(each.labels.items()))): float(each.value) for each in metric.samples}
         families[metric.name] = _Family(metric.name, metric.documentation, metric.type, samples)
     return families
 
 
-def _counted(page: _Page) -> _Page:
+def _counted(page: Page) -> Page:
     """Without gauges: what only grows."""
     return {name: family for name, family in page.items() if family.kind in {"counter", "histogram"}}
 
 
-def _added(pages: Iterable[_Page]) -> _Page:
-    total: _Page = {}
+def _added(pages: Iterable[Page]) -> Page:
+    total: Page = {}
     for page in pages:
         for name, family in page.items():
             into = total.setdefault(name, _Family(name, family.help, family.kind)).samples

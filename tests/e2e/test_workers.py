@@ -223,6 +223,22 @@ async def test_second_signal_ends_what_still_runs(
     assert not another.running.log.events("all workers have ended")
 
 
+def test_worker_that_hangs_is_ended_when_its_time_to_drain_is_over(
+    tmp_path: Path, is_running: Callable[[int], bool]
+) -> None:
+    (tmp_path / OWN).write_text("[limits]\ndrain = 0.1\n")
+    with running_gateway(tmp_path, {}, *WORKERS) as running:
+        pids = Gateway(running).pids()
+        os.kill(pids[0], signal.SIGSTOP)
+        running.process.send_signal(signal.SIGTERM)
+        code = running.process.wait(120)
+        (told,) = running.log.events("workers that did not end in time are ended")
+
+    assert code == 0
+    assert told["workers"] == [0]
+    assert not any(map(is_running, pids))
+
+
 async def test_worker_that_hangs_holds_up_no_page_of_the_parent(another: Gateway) -> None:
     async with another.reached(1) as other:
         session = await initialized(other, another.url)

@@ -30,9 +30,7 @@ class FileLimit:
 
 def raise_file_limit(connections: int) -> FileLimit:
     """Raise the limit of this process as far as it may go; `connections` is how many clients are meant to have."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, hard = raise_soft_limit()
     limit = file_limit(hard)
     log.info("open files", limit=limit.files, raised_from=soft, kept_from_clients=limit.reserve)
     if limit.for_clients < connections:
@@ -44,6 +42,14 @@ def raise_file_limit(connections: int) -> FileLimit:
             total=connections,
         )
     return limit
+
+
+def raise_soft_limit() -> tuple[int, int]:
+    """Have as many open files as may be; gives the limit as it was, and as it is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return soft, hard
 
 
 def file_limit(files: int) -> FileLimit:
