@@ -57,7 +57,7 @@ class Connected:
     def leave(self) -> None:
         """On all connections."""
         if self._listener is not None:
-            self._listener.leaving = True
+            self._listener.leave()
 
     def stop(self) -> None:
         """On all connections."""

@@ -43,8 +43,7 @@ class Listener:
         self._serving: set[asyncio.Task[None]] = set()
         self._answering: set[Link] = set()
         self._unproven = 0
-        self.leaving = False
-        """Whether nothing more is taken that any replica can answer."""
+        self._leaving = False
 
     def link(self) -> Link:
         """A connection that is about to be made."""
@@ -58,6 +57,10 @@ class Listener:
         task = asyncio.get_running_loop().create_task(self._serve(link))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
+
+    def leave(self) -> None:
+        """From now on take nothing that any replica can answer."""
+        self._leaving = True
 
     async def stop(self) -> None:
         """End every connection, and what is still being answered: what answers is about to end."""
@@ -105,7 +108,7 @@ class Listener:
     async def _answer(self, link: Link, head: bytes) -> bool:
         """Answer one request. Gives whether the connection may be used again."""
         scope, boot = scope_of(head)
-        if boot != self._boot and (boot or self.leaving):
+        if boot != self._boot and (boot or self._leaving):
             await link.send((GONE, b""))
             return False
         exchange = _Exchange(link)

@@ -95,7 +95,7 @@ async def test_client_that_can_be_asked_has_a_process_of_its_own_whichever_worke
 ) -> None:
     with anyio.fail_after(60):
         async with gateway.reached(0) as one, gateway.reached(1) as other:
-            transport = BothWorkers(gateway.url, [one, other])
+            transport = BothWorkers([one, other])
             async with (
                 httpx2.AsyncClient(transport=transport, timeout=30) as http,
                 Client(
