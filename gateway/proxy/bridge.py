@@ -18,13 +18,12 @@ from gateway.protocol.client_bounds import excess_of_answer
 from gateway.protocol.eras import PROGRESS_KEY, is_input_required, meta_of
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_PARAMS
 from gateway.proxy.caller import Caller, ClientSession, Principal
+from gateway.proxy.round_states import PARKED
 from gateway.proxy.shares import ShareRule
 from gateway.proxy.upstream.dispatcher import SessionGone
 from gateway.proxy.upstream.session import PROGRESS, cannot_ask, rpc_error
 from gateway.proxy.upstream.upstream import Upstream
 
-PARKED: Final = "codec-gateway."
-"""What our tokens begin with."""
 _ANSWER_TIME: Final = 600.0
 """Seconds that a question waits for the client's next round."""
 _MOST: Final = 1000
@@ -134,11 +133,6 @@ class Bridge:
         self._start_soon = start_soon
         self._shares = rule.shares("parked_call", _MOST, "calls that wait for their clients' answers")
         self._parked: dict[str, Parked] = {}
-
-    def resumes(self, params: Mapping[str, Any]) -> bool:
-        """Whether a request goes on with a call that is parked here (or claims so)."""
-        state = params.get("requestState")
-        return isinstance(state, str) and state.startswith(PARKED)
 
     async def begin(self, upstream: Upstream, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """The first round of a call that may ask.

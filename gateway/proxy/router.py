@@ -22,6 +22,7 @@ from gateway.proxy.lists import Lists
 from gateway.proxy.permitted_owners import Owners
 from gateway.proxy.resources import Resources, Watch
 from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_of, error_result
+from gateway.proxy.round_states import is_parked, to_client, to_server
 from gateway.proxy.upstream.listing import Kind
 from gateway.proxy.upstream.sampling import SAMPLING
 from gateway.proxy.upstream.session import rpc_error
@@ -243,10 +244,11 @@ class Router:
     ) -> dict[str, Any]:
         """Put the request, over as many rounds as the eras of both sides need."""
         if caller.modern and method in MULTI_ROUND:
-            if "requestState" in params and self._bridge.resumes(params):
+            if is_parked(params):
                 return await self._bridge.resume(method, params, caller)
             if await upstream.runs_aside(method, params, caller):
                 return await self._bridge.begin(upstream, method, params, caller)
+            params = to_server(params)
         with upstream.used:
             request = upstream.dispatcher.request
             result = await request(method, params, caller, seconds=seconds, headers=headers, written=written)
@@ -254,7 +256,7 @@ class Router:
                 return result
             sampling_caller = upstream.sampling_caller(caller)
             if caller.modern and (sampling_caller is caller or not asks_only(result, SAMPLING)):
-                return result
+                return to_client(result)
 
             async def again(sent: dict[str, Any]) -> dict[str, Any]:
                 return await request(method, sent, caller, seconds=seconds, headers=headers, written=written)

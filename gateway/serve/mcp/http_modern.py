@@ -23,8 +23,9 @@ from gateway.protocol.headers import (
 )
 from gateway.protocol.messages import INVALID_REQUEST, Malformed, Notification, Request, parse_message
 from gateway.protocol.sse import encode_event
-from gateway.proxy.bridge import PARKED, unknown_state
+from gateway.proxy.bridge import unknown_state
 from gateway.proxy.caller import Principal
+from gateway.proxy.round_states import PARKED
 from gateway.replicas import Replica, Replicas
 from gateway.serve.http.elsewhere import again
 from gateway.serve.mcp.core import Answer, Core, error_answer

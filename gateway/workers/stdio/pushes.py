@@ -18,6 +18,9 @@ from gateway.workers.stdio.seats import Seats
 
 _MOST: Final = 1024
 """Questions that are remembered; a worker answers so many at a time and refuses more."""
+_LONGEST: Final = 256
+"""Characters of the name of a question that is remembered. One of a longer name is put and answered as any, but can't
+be taken back, and isn't refused when its worker leaves."""
 _FOR_ALL: Final = re.compile(r"notifications/(?:tasks(?:/.*)?|(?:tools|prompts|resources)/list_changed)")
 _GONE: Final = {"code": INTERNAL_ERROR, "message": "the one who was asked is gone"}
 
@@ -41,7 +44,9 @@ class Pushes:
         audience = self._seats.audience()
         if audience is None:
             return []
-        number = self._asked.setdefault(message.id, audience.seat.number)
+        number = audience.seat.number
+        if len(str(message.id)) <= _LONGEST:
+            number = self._asked.setdefault(message.id, number)
         if len(self._asked) > _MOST:
             del self._asked[next(iter(self._asked))]
         return [(number, data if audience.sole or message.method == "ping" else SHARED + data)]

@@ -247,6 +247,16 @@ def test_question_is_taken_back_where_it_was_put_and_refused_when_that_worker_le
     assert says(switch, line) == []
 
 
+def test_question_of_a_very_long_name_is_put_and_answered_and_its_name_is_not_kept(switch, two):
+    two[1].ask()
+    name = "q" * 5000
+    line = encode_request(name, "elicitation/create", {"message": "?"})
+
+    assert says(switch, line) == [(two[1].number, line)]
+    assert says(switch, push("notifications/cancelled", requestId=name)) == []
+    assert two[1].answer(name) == [(SERVER, encode_response(name, {}))]
+
+
 def test_ping_of_the_process_is_for_any_worker(switch, two):
     two[0].ask()
     two[1].ask()
