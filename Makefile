@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help lock mutants pool-check release setup test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
+.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help lock mutants pool-check release setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -146,6 +146,14 @@ vllm-install: $(READY) ## fetch vLLM for the CPU into .tools/vllm (downloads; 6 
 	  printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > $$about/METADATA
 	@[ -e .tools/vllm/model/tokenizer.json ] || .tools/vllm/venv/bin/python tests/vllm/model.py \
 	  "$$($(BIN)/python -c 'from gateway.engine.packaged_model import packaged_model; print(packaged_model())')" .tools/vllm/model
+
+# In the suite the same tests run with a store in Python, whose scripts run in real Lua.
+shared-check: $(READY) ## run the tests of the shared store with a real Redis, which they start, kill and start again: two minutes
+	@command -v redis-server >/dev/null || { echo "redis-server is missing: make shared-install"; exit 1; }
+	@SHARED_STORE=redis $(BIN)/pytest -q tests/gateway/shared tests/e2e/test_shared.py
+
+shared-install: ## install the Redis that shared-check starts, from Debian's packages (root)
+	apt-get install --yes --no-install-recommends redis-server
 
 exchanges: $(READY) ## play recorded calls to public MCP servers directly and through the gateway
 	@$(BIN)/python -m tests.exchanges

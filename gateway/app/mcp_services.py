@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from gateway.app.records import Records, open_records
+from gateway.app.shared import open_shared
 from gateway.config import GatewayConfig
 from gateway.config.replicas import ReplicasConfig
+from gateway.config.shared import NOTHING_SHARED, SharedConfig
 from gateway.engine.maps import MapSet
 from gateway.observe.logs import get_logger
 from gateway.observe.metrics import Metrics
@@ -20,6 +22,7 @@ from gateway.proxy import Proxy, ResultTokens
 from gateway.proxy.upstream.sampling import Sampler
 from gateway.replicas import ALONE, Replicas
 from gateway.serve.mcp import McpEndpoint
+from gateway.shared import Shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,8 @@ class McpServices:
     metrics: Metrics
     records: Records
     replicas: Replicas
+    shared: Shared | None
+    """What all replicas ask; None: each has what it has."""
 
     def mcp_endpoint(self, session_map: str | None = None) -> McpEndpoint:
         """The endpoint of these clients; `session_map`: of those that name none."""
@@ -56,21 +61,26 @@ async def open_mcp_services(
     *,
     proven: Callable[[], bool] = lambda: False,
     sampler: Sampler | None = None,
+    shared: SharedConfig = NOTHING_SHARED,
 ) -> AsyncGenerator[McpServices]:
     """Wire the proxy, which is to be entered yet. Raises `ConfigError`.
 
     Args:
         proven: whether an engine has proved the maps by now.
         sampler: generates for the servers that the operator lets sample.
+        shared: the store of all replicas.
     """
     metrics = Metrics()
     notices = TokenNotices(get_logger("tokens"))
     tokens = ResultTokens(maps.accepted, level=config.tokens.verify, metrics=metrics, notices=notices, proven=proven)
-    async with open_records(config, metrics.access) as records:
-        replicas = replicas_of(config.replicas)
+    replicas = replicas_of(config.replicas)
+    async with (
+        open_records(config, metrics.access) as records,
+        open_shared(shared, replicas, metrics.shared) as store,
+    ):
         name_call = partial(replicas.name, "parked call")
         proxy = Proxy(config, metrics, records.tracing, maps=maps, sampler=sampler, name_call=name_call)
-        yield McpServices(proxy, maps, tokens, notices, metrics, records, replicas)
+        yield McpServices(proxy, maps, tokens, notices, metrics, records, replicas, store)
 
 
 def replicas_of(config: ReplicasConfig) -> Replicas:

@@ -83,7 +83,7 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
     if config.worker is not None:
         app = AtHome(app, services.replicas, config.worker.peers, config.limits.body_bytes)
     app = _Shortcut("/mcp", framed, app)
-    app = guard_endpoints(app, config, services.metrics.access)
+    app = guard_endpoints(app, config, services.metrics.access, services.shared)
     async with mcp.running():
         yield app, mcp
 

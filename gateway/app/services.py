@@ -55,7 +55,9 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
     )
     pool = engines.pool
     sampler = EngineSampler(lambda: agent)
-    async with open_mcp_services(config, pool.maps, proven=lambda: pool.is_open, sampler=sampler) as inner:
+    async with open_mcp_services(
+        config, pool.maps, proven=lambda: pool.is_open, sampler=sampler, shared=config.shared
+    ) as inner:
         proxy, metrics = inner.proxy, inner.metrics
         metrics.servers.follow(proxy.statuses)
         readiness.inform("upstreams", lambda: {status.name: _show_upstream(status) for status in proxy.statuses()})
@@ -70,8 +72,19 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
                 volatile=[*dict.fromkeys(each for engine in config.members.values() for each in engine.volatile)],
                 trajectories=trajectories,
             )
-            status = StatusReport(pool, proxy, readiness, metrics.get_shim_metrics, costs, inner.notices, agent.recall)
-            given = (proxy, pool.maps, inner.tokens, inner.notices, metrics, inner.records, inner.replicas)
+            status = StatusReport(
+                *(pool, proxy, readiness, metrics.get_shim_metrics, costs, inner.notices, agent.recall, inner.shared)
+            )
+            given = (
+                proxy,
+                pool.maps,
+                inner.tokens,
+                inner.notices,
+                metrics,
+                inner.records,
+                inner.replicas,
+                inner.shared,
+            )
             async with proxy, engines.running():
                 yield Services(*given, pool, engines.routes, agent, readiness, costs, status)
 

@@ -98,6 +98,8 @@ def print_report(console: Console, report: dict[str, Any], *, tools: bool) -> No
         say(console, f"workers {_workers(report['workers'])}")
     for name, words in (("engine", _engine(report["engine"])), ("map", _maps(report["maps"])), ("keys", _keys(report))):
         say(console, f"{name:<7}{words}")
+    if shared := report.get("shared"):
+        say(console, f"shared {_shared(shared)}", "" if shared["up"] else "red")
     for each in report.get("engines", ()):
         say(console, f"  {each['name']}: {_member(each)}", "" if each["up"] else "red")
     console.print()
@@ -126,6 +128,10 @@ def admin_address(config: Path | None) -> str:
 def _workers(workers: list[dict[str, Any]]) -> str:
     restarts = sum(each["restarts"] for each in workers)
     return f"{sum(each['ready'] for each in workers)} of {len(workers)} ready, {restarts} restarts"
+
+
+def _shared(shared: dict[str, Any]) -> str:
+    return f"up, {shared['replicas']} replicas" if shared["up"] else f"away: {shared['reason']}"
 
 
 def _member(engine: dict[str, Any]) -> str:

@@ -31,6 +31,7 @@ from gateway.config.model import (
 )
 from gateway.config.replicas import build_replicas
 from gateway.config.servers import ServerReader
+from gateway.config.shared import build_shared
 from gateway.config.source import read_config_text, read_json, read_toml
 from gateway.config.wire import build_wire
 from gateway.errors import ConfigError
@@ -81,6 +82,8 @@ def load_config(
     warnings += [warning for source in sources for warning in source.warnings]
     upstreams = _join(upstream for source in sources for upstream in source.upstreams)
     engine, engines = build_engines(layer["engine"], layer.get("engines", {}))
+    serve = _build_serve(layer.get("serve", {}), (toml_file or json_file or cwd / OWN_FILE).parent)
+    replicas = build_replicas(layer.get("replicas", {}))
     config = GatewayConfig(
         upstreams=upstreams,
         engine=engine,
@@ -88,12 +91,13 @@ def load_config(
         agent=replace(AgentConfig(), **layer.get("agent", {})),
         tokens=_build_tokens(layer["tokens"]),
         limits=replace(LimitsConfig(), **layer.get("limits", {})),
-        serve=_build_serve(layer.get("serve", {}), (toml_file or json_file or cwd / OWN_FILE).parent),
+        serve=serve,
         wire=build_wire(layer.get("wire", {})),
         audit=build_audit(layer.get("audit", {})),
         trajectories=build_trajectories(layer.get("trajectories", {})),
         telemetry=build_telemetry(layer.get("telemetry", {})),
-        replicas=build_replicas(layer.get("replicas", {})),
+        replicas=replicas,
+        shared=build_shared(layer.get("shared", {}), alone=replicas.address is None and serve.workers == 1),
         separator=separator,
         prefix=layer.get("prefix", GatewayConfig().prefix),
         tool_search=layer.get("tool_search", GatewayConfig().tool_search),

@@ -14,6 +14,7 @@ from typing import Literal
 from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig, TrajectoriesConfig
 from gateway.config.connections import ConnectionsConfig
 from gateway.config.replicas import ReplicasConfig
+from gateway.config.shared import SharedConfig
 from gateway.config.wire import WireConfig
 from gateway.config.worker import WorkerConfig
 
@@ -289,6 +290,7 @@ class GatewayConfig:
     trajectories: TrajectoriesConfig = field(default_factory=TrajectoriesConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     replicas: ReplicasConfig = field(default_factory=ReplicasConfig)
+    shared: SharedConfig = field(default_factory=SharedConfig)
     worker: WorkerConfig | None = None
     """Which of several processes of one machine this is; None: it is the only one, or their parent."""
     separator: str = "__"

@@ -24,6 +24,7 @@ from gateway.config.settings import (
     TokensSection,
     UpstreamSection,
 )
+from gateway.config.shared import SharedSection
 from gateway.config.upstream_section import CredentialsSection, RegistrySection
 from gateway.config.wire import WireSection
 
@@ -144,6 +145,7 @@ def render_page() -> str:
         ("trajectories", TrajectoriesSection),
         ("telemetry", TelemetrySection),
         ("replicas", ReplicasSection),
+        ("shared", SharedSection),
         ("upstreams.NAME", UpstreamSection),
         ("upstreams.NAME.oauth", CredentialsSection),
     ):

@@ -21,6 +21,7 @@ from gateway.config.model import (
 from gateway.config.replicas import ReplicasSection
 from gateway.config.section import Count, CountOrZero, Seconds, Section
 from gateway.config.serve_section import ServeSection
+from gateway.config.shared import SharedSection
 from gateway.config.upstream_section import RegistrySection, UpstreamSection
 from gateway.config.wire import WireSection
 
@@ -245,4 +246,5 @@ class Settings(Section):
     trajectories: TrajectoriesSection = TrajectoriesSection()
     telemetry: TelemetrySection = TelemetrySection()
     replicas: ReplicasSection = ReplicasSection()
+    shared: SharedSection = SharedSection()
     upstreams: dict[str, UpstreamSection] = Field(default={})

@@ -14,9 +14,9 @@ from gateway.config.model import GatewayConfig, UpstreamConfig
 
 
 def secrets_of(config: GatewayConfig) -> frozenset[str]:
-    """Every value that must stand in no log and on no screen: of the servers, the engine's key, the gateway's token."""
+    """Every value that must stand in no log and on no screen: of the servers, keys, tokens, the store's password."""
     own = {value for value in (*(each.api_key for each in config.members.values()), config.serve.token) if value}
-    return frozenset(own).union(*(upstream.secrets for upstream in config.upstreams))
+    return frozenset(own).union(config.shared.secrets, *(upstream.secrets for upstream in config.upstreams))
 
 
 def show_config(config: GatewayConfig) -> dict[str, Any]:
@@ -34,6 +34,7 @@ def show_config(config: GatewayConfig) -> dict[str, Any]:
             ("trajectories", config.trajectories),
             ("telemetry", config.telemetry),
             ("replicas", config.replicas),
+            ("shared", config.shared),
         )
     }
     sections["tokens"]["map"] = sections["tokens"]["map"] or "none"

@@ -33,6 +33,7 @@ from gateway.observe.labels import (
     one_of,
 )
 from gateway.observe.server_metrics import Makers, ServerMetrics
+from gateway.observe.shared_metrics import SharedMetrics
 from gateway.observe.slot_file_metrics import SlotFileMetrics
 from gateway.observe.wire_metrics import WireMetrics
 
@@ -60,6 +61,7 @@ class Metrics:
         self.access = AccessMetrics(self._counter)
         self.connections = ConnectionMetrics(self._counter, self._gauge)
         self.wire = WireMetrics(self._counter)
+        self.shared = SharedMetrics(self._counter, self._gauge)
         self.slot_files = SlotFileMetrics(self._counter, self._gauge)
         self.engines = EngineMetrics(self._counter, self._gauge, BoundedLabel(SERVER_NAME, SERVERS_BOUND))
         makers = Makers(self.registry, self.described, self._counter, self._gauge, self._histogram)

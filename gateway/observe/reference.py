@@ -21,6 +21,7 @@ from gateway.observe.labels import (
     TOOL_OUTCOMES,
 )
 from gateway.observe.metrics import Metrics
+from gateway.observe.shared_metrics import SHARED_KINDS, SHARED_RESULTS
 from gateway.observe.worker_metrics import WorkerMetrics
 
 _HEAD = """\
@@ -40,8 +41,9 @@ _WORKERS = """
 
 With `serve --workers N` ([how](scale.md)) the page is one for all: what the workers and their parent have is added up
 by name and labels. A counter does not fall when a worker ends. Gauges that are no amounts have one value:
-`codec_upstream_up`, `codec_engine_up`, `codec_pool_engine_up`, `process_start_time_seconds` and `process_max_fds` the
-least of all workers, `codec_build_info`, `codec_upstream_breaker` and `codec_tool_definition_tokens` the largest.
+`codec_upstream_up`, `codec_engine_up`, `codec_pool_engine_up`, `codec_shared_up`,
+`process_start_time_seconds` and `process_max_fds` the least of all workers, `codec_build_info`,
+`codec_upstream_breaker` and `codec_tool_definition_tokens` the largest.
 Besides there are:
 
 | metric | type | labels | meaning |
@@ -74,6 +76,9 @@ Every label is bounded; a value that is strange, or one too many, is counted as 
 - `reason` of `codec_prompt_ids_lost_total`: {", ".join(f"`{w}`" for w in LOSS_REASONS)}
   ([what each means](openai-apps.md#what-codec-says))
 - `source`: {", ".join(f"`{w}`" for w in SOURCES)}
+- `kind` and `result` of `codec_shared_operations_total`: {", ".join(f"`{w}`" for w in SHARED_KINDS)};
+  {", ".join(f"`{w}`" for w in SHARED_RESULTS)}. `away`: nothing was asked, since it had not answered before;
+  `late`: not in time; `lost`: its connection; `refused`: it says no; `unreadable`: nobody made for this what it gave
 - `format`, `coding`, `reason` of `codec_wire_*`: the frames' form, how they were compressed, and why so
 - `result`: `repaired` (one split fits), `ambiguous` (several do; one was guessed), `missed` (none does)
 

@@ -12,10 +12,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.errors import ConfigError
 from gateway.observe.logs import get_logger
 from gateway.replicas.forwarder import Forwarder
-from gateway.replicas.interface import Broken, Purpose, Replica, quietly
+from gateway.replicas.interface import FORWARDED, Broken, Purpose, Replica, quietly
 from gateway.replicas.keys import ReplicaKeys, derived
 from gateway.replicas.listener import Listener
-from gateway.replicas.messages import FORWARDED
 from gateway.replicas.owners import OwnedNames
 
 log = get_logger("replicas")

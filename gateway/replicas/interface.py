@@ -15,6 +15,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.errors import NotAnswered, OwnerGone
 
 Purpose = Literal["session", "parked call", "response"]
+FORWARDED: Final = "codec.forwarded"
+"""Key in the scope of a request that another replica has sent on: it is not sent on again."""
 Broken = Callable[[NotAnswered], bytes]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, Final
 
+from gateway.replicas.interface import FORWARDED
 from gateway.replicas.records import RecordFault
 
 REQUEST: Final = b"R"
@@ -24,8 +25,6 @@ GONE: Final = b"G"
 
 PIECE: Final = 256 * 1024
 """Bytes of a body in one record."""
-FORWARDED: Final = "codec.forwarded"
-"""Key in the scope of a request that another replica has sent on: it is not sent on again."""
 _OF_A_CONNECTION: Final = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"trailer"})
 
 Headers = Iterable[tuple[bytes, bytes]]

@@ -53,6 +53,9 @@ def merge_status(reports: Sequence[Report], ready: Report, workers: Sequence[Rep
         "servers": _by_name([report["servers"] for report in reports]),
         "engine": next((report["engine"] for report in reports if not report["engine"]["up"]), first["engine"]),
         "engines": _by_name([report["engines"] for report in reports]),
+        "shared": next(
+            (each for report in reports if (each := report["shared"]) and not each["up"]), first.get("shared")
+        ),
         "shim": _sum([report["shim"] for report in reports]),
         "prompts": _latest([each for report in reports for each in report["prompts"]]),
         "workers": list(workers),

@@ -14,7 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 LEAST: Final = frozenset(
-    {"codec_upstream_up", "codec_engine_up", "codec_pool_engine_up", "process_start_time_seconds", "process_max_fds"}
+    {
+        *("codec_upstream_up", "codec_engine_up", "codec_pool_engine_up", "codec_shared_up"),
+        *("process_start_time_seconds", "process_max_fds"),
+    }
 )
 """Of these the smallest counts: a server is up where it is for every worker."""
 MOST: Final = frozenset({"codec_build_info", "codec_upstream_breaker", "codec_tool_definition_tokens"})

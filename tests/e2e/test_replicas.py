@@ -8,7 +8,7 @@ import itertools
 import resource
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -60,12 +60,16 @@ def free_port() -> int:
         return one.getsockname()[1]
 
 
-def started(stack: ExitStack, folder: Path, secret: Path, engine: str = "none") -> RunningGateway:
+def started(
+    stack: ExitStack, folder: Path, secret: Path, engine: str = "none", env: Mapping[str, str] | None = None
+) -> RunningGateway:
+    """`env`: more settings."""
     server = {"command": sys.executable, "args": [str(SERVERS / "asks.py")]}
     settings = {"ADDRESS": "127.0.0.1", "PORT": str(free_port()), "KEY_FILE": str(secret)}
-    env = {f"CODEC_GATEWAY_REPLICAS__{name}": value for name, value in settings.items()}
+    named = {**{f"REPLICAS__{name}": value for name, value in settings.items()}, **(env or {})}
+    variables = {f"CODEC_GATEWAY_{name}": value for name, value in named.items()}
     folder.mkdir(exist_ok=True)
-    return stack.enter_context(running_gateway(folder, {"asks": server}, "--engine", engine, env=env))
+    return stack.enter_context(running_gateway(folder, {"asks": server}, "--engine", engine, env=variables))
 
 
 @pytest.fixture(scope="module")

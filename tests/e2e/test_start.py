@@ -18,7 +18,14 @@ OF_TERMINALS = {"rich", "pygments", "markdown_it"}
 OF_MODELS = {"tokenizers", "xllamacpp", "httpx2", "jsonschema", "referencing"}
 OF_OTHERS = {
     *("jwt", "cryptography", "opentelemetry", "mcp"),
-    *("gateway.cli.demo", "gateway.cli.doctor", "gateway.workers", "gateway.replicas.connected"),
+    *(
+        "gateway.cli.demo",
+        "gateway.cli.doctor",
+        "gateway.workers",
+        "gateway.replicas.connected",
+        "redis",
+        "gateway.shared.store",
+    ),
 }
 
 

@@ -29,6 +29,7 @@ from gateway.proxy.upstream.pins import PinFile
 from gateway.serve.admin.advice import advice_on_context
 from gateway.serve.admin.health import Readiness
 from gateway.serve.auth.key_file import KeyFile
+from gateway.shared import Shared
 
 _CAUSE: Final = 300
 _NAME: Final = 128
@@ -46,6 +47,7 @@ class StatusReport:
         costs: DefinitionCosts,
         notices: TokenNotices,
         recall: Recall,
+        shared: Shared | None = None,
     ) -> None:
         """The gateway counts as started now."""
         self._engines = engines
@@ -55,6 +57,7 @@ class StatusReport:
         self._costs = costs
         self._notices = notices
         self._recall = recall
+        self._shared = shared
         self._started = datetime.now(UTC).replace(microsecond=0)
         self._since = monotonic()
 
@@ -84,6 +87,7 @@ class StatusReport:
                 "accepted": sorted(self._engines.maps.accepted),
             },
             "keys": keys,
+            "shared": None if self._shared is None else asdict(self._shared.status),
             "shim": self._shim(),
             "prompts": [_prompt(each) for each in self._recall.last()],
         }

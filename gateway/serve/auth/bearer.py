@@ -16,11 +16,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.observe.access_metrics import AccessMetrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS
 from gateway.proxy.caller import ANYBODY
+from gateway.replicas.interface import FORWARDED
 from gateway.serve.auth.credentials import Credentials
 from gateway.serve.auth.identity import PRINCIPAL, CannotTell, CredentialRefused, Identity, MustWait, ScopeMissing
+from gateway.serve.auth.limits import Limits
 from gateway.serve.auth.rate_limiter import FailedTries, Kind, Limiter, Refused
 from gateway.serve.auth.resource import ProtectedResource
 from gateway.serve.http.errors import Refusal, error_response
+from gateway.shared import Shared
 
 _ANONYMOUS: Final = Identity(ANYBODY)
 _ASK: Final = "this gateway asks for a token: send 'Authorization: Bearer TOKEN'; `codec-gateway token` shows it"
@@ -46,14 +49,16 @@ class BearerAuth:
         resource: ProtectedResource | None = None,
         limiter: Limiter | None = None,
         tries: FailedTries | None = None,
+        shared: Shared | None = None,
     ) -> None:
-        """`resource`: what is said about OAuth; None: nothing."""
+        """`resource`: what is said about OAuth; None: nothing. `shared`: counts for all replicas."""
         self._app = app
         self._credentials = credentials
         self._metrics = metrics
         self._resource = resource
-        self._limiter = Limiter() if limiter is None else limiter
-        self._tries = FailedTries() if tries is None else tries
+        self._limits = Limits(
+            Limiter() if limiter is None else limiter, FailedTries() if tries is None else tries, shared
+        )
         self._followed = False
         """Whether the key file was looked at in this turn of the loop."""
         self._asks = True
@@ -98,12 +103,12 @@ class BearerAuth:
         if (signed := await self._credentials.verify(given.decode("latin-1"), digest)) is not None:
             return signed
         address = _address_of(scope)
-        if (refused := self._tries.refused(address)) is not None:
+        if (refused := await self._limits.refused(address)) is not None:
             return refused
         try:
             return self._credentials.check_guess(digest)
         except CredentialRefused:
-            self._tries.failed(address)
+            await self._limits.failed(address)
             raise
 
     def _follow(self) -> None:
@@ -120,14 +125,14 @@ class BearerAuth:
 
     async def _admit(self, identity: Identity, scope: Scope, receive: Receive, send: Send) -> None:
         kind = _kind_of(scope)
-        refused = self._limiter.enter(identity, kind)
+        refused = await self._limits.enter(identity, kind, counted=FORWARDED in scope)
         if refused is not None:
             await self._limited(refused)(scope, receive, send)
             return
         try:
             await self._app(scope, receive, send)
         finally:
-            self._limiter.leave(identity, kind)
+            self._limits.leave(identity, kind)
 
     def _limited(self, refused: Refused) -> Refusal:
         self._metrics.limited(refused.limit)

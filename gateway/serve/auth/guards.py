@@ -13,10 +13,15 @@ from gateway.serve.auth.key_file import KeyRing
 from gateway.serve.auth.resource import ProtectedResource
 from gateway.serve.auth.token import HostGuard, own_hosts
 from gateway.serve.http.home import Home
+from gateway.shared import Shared
 
 
-def guard_endpoints(app: ASGIApp, config: GatewayConfig, metrics: AccessMetrics) -> ASGIApp:
+def guard_endpoints(
+    app: ASGIApp, config: GatewayConfig, metrics: AccessMetrics, shared: Shared | None = None
+) -> ASGIApp:
     """The application behind the credential check, and behind it the host check; before both the page at `/`.
+
+    `shared`: counts what callers ask for all replicas; None: each counts for itself.
 
     Raises:
         ConfigError: the key file can't be used.
@@ -24,7 +29,7 @@ def guard_endpoints(app: ASGIApp, config: GatewayConfig, metrics: AccessMetrics)
     serve = config.serve
     credentials = Credentials(serve.token, KeyRing(serve.keys) if serve.keys else None, _access_tokens(config))
     resource = None if serve.oauth is None else ProtectedResource(serve.oauth)
-    guarded = BearerAuth(HostGuard(app, own_hosts(serve)), credentials, metrics, resource=resource)
+    guarded = BearerAuth(HostGuard(app, own_hosts(serve)), credentials, metrics, resource=resource, shared=shared)
     return Home(guarded)
 
 

@@ -20,7 +20,7 @@ SIGNATURES_AT_ONCE: Final = 400
 SIGNATURES_A_SECOND: Final = 200.0
 """One takes up to a quarter of a millisecond: a stranger who makes tokens up costs a twentieth of a core."""
 _BUSY_WAIT: Final = 1.0
-_MINUTE: Final = 60.0
+MINUTE: Final = 60.0
 _WHOLE: Final = 1.0 - 1e-6
 """A token: who waited exactly as long as told must find one, however the sum is rounded."""
 
@@ -91,18 +91,33 @@ class Limiter:
 
         Whoever is admitted must `leave` with the same arguments.
         """
+        if (refused := self.begin(identity, kind)) is not None:
+            return refused
+        wait = self.take(identity) if identity.allowance.rate else 0.0
+        if wait:
+            self.leave(identity, kind)
+            return Refused("rate", wait)
+        return None
+
+    def begin(self, identity: Identity, kind: Kind) -> Refused | None:
+        """The same, without a look at the rate."""
         allowance = identity.allowance
         if allowance.is_free:
             return None
         account = self._account(identity, self._clock())
         if allowance.concurrency and account.running[kind] >= allowance.concurrency:
             return Refused("concurrency", _BUSY_WAIT)
-        if allowance.rate:
-            wait = account.bucket.take(allowance.rate, allowance.rate / _MINUTE, self._clock())
-            if wait:
-                return Refused("rate", wait)
         account.running[kind] += 1
         return None
+
+    def take(self, identity: Identity, share: float = 1.0) -> float:
+        """Take what one request counts of the rate: 0, or the seconds until it can be taken.
+
+        `share`: this replica's part of the rate; one request at a time is always there, be it after a while.
+        """
+        rate = identity.allowance.rate * share
+        now = self._clock()
+        return self._account(identity, now).bucket.take(max(rate, 1.0), rate / MINUTE, now)
 
     def leave(self, identity: Identity, kind: Kind) -> None:
         """One admitted request is over."""

@@ -58,6 +58,7 @@ def status(number: int, **more: Any) -> dict[str, Any]:
         "servers": [server("a")],
         "engine": {"kind": "url", "up": True, "reason": None},
         "engines": [],
+        "shared": None,
         "shim": {"tokenize_calls": 1, "by_map": {f"m{number}": {"shim_ids": 2}}, "since": f"2026-0{number + 1}"},
         "prompts": [{"when": f"2026-01-01T00:0{number}:00"}],
     }
@@ -96,3 +97,12 @@ def test_engine_is_up_where_it_is_for_all_and_its_answers_are_added_up() -> None
 
     assert merged["engine"] == away
     assert merged["engines"] == [{**member, "up": False, "reason": "gone", "answers": 2}]
+
+
+def test_shared_store_is_shown_as_the_worker_sees_it_that_has_none() -> None:
+    up, away = ({"up": up, "reason": None if up else "gone", "replicas": 2} for up in (True, False))
+
+    report = merge_status([status(0, shared=up), status(1, shared=away)], ready(), [])
+
+    assert report["shared"] == away
+    assert merge_status([status(0, shared=up), status(1, shared=up)], ready(), [])["shared"] == up

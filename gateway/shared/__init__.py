@@ -1,0 +1,5 @@
+"""A store that replicas ask for what one of them alone can't know; optional, and never in anybody's way."""
+
+from gateway.shared.interface import Shared, SharedStatus
+
+__all__ = ["Shared", "SharedStatus"]

@@ -1,0 +1,178 @@
+"""One Redis or Valkey: scripts that it runs for a request, within a time, or not at all.
+
+Turns a script and its arguments into what it gives, or into None: away, slow, at fault, or no Redis at all. After one
+question that was not answered nobody asks again until it answers a try, each second, on nobody's way. What was seen of
+it is said once, and once that it is over. It knows no key and no value.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, Protocol, cast
+
+import anyio
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.maint_notifications import MaintNotificationsConfig
+
+from gateway.errors import ConfigError
+from gateway.observe.escape import escape_text
+from gateway.observe.logs import get_logger
+from gateway.observe.shared_metrics import SharedMetrics, SharedResult
+from gateway.shared.scripts import Script
+
+Argument = bytes | str | int | float
+
+_AGAIN: Final = 1.0
+"""Seconds between two tries while it is away."""
+_BEAT: Final = 5.0
+"""Seconds between two looks while it is there."""
+_CONNECT: Final = 1.0
+"""Seconds that a try may take to connect: nobody waits for it."""
+_CONNECTIONS: Final = 32
+_SHOWN: Final = 200
+
+log = get_logger("shared")
+
+
+class Client(Protocol):
+    """What is used of the library."""
+
+    async def execute_command(self, *args: Argument) -> Any:
+        """Send a command; gives the answer."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        ...
+
+
+def open_client(url: str, timeout: float) -> Client:
+    """The store at an address; nothing is connected yet. Raises `ConfigError` for an address that can't be one."""
+    try:
+        client = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
+            url,
+            socket_timeout=timeout,
+            socket_connect_timeout=_CONNECT,
+            # Whoever waits has no time for a second try.
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+            # The server can't send us elsewhere.
+            maint_notifications_config=MaintNotificationsConfig(enabled=False),
+            driver_info=None,
+        )
+        # What the address says in its query is looked at when a connection is made.
+        client.connection_pool.make_connection()
+    except (ValueError, TypeError, AttributeError, RedisError, OSError) as error:
+        raise ConfigError(f"shared.url can't be used: {_shown(error)}") from None
+    return cast(Client, client)
+
+
+class RedisStore:
+    """One store, and whether it answers."""
+
+    def __init__(self, client: Client, timeout: float, metrics: SharedMetrics) -> None:
+        """It counts as away until it has answered. `timeout`: seconds that a question may take."""
+        self._client = client
+        self._timeout = timeout
+        self._metrics = metrics
+        self._turns = asyncio.Semaphore(_CONNECTIONS)
+        self._reason: str | None = "it was not asked yet"
+        self._told: str | None = None
+        """The last refusal that was said."""
+        self._failed = asyncio.Event()
+        metrics.up(False)
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is away; None: it answers."""
+        return self._reason
+
+    async def run(self, kind: str, script: Script, keys: Sequence[bytes], args: Sequence[Argument]) -> Any:
+        """What a script gives; None: there is no answer. `kind`: what is counted."""
+        if self._reason is not None:
+            self._metrics.asked(kind, "away")
+            return None
+        try:
+            async with asyncio.timeout(self._timeout), self._turns:
+                answer = await self._evaluate(script, keys, args)
+        # Whatever a server may say that is none, or not for us: no request fails for it.
+        except Exception as error:  # noqa: BLE001
+            self._metrics.asked(kind, self._fault(error))
+            return None
+        self._metrics.asked(kind, "ok")
+        return answer
+
+    @asynccontextmanager
+    async def running(self, beat: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
+        """Look after it for as long as the context lasts. `beat`: asks it something, and raises without an answer."""
+        await self._look(beat)
+        watching = asyncio.get_running_loop().create_task(self._watch(beat))
+        try:
+            yield
+        finally:
+            watching.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({watching})
+                with suppress(RedisError, OSError):
+                    await self._client.aclose()
+
+    async def ask(self, script: Script, keys: Sequence[bytes], args: Sequence[Argument]) -> Any:
+        """What a script gives, whether the store is away or not. Raises what the library does."""
+        async with asyncio.timeout(self._timeout):
+            return await self._evaluate(script, keys, args)
+
+    async def _watch(self, beat: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            with anyio.move_on_after(_BEAT):
+                await self._failed.wait()
+            if self._reason is not None:
+                await anyio.sleep(_AGAIN)
+            await self._look(beat)
+
+    async def _look(self, beat: Callable[[], Awaitable[None]]) -> None:
+        try:
+            # To connect may take longer than a request may wait; the answer after that may not.
+            async with asyncio.timeout(_CONNECT):
+                await self._client.execute_command("PING")
+            await beat()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._lost(error)
+            return
+        self._failed.clear()
+        if self._reason is not None:
+            self._reason = self._told = None
+            self._metrics.up(True)
+            log.info("the shared store answers")
+
+    async def _evaluate(self, script: Script, keys: Sequence[bytes], args: Sequence[Argument]) -> Any:
+        try:
+            return await self._client.execute_command("EVALSHA", script.digest, len(keys), *keys, *args)
+        except NoScriptError:
+            return await self._client.execute_command("EVAL", script.text, len(keys), *keys, *args)
+
+    def _fault(self, error: Exception) -> SharedResult:
+        if isinstance(error, ResponseError):
+            if self._told is None:
+                self._told = _shown(error)
+                log.warning("the shared store refuses a question: this gateway goes on without", reason=self._told)
+            return "refused"
+        self._lost(error)
+        return "late" if isinstance(error, TimeoutError | RedisTimeoutError) else "lost"
+
+    def _lost(self, error: Exception) -> None:
+        before, self._reason = self._reason, _shown(error)
+        self._failed.set()
+        self._metrics.up(False)
+        if before is None or self._told is None:
+            self._told = self._reason
+            log.warning("the shared store is away: this gateway goes on with what it has", reason=self._reason)
+
+
+def _shown(error: Exception) -> str:
+    """What a server says is not ours."""
+    words = "it did not answer in time" if isinstance(error, TimeoutError | RedisTimeoutError) else str(error)
+    return escape_text(words or type(error).__name__, _SHOWN)

@@ -1,0 +1,70 @@
+"""What only a real server has: users who may do little, TLS, memory that is full. Collected by `make shared-check`."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gateway.observe.metrics import Metrics
+from tests.gateway.shared.conftest import asked, open_store, until_up
+from tests.standins.stores import free_port, running_store
+
+pytestmark = pytest.mark.anyio
+
+PAGE = (Path(__file__).parents[3] / "docs" / "scale.md").read_text(encoding="utf-8")
+
+
+def told(*arguments: str) -> None:
+    subprocess.run(arguments, check=True, capture_output=True, timeout=60)
+
+
+async def test_user_with_the_rights_that_the_page_names_is_enough(tmp_path: Path) -> None:
+    rights = PAGE.partition("**ACL**: `")[2].partition("`")[0].replace("codec-gateway:", "t:")
+    (tmp_path / "users").write_text(f"user default off\nuser gw on >word {rights}\n")
+    metrics = Metrics()
+    with running_store("--aclfile", str(tmp_path / "users")) as store:
+        async with open_store(f"redis://gw:word@127.0.0.1:{store.port}/0", metrics) as shared:
+            answers = [await shared.take("rate", "ann", 1, 0.01), await shared.wait("rate", "ann", 1, 0.01)]
+            assert shared.status.up
+        async with open_store(f"redis://gw:wrong@127.0.0.1:{store.port}/0") as refused:
+            assert not refused.status.up
+            assert "invalid username" in (refused.status.reason or "")
+            assert await refused.take("rate", "ann", 1, 0.01) is None
+
+    assert answers[0] == 0
+    assert answers[1] is not None
+    assert answers[1] > 90
+    assert asked(metrics, "limit", "refused") == 0
+
+
+async def test_certificate_is_checked(tmp_path: Path) -> None:
+    key, certificate = str(tmp_path / "key"), str(tmp_path / "cert")
+    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    told("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, *name)
+    port = free_port()
+    flags = ["--tls-port", str(port), "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-auth-clients", "no"]
+    with running_store(*flags):
+        trusted = f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={certificate}"
+        async with open_store(trusted) as shared:
+            await until_up(shared)
+            assert await shared.take("rate", "ann", 1, 0.01) == 0
+        async with open_store(f"rediss://127.0.0.1:{port}/0") as stranger:
+            assert not stranger.status.up
+            assert "certificate" in (stranger.status.reason or "").lower()
+
+
+async def test_memory_that_is_full_refuses_and_is_not_away() -> None:
+    metrics = Metrics()
+    with running_store("--maxmemory", "1", "--maxmemory-policy", "noeviction") as store:
+        async with open_store(store.url, metrics) as shared:
+            assert await shared.take("rate", "ann", 1, 0.01) is None
+            reason = shared.status.reason
+
+    assert reason is None or "memory" in reason
+
+
+async def test_unix_socket_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "redis.sock"
+    with running_store("--unixsocket", str(path)):
+        async with open_store(f"unix://{path}") as shared:
+            assert await shared.take("rate", "ann", 1, 0.01) == 0

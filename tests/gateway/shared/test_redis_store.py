@@ -1,0 +1,224 @@
+"""The store at its worst: away, silent, foreign, killed in the middle. Nobody who asks is told, or waits for long."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from gateway.config.shared import SharedConfig
+from gateway.errors import ConfigError
+from gateway.observe.metrics import Metrics
+from gateway.shared.store import SharedStore, store_of
+from tests.gateway.shared.conftest import SECRET, asked, open_store, until_up
+from tests.standins.stores import Store, free_port, running_store
+
+pytestmark = pytest.mark.anyio
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def one(shared: SharedStore, who: str = "ann") -> float | None:
+    return await shared.take("rate", who, 2, 0.001)
+
+
+async def test_replicas_take_from_one_bucket(store: Store) -> None:
+    async with open_store(store.url, prefix="a:") as here, open_store(store.url, prefix="a:") as there:
+        first = [await one(here), await one(there)]
+        third = await one(here)
+        look = await there.wait("rate", "ann", 2, 0.001)
+        other = await one(there, "bob")
+
+    assert first == [0, 0]
+    assert third is not None
+    assert third > 900
+    assert look is not None
+    assert look > 900
+    assert other == 0
+
+
+async def test_replicas_know_how_many_they_are(store: Store) -> None:
+    async with open_store(store.url, prefix="b:"):
+        async with open_store(store.url, prefix="b:") as second:
+            assert second.status.replicas == 2
+        async with open_store(store.url, prefix="b:") as third:
+            assert third.status.replicas == 2
+
+
+async def test_gateways_with_other_prefixes_or_secrets_meet_nowhere(store: Store) -> None:
+    other = (b"x" * 32,)
+    async with (
+        open_store(store.url, prefix="c:") as a,
+        open_store(store.url, prefix="d:") as b,
+        open_store(store.url, secrets=other, prefix="c:") as c,
+    ):
+        found = [await one(each) for each in (a, b, c) for _ in range(2)]
+
+    assert found == [0] * 6
+
+
+@asynccontextmanager
+async def served(talk: Talk) -> AsyncGenerator[str]:
+    """The address of a server that is no Redis."""
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    try:
+        yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+    finally:
+        server.close()
+
+
+async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while await reader.read(1000):
+        pass
+    writer.close()
+
+
+def says(answer: bytes) -> Talk:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await reader.read(1000):
+                writer.write(answer)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        writer.close()
+
+    return talk
+
+
+GARBAGE = [
+    b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    b"\x00\xff\x15\x03\x01" * 100,
+    b"$99999999999999999999\r\n",
+    b"*999999999\r\n" * 3,
+    b"*1\r\n" * 5000,
+    b"$x\r\n",
+    b":12345678901234567890123456789012345678901234567890\r\n",
+    b"+OK\r\n" * 1000,
+    b"-MOVED 1 127.0.0.1:1\r\n",
+    b"-\xff\xfe\x1b[31m red\r\n",
+    b"\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("talk", [silent, *map(says, GARBAGE)], ids=range(len(GARBAGE) + 1))
+async def test_what_is_no_redis_is_away_and_harms_nobody(talk: Talk) -> None:
+    metrics = Metrics()
+    async with served(talk) as url, open_store(url, metrics) as shared:
+        answers = [await one(shared) for _ in range(3)]
+        status = shared.status
+
+    assert answers == [None] * 3
+    assert not status.up
+    assert status.reason
+    assert status.reason.isprintable()
+    assert asked(metrics, "limit", "away") == 4  # with the last word to the others
+    assert metrics.registry.get_sample_value("codec_shared_up") == 0
+
+
+async def test_port_that_refuses_is_away_and_found_when_it_is_there() -> None:
+    store, metrics = Store(), Metrics()
+    try:
+        async with open_store(store.url, metrics) as shared:
+            before = await one(shared)
+            store.start()
+            await until_up(shared)
+            after = await one(shared)
+    finally:
+        store.kill()
+
+    assert (before, after) == (None, 0)
+    assert metrics.registry.get_sample_value("codec_shared_up") == 1
+
+
+async def test_store_that_is_killed_and_started_again_is_missed_by_nobody() -> None:
+    with running_store() as store:
+        async with open_store(store.url) as shared:
+            assert await one(shared) == 0
+            store.kill()
+            missed = [await one(shared) for _ in range(3)]
+            status = shared.status
+            store.start()
+            await until_up(shared)
+            # Scripts are gone with it, and sent again.
+            again = [await one(shared) for _ in range(2)]
+
+    assert missed == [None] * 3
+    assert not status.up
+    assert again == [0, 0]
+
+
+async def test_store_that_falls_silent_costs_one_wait_and_no_second() -> None:
+    metrics = Metrics()
+    silence = asyncio.Event()
+    with running_store() as store:
+
+        async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            inner, out = await asyncio.open_connection("127.0.0.1", store.port)
+
+            async def back() -> None:
+                while data := await inner.read(1000):
+                    if not silence.is_set():
+                        writer.write(data)
+
+            task = asyncio.get_running_loop().create_task(back())
+            while data := await reader.read(1000):
+                out.write(data)
+            task.cancel()
+            out.close()
+            writer.close()
+
+        async with served(pass_on) as url, open_store(url, metrics) as shared:
+            assert await one(shared) == 0
+            silence.set()
+            during = [await one(shared) for _ in range(5)]
+            silence.clear()
+            await until_up(shared)
+            after = await one(shared, "bob")
+
+    assert during == [None] * 5
+    assert asked(metrics, "limit", "late") == 1
+    assert asked(metrics, "limit", "away") == 4
+    assert after == 0
+
+
+async def test_key_that_somebody_else_has_is_refused_and_the_store_stays(store: Store) -> None:
+    metrics = Metrics()
+    async with open_store(store.url, metrics, prefix="e:") as shared:
+        name = shared._keys.names("rate", "ann")[0]
+        await shared._store._client.execute_command("ZADD", name, 1, "x")
+        found = await one(shared)
+        bob = await one(shared, "bob")
+
+    assert (found, bob) == (None, 0)
+    assert asked(metrics, "limit", "refused") == 1
+
+
+async def test_client_that_leaves_in_the_middle_takes_nothing_along(store: Store) -> None:
+    async with open_store(store.url, prefix="f:") as shared:
+        for _ in range(50):
+            with anyio.move_on_after(0.0005):
+                await one(shared, "cancelled")
+        answers = [await one(shared, f"{n}") for n in range(50)]
+        assert shared.status.up
+
+    assert answers == [0] * 50
+
+
+async def test_many_at_a_time_are_answered(store: Store) -> None:
+    async with open_store(store.url, prefix="g:") as shared:
+        answers = await asyncio.gather(*(shared.take("rate", "ann", 100, 0.001) for _ in range(200)))
+
+    assert answers.count(0) == 100
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1:1?socket_timeout=soon", "redis://127.0.0.1:1?no_such_option=1"])
+async def test_address_that_can_not_work_is_an_error_at_the_start(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"shared\.url can't be used"):
+        store_of(SharedConfig(url), [SECRET], Metrics().shared)
+
+
+async def test_unix_socket_that_is_not_there_is_away() -> None:
+    async with open_store(f"unix:///tmp/{free_port()}.sock") as shared:
+        assert await one(shared) is None

@@ -1,0 +1,54 @@
+"""A shared store as a process: the one in memory, or the real Redis where `SHARED_STORE=redis` asks for it."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+REAL = os.environ.get("SHARED_STORE") == "redis"
+ROOT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Store:
+    """One port, on which a store runs or not."""
+
+    def __init__(self, *flags: str) -> None:
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._flags = flags
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Begin empty."""
+        memory = [sys.executable, "-m", "tests.standins.redis_in_memory", str(self.port)]
+        real = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", *self._flags]
+        self._process = subprocess.Popen(real if REAL else memory, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        assert any("eady" in line for line in self._process.stdout)
+
+    def kill(self) -> None:
+        """End it without a word."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+@contextmanager
+def running_store(*flags: str) -> Iterator[Store]:
+    """One that runs while the context lasts."""
+    store = Store(*flags)
+    try:
+        store.start()
+        yield store
+    finally:
+        store.kill()
