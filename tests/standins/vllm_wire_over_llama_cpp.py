@@ -28,7 +28,7 @@ from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.engine.slots import SlotTable
 from gateway.errors import EngineError, EngineRefused, GrammarRefused
 from leaf_sdk.fetch import map_bytes
-from leaf_sdk.vocab import TokenMap, load_map
+from leaf_sdk.vocab import Detokenizer, TokenMap, load_map
 
 BLOCK = 16
 MODEL = "stand-in"
@@ -56,6 +56,7 @@ class StandIn:
             Route("/tokenize", self.tokenize, methods=["POST"]),
             Route("/detokenize", self.detokenize, methods=["POST"]),
             Route("/v1/completions", self.completions, methods=["POST"]),
+            Route("/v1/chat/completions", self.chat, methods=["POST"]),
         ]
         return found if self.old else [*found, Route("/inference/v1/generate", self.generate, methods=["POST"])]
 
@@ -99,6 +100,16 @@ class StandIn:
     async def completions(self, request: Request) -> Response:
         asked = await request.json()
         return self._answer(asked, asked["prompt"], asked, _completion_message, 16)
+
+    async def chat(self, request: Request) -> Response:
+        asked = await request.json()
+        if asked.get("tools") or not asked.get("stream"):
+            return _refused("only streams without tools are played here", 400)
+        prompt = await self.engine.tokenize(await self.engine.apply_template(asked["messages"], ()), specials=True)
+        told = ("temperature", "top_p", "seed", "max_tokens")
+        sampling = {name: asked[name] for name in told if name in asked}
+        message = ChatMessages(self.token_map, ids=bool(asked.get("return_token_ids")))
+        return self._answer(asked, prompt, sampling, message, self.context)
 
     def _answer(
         self, asked: dict[str, Any], prompt: list[int], sampling: dict[str, Any], message: Any, most: int
@@ -160,6 +171,23 @@ class StandIn:
             cached = end.timings.cache_n // BLOCK * BLOCK
             yield _event(_usage(len(prompt), end.timings.generated_n, cached, message is _ids_message))
         yield "data: [DONE]\n\n"
+
+
+class ChatMessages:
+    """The messages of one stream of chat completions."""
+
+    def __init__(self, token_map: TokenMap, *, ids: bool) -> None:
+        self._text = Detokenizer(token_map)
+        self._ids = ids
+
+    def __call__(self, event: Any, weighed: bool, reason: str | None) -> str:
+        """The message of one event."""
+        ids = list(event.ids) if event is not None else []
+        delta = {"content": self._text.feed(ids)}
+        choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}
+        told = {"token_ids": ids} if self._ids else {}
+        message = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": MODEL}
+        return _event({**message, "choices": [{**choice, **told}]})
 
 
 def _ids_message(event: Any, weighed: bool, reason: str | None) -> str:
