@@ -36,6 +36,7 @@ Some exceptions stand outside the tree, because none of them leaves its package:
 it are neighbours, and a caller beyond them gets an error of the tree, or an answer of the protocol in hand.
 
 http1                   NoAnswer, LinkLost
+benchmark               AnswerFault
 proxy.transport         PeerError, Unfit, SessionForgotten
 proxy.upstream          Full
 protocol                Unwritable

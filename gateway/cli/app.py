@@ -28,6 +28,7 @@ _COMMANDS: Final = (
     "status",
     "why",
     "call",
+    "bench",
     "parse",
     "token",
     "engine",

@@ -81,6 +81,8 @@ def _names(option: TyperOption) -> str:
 def _default(option: TyperOption) -> str:
     """The word that `--help` shows, which may stand for a default that comes from the settings."""
     shown = option.show_default if isinstance(option.show_default, str) else option.default
+    if isinstance(shown, float):
+        return f"`{shown:g}`"
     return f"`{shown}`" if isinstance(shown, str | int) and not isinstance(shown, bool) else ""
 
 

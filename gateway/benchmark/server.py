@@ -1,0 +1,85 @@
+"""An address and a key as a person names them, to a server that can be asked.
+
+`http://HOST:PORT` stands for its `/v1`, as does an address that ends so. A key comes from the environment or a file,
+never from the command line, which everybody on a machine can read; each server has one of its own, since a key must
+never go to another. Pure but for reading the file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from gateway.config.address import is_http_url, is_loopback
+from gateway.errors import ConfigError
+from gateway.http1.origin import Address, Origin, read_url
+
+_LONGEST_KEY: Final = 8192
+_NO_KEY: Final = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One server of OpenAI's API."""
+
+    origin: Origin
+    path: str
+    """What stands before the path of each request: ends with `/v1` where nothing else was named."""
+    key: str | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """As it is shown."""
+        return f"{self.origin}{self.path}"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is reached over this machine's loopback alone."""
+        return is_loopback(self.origin.host)
+
+
+def read_servers(urls: Sequence[str], keys: Sequence[str], environ: Mapping[str, str]) -> list[Server]:
+    """The servers of these addresses, each with its key. Raises `ConfigError`."""
+    if keys and len(keys) != len(urls):
+        raise ConfigError(
+            f"--key was given {len(keys)} times for {len(urls)} addresses: give one for each, in their order "
+            f"({_NO_KEY} for a server that needs none), so that no server gets the key of another"
+        )
+    read = [None if key == _NO_KEY else _key(key, environ) for key in keys] or [None] * len(urls)
+    servers = [_server(url, key) for url, key in zip(urls, read, strict=True)]
+    if len({each.name for each in servers}) < len(servers):
+        raise ConfigError("an address was given twice: a server is compared with others, not with itself")
+    return servers
+
+
+def _server(url: str, key: str | None) -> Server:
+    if not is_http_url(url):
+        raise ConfigError(
+            f"{url[:200]!r} is no address of a server: expected http://HOST:PORT, as http://127.0.0.1:8600"
+        )
+    address: Address = read_url(url)
+    if address.authorization is not None:
+        raise ConfigError("an address holds a user or a password, which others on this machine can read: use --key")
+    if "?" in address.path:
+        raise ConfigError(f"{url[:200]!r} holds a query: expected an address up to /v1")
+    path = address.path.rstrip("/")
+    return Server(address.origin, path or "/v1", key)
+
+
+def _key(source: str, environ: Mapping[str, str]) -> str:
+    kind, _, name = source.partition(":")
+    if kind == "env" and name:
+        key = environ.get(name, "")
+    elif kind == "file" and name:
+        try:
+            with Path(name).open(encoding="utf-8") as file:
+                key = file.read(_LONGEST_KEY + 1)
+        except (OSError, UnicodeError) as error:
+            raise ConfigError(f"--key: {name!r} can't be read: {error}") from None
+    else:
+        # What was given may be the key itself, so it is not repeated.
+        raise ConfigError(f"--key: expected env:NAME, file:PATH or {_NO_KEY}, never a key itself")
+    key = key.strip()
+    if not key or len(key) > _LONGEST_KEY or not (key.isascii() and key.isprintable()) or " " in key:
+        raise ConfigError(f"--key: {kind}:{name} holds no key: expected one line of visible ASCII characters")
+    return key

@@ -1,0 +1,200 @@
+"""`codec-gateway bench`: what servers of OpenAI's API take for an answer, measured the same way.
+
+Turns options into a plan, a workload and clients, lets them run, and prints the result, writes it as JSON and as a
+picture. It measures nothing: `gateway.benchmark` does. `app.py` turns errors into a line and an exit code.
+"""
+
+import json as jsonlib
+import os
+import platform
+from dataclasses import asdict
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import anyio
+import typer
+
+from gateway import __version__
+from gateway.benchmark.exchange import Asking
+from gateway.benchmark.lengths import Lengths, read_lengths
+from gateway.benchmark.picture import draw
+from gateway.benchmark.plan import MOST_ANSWER, MOST_PROMPT, Plan, check_plan, what_would_be_sent
+from gateway.benchmark.report import report_of
+from gateway.benchmark.server import Server, read_servers
+from gateway.benchmark.trace import LONGEST_LINE, Recorded, read_trace
+from gateway.benchmark.workload import Drawn
+from gateway.cli.bench.measuring import measure
+from gateway.cli.bench.result import print_result
+from gateway.cli.console import plain_console
+from gateway.cli.exit_codes import FAILED, INTERRUPTED, OK
+from gateway.errors import ConfigError
+
+__all__ = ["bench"]
+
+_LARGEST_TRACE: Final = 1 << 28
+
+
+class Api(StrEnum):
+    """What is asked of a server."""
+
+    chat = "chat"
+    completions = "completions"
+
+
+class Compression(StrEnum):
+    """What an answer may be compressed with."""
+
+    identity = "identity"
+    gzip = "gzip"
+    br = "br"
+    zstd = "zstd"
+
+
+def bench(
+    urls: Annotated[
+        list[str], typer.Argument(metavar="URL...", help="Servers, as http://127.0.0.1:8600.", show_default=False)
+    ],
+    requests: Annotated[int, typer.Option(help="Requests to each server.")] = 50,
+    seconds: Annotated[float, typer.Option(help="Seconds after which the run ends, whatever has come.")] = 60.0,
+    clients: Annotated[int, typer.Option(help="Clients that each ask again once they have their answer.")] = 1,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            help="Conversations a second begun at each server, whether or not it has answered; times count from then.",
+            show_default="none",
+        ),
+    ] = None,
+    ramp: Annotated[float, typer.Option(help="Seconds until all clients are at work, or the rate is reached.")] = 0.0,
+    prompt_tokens: Annotated[
+        str, typer.Option(help="About so many: 200, uniform:50-400 or lognormal:200:0.5 (median, sigma).")
+    ] = "200",
+    answer_tokens: Annotated[str, typer.Option(help="At most so many, in the same forms.")] = "64",
+    turns: Annotated[int, typer.Option(help="Requests of a conversation; each carries what was said before.")] = 1,
+    tools: Annotated[bool, typer.Option("--tools", help="Have each turn call a tool first: two requests.")] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Ask what was recorded: JSON Lines of messages or prompt_tokens, answer_tokens, at."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed asks the same.")] = 0,
+    model: Annotated[str | None, typer.Option(help="Model to name.", show_default="the server's first")] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(help="env:NAME, file:PATH or none; one for each server, in their order.", show_default="none"),
+    ] = None,
+    api: Annotated[Api, typer.Option(help="chat or completions.")] = Api.chat,
+    whole: Annotated[bool, typer.Option("--whole", help="Ask for whole answers instead of streams.")] = False,
+    ids: Annotated[bool, typer.Option("--ids", help="Ask for token ids too, and compare them.")] = False,
+    apart: Annotated[
+        bool, typer.Option("--apart", help="Begin each server's prompts otherwise: for servers that share an engine.")
+    ] = False,
+    accept_encoding: Annotated[
+        Compression, typer.Option(help="identity, gzip, br or zstd: what answers may be compressed with.")
+    ] = Compression.gzip,
+    timeout: Annotated[float, typer.Option(help="Seconds that one request may take.")] = 60.0,
+    warmup: Annotated[int, typer.Option(help="Conversations with each server that do not count.")] = 1,
+    json: Annotated[Path | None, typer.Option(help="Write the result with every sample to this file.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write a picture of it to this file.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask servers beyond this machine too.")] = False,
+) -> None:
+    """Measure one server, or several that take turns: first token, between tokens, whole answers, bytes, reuse, errors.
+
+    Any server of OpenAI's API will do. It is asked as the options say and never more than they allow; Ctrl-C ends it
+    and shows what has come. Servers that share an engine find each other's prompts in its cache, unless apart.
+
+    Exit code 0: every server answered; 1: one never did; 4: one can't be reached.
+
+    Example: codec-gateway bench http://127.0.0.1:8600 --requests 10 --answer-tokens 16 --svg result.svg
+    """
+    servers = read_servers(urls, key or [], os.environ)
+    asking = Asking(api.value, not whole, tools, ids, apart, seed)
+    plan = Plan(requests, seconds, clients, rate, ramp, timeout, warmup, seed)
+    answer = _lengths("--answer-tokens", answer_tokens, MOST_ANSWER)
+    prompt = _lengths("--prompt-tokens", prompt_tokens, MOST_PROMPT)
+    workload = Drawn(seed, prompt, answer, turns) if trace is None else _recorded(trace, seed)
+    check_plan(plan, len(servers), turns, asking.requests_a_turn)
+    _check_choices(plan, asking, turns, trace)
+    _allow(servers, plan, answer, yes=yes)
+    for path in (json, svg):
+        _check_folder(path)
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    run, models = anyio.run(
+        measure, servers, workload, asking, plan, model, accept_encoding.value, backend_options={"use_uvloop": True}
+    )
+    about = {
+        "codec_gateway": __version__,
+        "started": started,
+        "stopped": run.stopped,
+        "client": {**_machine(), "core": round(run.load, 4)},
+        "plan": plan.described(),
+        "workload": workload.described(),
+        "asking": {**asdict(asking), "accept_encoding": accept_encoding.value},
+    }
+    report = report_of([each.name for each in servers], models, run.tallies, run.seconds, about)
+    print_result(plain_console(), report)
+    if json is not None:
+        _write(json, jsonlib.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    if svg is not None:
+        _write(svg, draw(report))
+    if run.stopped:
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(OK if all(tally.samples for tally in run.tallies) else FAILED)
+
+
+def _lengths(option: str, text: str, ceiling: int) -> Lengths:
+    try:
+        return read_lengths(text, ceiling)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}") from None
+
+
+def _recorded(path: Path, seed: int) -> Recorded:
+    try:
+        if path.stat().st_size > _LARGEST_TRACE:
+            raise ConfigError(f"--trace: {str(path)!r} is larger than {_LARGEST_TRACE} bytes; cut it")
+        with path.open("rb") as file:
+            lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
+            return read_trace(lines, seed, MOST_PROMPT, MOST_ANSWER)
+    except OSError as error:
+        raise ConfigError(f"--trace: {str(path)!r} can't be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"--trace: {str(path)!r}: {error}") from None
+
+
+def _check_choices(plan: Plan, asking: Asking, turns: int, trace: Path | None) -> None:
+    if plan.rate is not None and plan.clients != 1:
+        raise ConfigError("--rate and --clients exclude each other: requests come by the clock, or as answers do")
+    if trace is not None and turns != 1:
+        raise ConfigError("--trace and --turns exclude each other: a line of a trace holds its own history")
+    if asking.tools and asking.api == "completions":
+        raise ConfigError("--tools needs --api chat: completions have no tools")
+
+
+def _allow(servers: list[Server], plan: Plan, answer: Lengths, *, yes: bool) -> None:
+    far = [server.name for server in servers if not server.is_here]
+    if far and not yes:
+        raise ConfigError(
+            f"{', '.join(far)}: not on this machine. It would be sent {what_would_be_sent(plan, str(answer))}. "
+            "Add --yes if it is yours to load"
+        )
+
+
+def _check_folder(path: Path | None) -> None:
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        raise ConfigError(f"{str(path)!r} is no file that can be written: its folder must be there")
+
+
+def _write(path: Path, text: str) -> None:
+    whole = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        whole.write_text(text, encoding="utf-8")
+        whole.replace(path)
+    except OSError as error:
+        whole.unlink(missing_ok=True)
+        raise ConfigError(f"{str(path)!r} can't be written: {error.strerror}") from None
+
+
+def _machine() -> dict[str, Any]:
+    system = f"{platform.system()} {platform.machine()}"
+    return {"cores": os.cpu_count(), "system": system, "python": platform.python_version()}
