@@ -37,10 +37,10 @@ class Listening:
         return found
 
     async def listen(self, *, task_status: TaskStatus[None]) -> None:
-        server = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        self.url = f"http://127.0.0.1:{server.extra(SocketAttribute.local_port)}"
-        task_status.started()
-        await server.serve(self._serve)
+        async with await anyio.create_tcp_listener(local_host="127.0.0.1") as server:
+            self.url = f"http://127.0.0.1:{server.extra(SocketAttribute.local_port)}"
+            task_status.started()
+            await server.serve(self._serve)
 
     async def _serve(self, client: SocketStream) -> None:
         said = bytearray()

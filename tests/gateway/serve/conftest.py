@@ -325,13 +325,13 @@ async def run_site(servers: Servers, *, face_with: dict[str, Any] | None = None,
 
     settings = uvicorn.Config(app, lifespan="off", log_level="critical", ws="none", timeout_graceful_shutdown=1)
     server = uvicorn.Server(settings)
-    async with face.running(), anyio.create_task_group() as tasks:
-        tasks.start_soon(server.serve, [listener])
-        async with AsyncExitStack() as stack:
-            site = Site(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", face, metrics, stack)
-            yield site
-        server.should_exit = True
-    listener.close()
+    with listener:
+        async with face.running(), anyio.create_task_group() as tasks:
+            tasks.start_soon(server.serve, [listener])
+            async with AsyncExitStack() as stack:
+                site = Site(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", face, metrics, stack)
+                yield site
+            server.should_exit = True
 
 
 class Lines:

@@ -144,11 +144,6 @@ async def test_engine_that_is_too_busy_for_a_look_is_up_while_it_generates(
         tasks.cancel_scope.cancel()
 
 
-async def serve_once(answer: bytes) -> tuple[anyio.abc.Listener[anyio.abc.SocketStream], int]:
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    return listener, listener.extra(anyio.abc.SocketAttribute.local_port)
-
-
 @pytest.mark.parametrize(
     ("body", "error", "words"),
     [
@@ -168,14 +163,13 @@ async def test_a_stream_that_goes_wrong_is_an_error_and_never_an_end(
 
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    async with anyio.create_task_group() as tasks:
+    async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, answer)
         client = LlamaCpp(f"http://127.0.0.1:{port}")
         with pytest.raises(error, match=words):
             await collect(client, GenerateRequest(PROMPT, 0, 4))
         await client.aclose()
         tasks.cancel_scope.cancel()
-    await listener.aclose()
 
 
 async def test_engine_whose_client_was_closed_in_the_meantime_is_unavailable(engine_url: str) -> None:

@@ -99,12 +99,12 @@ async def site_of(config: GatewayConfig, *, with_map: bool = False) -> AsyncGene
                 timeout_graceful_shutdown=1,
             )
         )
-        async with face.running(), anyio.create_task_group() as tasks:
-            tasks.start_soon(server.serve, [listener])
-            async with AsyncExitStack() as stack:
-                yield Site(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", stack)
-            server.should_exit = True
-        listener.close()
+        with listener:
+            async with face.running(), anyio.create_task_group() as tasks:
+                tasks.start_soon(server.serve, [listener])
+                async with AsyncExitStack() as stack:
+                    yield Site(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", stack)
+                server.should_exit = True
 
 
 @pytest.mark.parametrize(("mode", "version"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
