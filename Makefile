@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help lock mutants pool-check release setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
+.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help lock mutants pool-check release replicas-check replicas-install setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -44,6 +44,12 @@ grammar-seeds: $(READY) ## let the engine write 20 calls under each format's gra
 
 pool-check: $(READY) ## four real engines under load, killed, stopped and exchanged at random, for MINUTES (5): ids are held exact
 	@PYTHONPATH=. $(BIN)/python -m tests.pool --minutes $(or $(MINUTES),5) --conversations $(or $(TALKS),48) --seed $(or $(SEED),1)
+
+replicas-check: $(READY) ## replicas on hosts of their own (namespaces) behind HAProxy and nginx, killed, drained, cut off: 50,000 CALLS, ten minutes (root)
+	@PYTHONPATH=. $(BIN)/python -m tests.replicas --calls $(or $(CALLS),50000) --seed $(or $(SEED),1) $(if $(ONLY),--only $(ONLY)) $(if $(RECORD),--record)
+
+replicas-install: ## install what replicas-check uses from Debian's packages (root)
+	apt-get install --yes --no-install-recommends haproxy nginx-light iproute2 util-linux
 
 mutants: $(READY) ## change the code in small ways, and name the changes that no test notices: ONLY=agent, BUDGET=1800 seconds
 	@PYTHONPATH=. $(BIN)/python -m tests.mutation.run --only "$(ONLY)" --budget $(or $(BUDGET),1800) --most $(or $(MOST),100) --seed $(or $(SEED),1)

@@ -88,6 +88,10 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
         yield app, mcp
 
 
+def _is_mcp(scope: Scope) -> bool:
+    return scope["path"] in ("/mcp", "/mcp/")
+
+
 class _Shortcut:
     """One path that does not pass through the router: a request of MCP costs 30 µs less so (bench/results/mcp.json)."""
 
@@ -125,7 +129,7 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, pl
         sockets = stack.enter_context(place.listening(config.serve))
         services = await stack.enter_async_context(open_services(config))
         inner, mcp = await stack.enter_async_context(open_app(services, config))
-        app = Drain(inner, stopping)
+        app = Drain(inner, stopping, judges=_is_mcp, waits=lambda: mcp.unfinished)
         await stack.enter_async_context(services.replicas.listening(app, sockets.replicas))
         counted = services.metrics.connections
         clients = _connections(config.serve, counted, limit)

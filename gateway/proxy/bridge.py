@@ -134,6 +134,11 @@ class Bridge:
         self._shares = rule.shares("parked_call", _MOST, "calls that wait for their clients' answers")
         self._parked: dict[str, Parked] = {}
 
+    @property
+    def waits(self) -> bool:
+        """Whether any call is parked."""
+        return bool(self._parked)
+
     async def begin(self, upstream: Upstream, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         """The first round of a call that may ask.
 

@@ -78,13 +78,14 @@ class Proxy:
         self._registry = ServerRegistry(
             config, metrics, self._connector, self._upstreams, self._changes, share_rule, sampler
         )
+        self._bridge = bridge = Bridge(self._registry.start_soon, share_rule, name_call)
         self._router = Router(
             self._upstreams,
             self._catalog,
             metrics.tool_called,
             self.watch,
             self.ready,
-            Bridge(self._registry.start_soon, share_rule, name_call),
+            bridge,
             searching=lambda: self.config.tool_search is True,
         )
         self.config = config
@@ -120,6 +121,11 @@ class Proxy:
             await self.ready()
             self._router.started()
             yield
+
+    @property
+    def waits_for_clients(self) -> bool:
+        """Whether a call waits for its client, who has to answer what the server asked."""
+        return self._bridge.waits
 
     async def ready(self) -> None:
         """Wait until every upstream that starts by itself is up or has failed once, as long as start_wait lasts."""

@@ -20,12 +20,24 @@ from gateway.observe.audit import Audit
 from gateway.observe.metrics import Metrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from gateway.protocol.headers import VERSION_HEADER
+from gateway.protocol.messages import Request, parse_message
 from gateway.proxy import ResultTokens
 from gateway.proxy.shares import ShareRule
 from gateway.replicas import ALONE, Replica, Replicas
 from gateway.serve.auth.identity import principal_of
+from gateway.serve.http.drain import LATE
+from gateway.serve.http.elsewhere import again
 from gateway.serve.mcp.core import Core
-from gateway.serve.mcp.http import AGAIN, ClientGone, HttpRequest, Rejected, read_headers, send_rejection
+from gateway.serve.mcp.http import (
+    AGAIN,
+    ClientGone,
+    HttpRequest,
+    Rejected,
+    read_headers,
+    read_message_body,
+    refuse_late,
+    send_rejection,
+)
 from gateway.serve.mcp.http_modern import ModernHttp
 from gateway.serve.mcp.http_session import SessionLimits
 from gateway.serve.mcp.http_sessions import SESSION_HEADER, HttpSessions
@@ -142,12 +154,24 @@ class McpEndpoint:
             return
 
     async def _forward(self, owner: Replica, request: HttpRequest) -> None:
+        scope, receive = request.scope, request.receive
+        if LATE in scope and request.method == "POST":
+            # This replica is stopping: what a call elsewhere goes on with still passes through.
+            body = await read_message_body(request, self._body_bytes)
+            if isinstance(parse_message(body), Request):
+                refuse_late(request)
+            scope, receive = again(scope, receive, body)
         try:
-            await self._replicas.forward(owner, request.scope, request.receive, request.send)
+            await self._replicas.forward(owner, scope, receive, request.send)
         except ReplicaBusy as error:
             raise Rejected(503, error.message, headers=AGAIN) from None
         except OwnerGone as error:
             raise Rejected(404, f"there is no such session any more ({error.message}): send initialize again") from None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether something runs here that its client is to come back for, be it with an answer to a question."""
+        return self._sessions.unfinished or self._proxy.waits_for_clients
 
     def stop_listening(self) -> None:
         """End every `subscriptions/listen` with its result: these would otherwise never end by themselves."""

@@ -17,6 +17,7 @@ from gateway.deadlines import Deadlines
 from gateway.protocol.messages import INVALID_REQUEST
 from gateway.proxy.caller import Principal
 from gateway.serve.http.body import media_type
+from gateway.serve.http.drain import LATE
 from gateway.serve.mcp.core import error_answer
 from gateway.serve.mcp.outbox import ignore
 from leaf_sdk.vocab import TokenMap
@@ -29,6 +30,7 @@ _LOOK: Final = 0.1
 """Seconds that a request may take before we look whether its client is still there."""
 AGAIN: Final = ((b"retry-after", b"2"),)
 """Header of a refusal that will not last."""
+STOPPING: Final = "the gateway is stopping; ask again"
 _PING_FRAME: Final = b": ping\n\n"
 _JSON_TYPE: Final = (b"content-type", b"application/json")
 _STREAM_HEADERS: Final = [
@@ -70,6 +72,12 @@ class HttpRequest:
     send: Send
     size: int = 0
     """Bytes of the body, once it was read."""
+
+
+def refuse_late(request: HttpRequest) -> None:
+    """Raises Rejected for a request that would begin something after a stop has begun."""
+    if LATE in request.scope:
+        raise Rejected(503, STOPPING, headers=(*AGAIN, (b"connection", b"close")))
 
 
 def read_headers(scope: Scope) -> tuple[dict[str, str], set[str]]:

@@ -25,7 +25,7 @@ from gateway.protocol.messages import INVALID_REQUEST, Malformed, Notification, 
 from gateway.protocol.sse import encode_event
 from gateway.proxy.bridge import unknown_state
 from gateway.proxy.caller import Principal
-from gateway.proxy.round_states import PARKED
+from gateway.proxy.round_states import PARKED, is_parked
 from gateway.replicas import Replica, Replicas
 from gateway.serve.http.elsewhere import again
 from gateway.serve.mcp.core import Answer, Core, error_answer
@@ -35,6 +35,7 @@ from gateway.serve.mcp.http import (
     Rejected,
     Watch,
     read_message_body,
+    refuse_late,
     send_empty,
     send_frame,
     write_events,
@@ -69,6 +70,8 @@ class ModernHttp:
         if isinstance(message, Request):
             error = self._fault(message, request)
             if error is None:
+                if not is_parked(message.params):
+                    refuse_late(request)
                 if (owner := self._owner(message.params, request)) is not None:
                     await self._forward(owner, message, body, request)
                     return
@@ -110,10 +113,9 @@ class ModernHttp:
 
     def _owner(self, params: Mapping[str, Any], request: HttpRequest) -> Replica | None:
         """The other replica in which a call waits that a request goes on with."""
-        state: object = params.get("requestState")
-        if not isinstance(state, str) or not state.startswith(PARKED):
+        if not is_parked(params):
             return None
-        name = state.removeprefix(PARKED)
+        name = params["requestState"].removeprefix(PARKED)
         return self._replicas.owner("parked call", name, request.principal.name, request.scope)
 
     async def _forward(self, owner: Replica, message: Request, body: bytes, request: HttpRequest) -> None:

@@ -35,6 +35,8 @@ _ORPHAN_BYTES: Final = 4 * 1024 * 1024
 """Bytes on all of them, besides the newest: what is older is forgotten."""
 _NOTES: Final = 256
 """Notifications of a client that are being passed on."""
+_COMES_BACK: Final = 2.0
+"""Seconds in which a client comes back for an answer that it has not read, if it is still there."""
 _GET_TIME: Final = 10.0
 """Seconds to wait for a client's GET stream before it counts as one that can't be asked."""
 
@@ -91,6 +93,12 @@ class HttpSession(Session):
         """The loop's time since when nobody has used it; None: it is in use."""
         busy = self._running or any(stream.attached for stream in self._streams.values())
         return None if busy else self.last_used
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether a request runs, or has an answer that the client, whose connection broke, may be about to fetch."""
+        unread = len(self._streams) > 1 and asyncio.get_running_loop().time() - self.last_used < _COMES_BACK
+        return bool(self._running) or unread
 
     def touch(self) -> None:
         """Its client sent something."""

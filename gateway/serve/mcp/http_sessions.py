@@ -26,6 +26,7 @@ from gateway.serve.mcp.http import (
     Watch,
     accepts,
     read_message_body,
+    refuse_late,
     send_empty,
     send_frame,
     write_events,
@@ -79,6 +80,11 @@ class HttpSessions:
                     self._log.info("session ended: nobody used it", idle_seconds=round(loop.time() - since))
                     self._end(session)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether a request of any session runs, or has an answer that its client may be about to fetch."""
+        return any(session.unfinished for session in self._sessions.values())
+
     def end_all(self) -> None:
         """End every session."""
         for session in self.live():
@@ -119,8 +125,10 @@ class HttpSessions:
             frame, _ = error_answer(message.id, {"code": message.code, "message": message.detail})
             await send_frame(request.send, 400, frame)
         elif session is None:
+            refuse_late(request)
             await self._post_outside(message, request)
         elif isinstance(message, Request):
+            refuse_late(request)
             await self._run(message, request, session)
         else:
             session.take(message)

@@ -53,6 +53,11 @@ class Servers(Protocol):
         """What a model should know of the servers."""
         ...
 
+    @property
+    def waits_for_clients(self) -> bool:
+        """Whether a call waits for its client, who has to answer what the server asked."""
+        ...
+
     async def ready(self) -> None:
         """Wait, not for ever, until every server that starts at once is up or has failed once."""
         ...

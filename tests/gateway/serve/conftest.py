@@ -100,6 +100,10 @@ class Servers:
         if self.started is not None:
             await self.started.wait()
 
+    @property
+    def waits_for_clients(self) -> bool:
+        return False
+
     def adopt(self, session: ClientSession) -> None:
         self.adopted.append(session)
 
