@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help lock mutants pool-check release replicas-check replicas-install setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
+.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help lock mutants pool-check release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -47,6 +47,9 @@ pool-check: $(READY) ## four real engines under load, killed, stopped and exchan
 
 replicas-check: $(READY) ## replicas on hosts of their own (namespaces) behind HAProxy and nginx, killed, drained, cut off: 50,000 CALLS, ten minutes (root)
 	@PYTHONPATH=. $(BIN)/python -m tests.replicas --calls $(or $(CALLS),50000) --seed $(or $(SEED),1) $(if $(ONLY),--only $(ONLY)) $(if $(RECORD),--record)
+
+replicas-conformance: $(READY) ## the official MCP suite through HAProxy in turns over three replicas, beside the reference server: five minutes
+	@$(BIN)/python -m conformance --target direct --target replicas
 
 replicas-install: ## install what replicas-check uses from Debian's packages (root)
 	apt-get install --yes --no-install-recommends haproxy nginx-light iproute2 util-linux

@@ -17,10 +17,12 @@ from typing import Final
 
 from bench.processes import free_port, running, serving_gateway, wait_for_port
 from bench.toolchain import python_sdk
+from conformance.replicas import balanced
 from conformance.report import Outcomes, client_problems, problems, table
 from conformance.suite import CLIENT_LEGS, LEGS, run, run_client
 
 TARGETS: Final = ("direct", "gateway", "stdio")
+REPLICAS: Final = "replicas"
 SETTINGS: Final = """
 [engine]
 kind = "none"
@@ -44,8 +46,8 @@ EXCUSED: Final[dict[str, dict[str, str]]] = {
 def started(target: str) -> Generator[str]:
     """Run a target with all that stands behind it; gives the address that the suite is to test.
 
-    `direct` is the reference server itself, `gateway` the gateway before it, `stdio` the gateway before the same server
-    over standard input and output.
+    `direct` is the reference server itself, `gateway` the gateway before it, `replicas` three of them behind a balancer
+    without stickiness, `stdio` the gateway before the same server over standard input and output.
     """
     source = python_sdk(version("mcp")) / "examples" / "servers" / "everything-server"
     env = {**os.environ, "PYTHONPATH": str(source)}
@@ -62,8 +64,11 @@ def started(target: str) -> Generator[str]:
             if target == "direct":
                 yield server["url"]
                 return
-        gateway = stack.enter_context(serving_gateway(folder, {"reference": server}, settings=SETTINGS))
-        yield gateway.url.replace("127.0.0.1", "localhost") + "/mcp"
+        if target == REPLICAS:
+            url = stack.enter_context(balanced(folder, server, SETTINGS))
+        else:
+            url = stack.enter_context(serving_gateway(folder, {"reference": server}, settings=SETTINGS)).url
+        yield url.replace("127.0.0.1", "localhost") + "/mcp"
 
 
 def main() -> int:
@@ -102,7 +107,10 @@ def _client_problems(chosen: argparse.Namespace) -> Iterator[str]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m conformance", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "--target", action="append", choices=TARGETS, help="may be repeated; default: all, and as a client"
+        "--target",
+        action="append",
+        choices=[*TARGETS, REPLICAS],
+        help=f"may be repeated; default: all but {REPLICAS}, and as a client",
     )
     parser.add_argument(
         "--leg", action="append", choices=[leg.name for leg in (*CLIENT_LEGS, *LEGS)], help="may be repeated"

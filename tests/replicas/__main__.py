@@ -9,8 +9,9 @@ import tempfile
 from pathlib import Path
 
 from bench.record import write
+from tests.replicas.found import Options
 from tests.replicas.network import in_own_namespaces, missing
-from tests.replicas.scenes import SCENES, Asked
+from tests.replicas.scenes import SCENES
 
 
 def main() -> int:
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=64, help="of the load, half of each era")
     parser.add_argument("--seed", type=int, default=1, help="of what is drawn")
     parser.add_argument("--only", choices=[*SCENES], action="append", help="may be repeated; default: all")
+    parser.add_argument("--shared", metavar="URL", help="of a store that the replicas share")
     parser.add_argument("--record", action="store_true", help="write bench/results/replicas_check.json")
     chosen = parser.parse_args()
     if lacks := missing():
@@ -28,11 +30,12 @@ def main() -> int:
     code = in_own_namespaces("tests.replicas")
     if code is not None:
         return code
+    options = Options(chosen.calls, chosen.clients, chosen.seed, chosen.shared)
     told: dict[str, object] = {}
     faults = 0
     for name in chosen.only or SCENES:
         with tempfile.TemporaryDirectory(prefix="replicas-") as folder:
-            found = SCENES[name](Path(folder), Asked(chosen.calls, chosen.clients, chosen.seed))
+            found = SCENES[name](Path(folder), options)
         print(f"== {name}", *found.lines, f"  faults: {len(found.faults)}", sep="\n", flush=True)
         print(*(f"! {fault}" for fault in found.faults[:20]), sep="\n", end="\n", flush=True)
         told[name] = {**found.told, "faults": len(found.faults)}

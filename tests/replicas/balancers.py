@@ -18,6 +18,7 @@ defaults
   timeout connect 2s
   timeout client 120s
   timeout server 120s
+  timeout check 10s
   option redispatch 1
 frontend clients
   bind {address}:8600
@@ -31,6 +32,34 @@ backend gateways
 """
 
 
+_NGINX = """
+daemon off; user root; pid {folder}/nginx.pid; error_log {folder}/error.log; worker_processes 1;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off;
+  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/f; uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+  map $upstream_addr $replica {{ {names} }}
+  upstream gateways {{
+    {balance}
+    {servers}
+    keepalive 64;
+  }}
+  server {{
+    listen {address}:8600;
+    location / {{
+      proxy_pass http://gateways;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_set_header Host $http_host;
+      proxy_buffering off;
+      proxy_read_timeout 120s;
+      proxy_next_upstream error;
+      add_header x-replica $replica always;
+    }}
+  }}
+}}
+"""
 IN_TURNS = "balance roundrobin"
 
 
@@ -63,6 +92,19 @@ def haproxy(folder: Path, at: Host, gateways: Mapping[str, str], balance: str = 
     config.write_text(_HAPROXY.format(folder=folder, address=at.address, balance=balance, servers=servers))
     with _running(folder, at, ["haproxy", "-f", str(config)]):
         yield Balancer(f"http://{at.address}:8600", frozenset(gateways), folder / "haproxy.sock")
+
+
+@contextmanager
+def nginx(folder: Path, at: Host, gateways: Mapping[str, str], balance: str = "") -> Generator[Balancer]:
+    """nginx on a host; `balance`: how it chooses, in turns if it does not say."""
+    config = folder / "nginx.conf"
+    told = {
+        "names": " ".join(f'"{address}:8600" {name};' for name, address in gateways.items()),
+        "servers": " ".join(f"server {address}:8600;" for address in gateways.values()),
+    }
+    config.write_text(_NGINX.format(folder=folder, address=at.address, balance=balance, **told))
+    with _running(folder, at, ["nginx", "-p", str(folder), "-c", str(config), "-e", "stderr"]):
+        yield Balancer(f"http://{at.address}:8600", frozenset(gateways))
 
 
 @contextmanager

@@ -6,9 +6,9 @@ to, and to see which replica was asked. They try again what they are told to try
 
 import json
 import random
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import aiohttp
@@ -32,7 +32,6 @@ _GREETING = {
     "clientInfo": {"name": "check", "version": "1"},
 }
 _BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
-_PATIENCE = 45.0
 _TIMES = 400
 
 
@@ -56,6 +55,10 @@ class Tickets:
     given: int = 0
     answered: int = 0
 
+    def end(self) -> None:
+        """Give no more."""
+        self.most = self.given
+
     def __iter__(self) -> Iterator[int]:
         while self.given < self.most:
             self.given += 1
@@ -75,7 +78,8 @@ class Client:
     draw: random.Random
     session: str | None = None
     since: float = 0.0
-    busy: dict[str, int] = field(default_factory=dict[str, int])
+    leaves: float = 0.01
+    """How often it ends its session behind a call."""
 
     async def run(self, tickets: Tickets) -> None:
         """Make calls while there are tickets."""
@@ -84,23 +88,24 @@ class Client:
             if self.era == "2026" and kind == "resume":
                 kind = "slow"
             call = Call(number, self.era, kind)
-            await self._made(call)
-            self.ledger.calls.append(call)
+            await self.make(call)
             tickets.answered += call.outcome == ANSWERED
-            if self.session is not None and self.draw.random() < 0.01:
+            if self.session is not None and self.draw.random() < self.leaves:
                 await self._leave()
 
-    async def _made(self, call: Call) -> None:
+    async def make(self, call: Call, patience: float = 45.0) -> Call:
+        """Make a call, in a session where its era has some; gives it when it is over."""
         if self.era == "2025" and self.session is None:
-            await self._begin()
+            await self.begin()
+        self.ledger.calls.append(call)
         call.began = now()
         call.since = self.since if self.era == "2025" else call.began
         call.owner = self.owner(self.session) if self.session is not None else None
         server = f"s{self.draw.randrange(SERVERS)}"
         word = f"{self.draw.getrandbits(64):x}"
         try:
-            async with _patience(call):
-                text = await _Asked(self, call, server, word).text()
+            async with _within(patience):
+                text = await Errand(self, call, server, word).text()
             told = f" and yes to {call.number}" if call.kind == "ask" else ""
             call.outcome = ANSWERED
             if text != (right := answer_of(server, call.number, word, told)):
@@ -110,13 +115,14 @@ class Client:
         call.ended = now()
         if call.outcome == SESSION_GONE:
             self.session = None
+        return call
 
-    async def _begin(self) -> None:
+    async def begin(self) -> None:
         """Open a session, however often that must be tried."""
         for _ in range(_TIMES):
             try:
                 async with self.http.post(
-                    self.url, json=_message("initialize", _GREETING, 0), headers=_HEADERS
+                    self.url, json=message_of("initialize", _GREETING, 0), headers=HEADERS
                 ) as answer:
                     said = await answer.read()
                     if answer.status == 200 and b'"result"' in said:
@@ -127,7 +133,7 @@ class Client:
             await anyio.sleep(0.2)
         else:
             raise RuntimeError("no session could be opened")
-        await self.tell(_message("notifications/initialized", {}))
+        await self.tell(message_of("notifications/initialized", {}))
 
     async def _leave(self) -> None:
         """End the session; it is gone for whoever is asked next."""
@@ -140,7 +146,7 @@ class Client:
                 pass
             if ended.status != 200:
                 return  # Its owner is gone, or about to be.
-            async with self.http.post(self.url, json=_message("ping", {}, 1), headers=headers) as after:
+            async with self.http.post(self.url, json=message_of("ping", {}, 1), headers=headers) as after:
                 if after.status not in (404, 503):
                     where = f"{ended.headers.get('x-replica')}, {after.headers.get('x-replica')}"
                     self.ledger.strange.append(
@@ -153,35 +159,35 @@ class Client:
         """Of a request; `call`: the tool that is called."""
         if self.era == "2025":
             named = {} if self.session is None else {"mcp-session-id": self.session}
-            return {**_HEADERS, "mcp-protocol-version": "2025-11-25", **named}
+            return {**HEADERS, "mcp-protocol-version": "2025-11-25", **named}
         named = {"mcp-method": "tools/call", "mcp-name": str(call)}
-        return {**_HEADERS, "mcp-protocol-version": "2026-07-28", **named}
+        return {**HEADERS, "mcp-protocol-version": "2026-07-28", **named}
 
     async def tell(self, message: dict[str, Any]) -> bool:
-        """What is not answered, again while the gateway says so; gives whether it was taken."""
+        """What is not answered, until it is taken or its session is gone: it may come twice. Gives whether it was."""
         for _ in range(_TIMES):
             try:
                 async with self.http.post(self.url, json=message, headers=self.headers()) as answer:
-                    if answer.status != 503:
+                    if answer.status < 500:
                         return answer.status == 202
             except _BROKEN:
-                return False
+                pass
             await anyio.sleep(0.1)
         return False
 
 
 @asynccontextmanager
-async def _patience(call: Call) -> AsyncGenerator[None]:
+async def _within(seconds: float) -> AsyncGenerator[None]:
     try:
-        with anyio.fail_after(_PATIENCE):
+        with anyio.fail_after(seconds):
             yield
     except TimeoutError:
-        raise Ended(f"no answer within {_PATIENCE:g} s") from None
+        raise Ended(f"no answer within {seconds:g} s") from None
     except _BROKEN:
         raise Ended(UNANSWERED) from None
 
 
-class _Asked:
+class Errand:
     """One call on its way."""
 
     def __init__(self, client: Client, call: Call, server: str, word: str) -> None:
@@ -189,7 +195,7 @@ class _Asked:
         self._call = call
         tool = call.kind if call.kind in TOOLS else "slow"
         self._tool = f"{server}__{tool}"
-        steps = {"resume": 4, "cancel": 100}.get(call.kind, 2)
+        steps = {"resume": 4, "long": 30, "cancel": 100}.get(call.kind, 2)
         self._params: dict[str, Any] = {
             "name": self._tool,
             "arguments": {"number": call.number, "word": word, "steps": steps},
@@ -201,12 +207,15 @@ class _Asked:
 
     async def text(self) -> str:
         """What the call is answered with. Raises `Ended`."""
-        message = await self._answer(_message("tools/call", self._params, self._call.number))
+        message = await self.answer()
         while (result := message.get("result", {})).get("resultType") == "input_required":
-            answers = {key: self._yes(asked["params"]) for key, asked in result["inputRequests"].items()}
-            more = {"requestState": result["requestState"], "inputResponses": answers}
-            message = await self._answer(_message("tools/call", {**self._params, **more}, self._call.number))
+            message = await self.answer(self.next_round(result))
         return self._read(message)
+
+    def next_round(self, result: Mapping[str, Any]) -> dict[str, Any]:
+        """What goes on with a call that asks for something: a yes to everything."""
+        answers = {key: self._yes(asked["params"]) for key, asked in result["inputRequests"].items()}
+        return {"requestState": result["requestState"], "inputResponses": answers}
 
     def _read(self, message: dict[str, Any]) -> str:
         if "error" in message:
@@ -221,7 +230,9 @@ class _Asked:
             raise Ended(f"error result: {text[:80]}")
         return text
 
-    async def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
+    async def answer(self, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What the request is answered with. `more`: params of a further round. Raises `Ended`."""
+        message = message_of("tools/call", {**self._params, **(more or {})}, self._call.number)
         for _ in range(_TIMES):
             try:
                 return await self._said("post", json=message, headers=self._client.headers(self._tool))
@@ -293,7 +304,7 @@ class _Asked:
             call.stopped = True
             if call.era == "2026":
                 return True
-            await self._client.tell(_message("notifications/cancelled", {"requestId": call.number}))
+            await self._client.tell(message_of("notifications/cancelled", {"requestId": call.number}))
         return call.kind == "resume" and not call.resumed and self._last is not None
 
     def _yes(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -302,9 +313,10 @@ class _Asked:
         return {"action": "accept", "content": {"text": f"yes to {params['message']}"}}
 
 
-_HEADERS = {"authorization": f"Bearer {TOKEN}", "accept": "application/json, text/event-stream"}
+HEADERS = {"authorization": f"Bearer {TOKEN}", "accept": "application/json, text/event-stream"}
 
 
-def _message(method: str, params: dict[str, Any], number: int | None = None) -> dict[str, Any]:
+def message_of(method: str, params: dict[str, Any], number: int | None = None) -> dict[str, Any]:
+    """One message of JSON-RPC; without a number, a notification."""
     named = {} if number is None else {"id": number}
     return {"jsonrpc": "2.0", **named, "method": method, "params": params}

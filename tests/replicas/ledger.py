@@ -40,6 +40,8 @@ class Call:
     """How often it was told to come again (503)."""
     resumed: int = 0
     """How often its stream was taken up by the id of its last event."""
+    refusals: list[str] = field(default_factory=list[str])
+    """Answers of HTTP that were none, and of whom."""
     stopped: bool = False
     """Whether its client cancelled it while it ran."""
 
@@ -78,7 +80,8 @@ class Ledger:
             why = _fault(call, begun, finished, happened)
             if why:
                 times = f"{call.began:.1f} to {call.ended:.1f}"
-                found.append(f"call {call.number} ({call.era}, {call.kind}, {times}, {call.outcome}): {why}")
+                told = ", ".join([times, call.outcome, *call.refusals])
+                found.append(f"call {call.number} ({call.era}, {call.kind}, {told}): {why}")
         return found
 
     def table(self, counts: Mapping[int, tuple[int, int]]) -> dict[str, dict[str, int]]:

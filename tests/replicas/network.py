@@ -16,7 +16,8 @@ from pathlib import Path
 from shutil import which
 
 HUB = "10.77.0.1"
-"""Where clients are."""
+CLIENTS = tuple(f"10.77.0.{number}" for number in range(101, 113))
+"""Where clients are: all at one address, or a few at one each."""
 _INSIDE = "CODEC_CHECK_INSIDE"
 _PRIVATE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
@@ -37,7 +38,8 @@ def in_own_namespaces(module: str) -> int | None:
     Path("/run/netns").mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run/netns"], check=True)
     _ip("link", "add", "hub", "type", "bridge")
-    _ip("address", "add", f"{HUB}/24", "dev", "hub")
+    for address in (HUB, *CLIENTS):
+        _ip("address", "add", f"{address}/24", "dev", "hub")
     _ip("link", "set", "hub", "up")
     return None
 
@@ -80,6 +82,8 @@ def host(name: str, number: int) -> Generator[Host]:
     try:
         yield made
     finally:
+        # The kernel takes its time to end a namespace, and what is in it.
+        _ip("link", "delete", f"{name}-out")
         _ip("netns", "delete", name)
 
 

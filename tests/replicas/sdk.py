@@ -49,9 +49,13 @@ async def _connected(url: str, era: Era, ledger: Ledger, draw: random.Random, nu
             asked[-1].wrong = f"the question of call {params.message}"
         return ElicitResult(action="accept", content={"text": f"yes to {params.message}"})
 
+    async def note(response: httpx2.Response) -> None:
+        if asked and response.status_code >= 400:
+            asked[-1].refusals.append(f"{response.status_code} of {response.headers.get('x-replica')}")
+
     headers = {"authorization": f"Bearer {TOKEN}"}
     since = now()
-    async with httpx2.AsyncClient(headers=headers, timeout=_PATIENCE) as http:
+    async with httpx2.AsyncClient(headers=headers, timeout=_PATIENCE, event_hooks={"response": [note]}) as http:
         transport = streamable_http_client(url, http_client=http)
         mode: Any = "legacy" if era == "2025" else "auto"
         async with Client(transport, mode=mode, elicitation_callback=answer) as client:

@@ -28,7 +28,8 @@ host = "{address}"
 port = 8600
 admin_host = "{address}"
 admin_port = 8601
-allowed_hosts = ["{balancer}", "{address}"]
+allowed_hosts = [{hosts}]
+keys = "{folder}/keys.toml"
 
 [engine]
 {engine}
@@ -37,7 +38,7 @@ allowed_hosts = ["{balancer}", "{address}"]
 address = "{inner}"
 port = 8602
 key_file = "{key}"
-{more}
+{shared}
 """
 
 
@@ -131,7 +132,9 @@ class Site:
 
     def owner(self, session: str) -> str | None:
         """The replica in which a session lives, by its sealed name."""
-        plain = ReplicaKeys(ReplicasConfig(key_file=self.key).read_secrets()).opened("session", session)
+        files = [self.key, *self.folder.glob("key-*")]
+        secrets = [ReplicasConfig(key_file=each).read_secrets()[0] for each in files]
+        plain = ReplicaKeys(secrets).opened("session", session)
         address = "" if plain is None else plain[40:].decode()
         return next((each.name for each in self.replicas if f"{each.host.inner}:{INNER_PORT}" == address), None)
 
@@ -168,13 +171,13 @@ def site(
     *,
     running: int | None = None,
     engine: str = 'kind = "none"',
-    more: str = "",
+    shared: str | None = None,
     servers: dict[str, Any] | None = None,
     make: Any = haproxy,
 ) -> Generator[Site]:
     """Places for `count` replicas, of which `running` are started (all), in front of our servers.
 
-    `engine`: text of `[engine]`; `more`: further settings; `servers`: others than ours; `make`: the balancer.
+    `engine`: text of `[engine]`; `shared`: URL of a store; `servers`: others than ours; `make`: the balancer.
     """
     key = folder / "key"
     key.write_text("0123456789abcdef" * 4)
@@ -185,11 +188,13 @@ def site(
         if servers is None:
             servers = {f"s{number}": {"url": stack.enter_context(_server(folder, number))} for number in range(SERVERS)}
         replicas = [Replica(each, folder / each.name) for each in hosts]
+        known = ", ".join(f'"{each.address}"' for each in (at, *hosts))
         for each in replicas:
-            settings = {"address": each.host.address, "inner": each.host.inner, "balancer": at.address}
+            settings = {"address": each.host.address, "inner": each.host.inner, "hosts": known}
             each.folder.mkdir()
             (each.folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-            text = SETTINGS.format(key=key, engine=engine, more=more, **settings)
+            store = "" if shared is None else f'[shared]\nurl = "{shared}"\n'
+            text = SETTINGS.format(key=key, engine=engine, shared=store, folder=folder, **settings)
             (each.folder / "codec-gateway.toml").write_text(text)
         balancer = stack.enter_context(make(folder, at, {each.name: each.host.address for each in replicas}))
         made = Site(folder, replicas, switch, balancer, key)
