@@ -33,7 +33,7 @@ def scene(folder: Path, options: Options) -> Found:
     """Hold it."""
     engine = 'kind = "embedded"\ncontext = 4096\nslots = 1\nthreads = 1'
     with site(folder, 3, engine=engine, shared=options.shared, servers={}) as made:
-        return _held(made, shared=options.shared is not None)
+        return _held(made, shared=options.shared)
 
 
 def _held(made: Site, *, shared: bool) -> Found:

@@ -11,8 +11,8 @@ class Options:
     calls: int
     clients: int
     seed: int
-    shared: str | None
-    """URL of a store that the replicas share."""
+    shared: bool
+    """Whether the replicas share a store."""
 
 
 @dataclass

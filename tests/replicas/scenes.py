@@ -13,7 +13,7 @@ from tests.replicas.site import site
 
 def under_load(folder: Path, options: Options) -> Found:
     """Many calls while replicas are killed, drained and added every few seconds, over a network that loses frames."""
-    with site(folder, 4, running=3) as made:
+    with site(folder, 4, running=3, shared=options.shared) as made:
         made.switch.set(delay=0.001, loss=0.001)
         outcome = uvloop.run(load(made, options.calls, options.clients, options.seed, (2.0, 5.0)))
     return Found(outcome.lines(), outcome.told(), outcome.faults)

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -171,13 +172,13 @@ def site(
     *,
     running: int | None = None,
     engine: str = 'kind = "none"',
-    shared: str | None = None,
+    shared: bool = False,
     servers: dict[str, Any] | None = None,
     make: Any = haproxy,
 ) -> Generator[Site]:
     """Places for `count` replicas, of which `running` are started (all), in front of our servers.
 
-    `engine`: text of `[engine]`; `shared`: URL of a store; `servers`: others than ours; `make`: the balancer.
+    `engine`: text of `[engine]`; `shared`: whether they share Redis; `servers`: others than ours; `make`: the balancer.
     """
     key = folder / "key"
     key.write_text("0123456789abcdef" * 4)
@@ -188,12 +189,12 @@ def site(
         if servers is None:
             servers = {f"s{number}": {"url": stack.enter_context(_server(folder, number))} for number in range(SERVERS)}
         replicas = [Replica(each, folder / each.name) for each in hosts]
+        store = stack.enter_context(_redis(folder)) if shared else ""
         known = ", ".join(f'"{each.address}"' for each in (at, *hosts))
         for each in replicas:
             settings = {"address": each.host.address, "inner": each.host.inner, "hosts": known}
             each.folder.mkdir()
             (each.folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-            store = "" if shared is None else f'[shared]\nurl = "{shared}"\n'
             text = SETTINGS.format(key=key, engine=engine, shared=store, folder=folder, **settings)
             (each.folder / "codec-gateway.toml").write_text(text)
         balancer = stack.enter_context(make(folder, at, {each.name: each.host.address for each in replicas}))
@@ -221,6 +222,28 @@ def _server(folder: Path, number: int) -> Generator[str]:
         finally:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def _redis(folder: Path) -> Generator[str]:
+    """Redis on a host of its own; gives the settings of whoever shares it."""
+    with host("redis", 31) as at:
+        command = ["redis-server", "--bind", at.address, "--protected-mode", "no", "--save", "", "--dir", str(folder)]
+        process = subprocess.Popen(at.command(command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        try:
+            wait_for("redis listens", lambda: _listens(at.address, 6379))
+            yield f'[shared]\nurl = "redis://{at.address}:6379/0"\n'
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _listens(address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), timeout=1):
+            return True
+    except OSError:
+        return False
 
 
 def _answers(url: str) -> bool:
