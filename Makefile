@@ -46,7 +46,7 @@ pool-check: $(READY) ## four real engines under load, killed, stopped and exchan
 	@PYTHONPATH=. $(BIN)/python -m tests.pool --minutes $(or $(MINUTES),5) --conversations $(or $(TALKS),48) --seed $(or $(SEED),1)
 
 replicas-check: $(READY) ## replicas on hosts of their own (namespaces) behind HAProxy and nginx, killed, drained, cut off: 50,000 CALLS, ten minutes (root)
-	@PYTHONPATH=. $(BIN)/python -m tests.replicas --calls $(or $(CALLS),50000) --seed $(or $(SEED),1) $(if $(ONLY),--only $(ONLY)) $(if $(RECORD),--record)
+	@PYTHONPATH=. $(BIN)/python -m tests.replicas --calls $(or $(CALLS),50000) --seed $(or $(SEED),1) $(if $(ONLY),--only $(ONLY)) $(if $(SHARED),--shared) $(if $(RECORD),--record)
 
 replicas-conformance: $(READY) ## the official MCP suite through HAProxy in turns over three replicas, beside the reference server: five minutes
 	@$(BIN)/python -m conformance --target direct --target replicas
