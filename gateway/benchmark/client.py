@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from gateway.benchmark.answer import AnswerFault, AnswerReader, Told, fault_of_status
+from gateway.benchmark.frames import FramesReader
 from gateway.benchmark.sample import Timed
 from gateway.benchmark.server import Server
 from gateway.http1.connection import Connection
@@ -21,7 +22,7 @@ from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.lines import header_lines
 from gateway.http1.origin import Origin
 from leaf_sdk.errors import BodyInvalid, BodyTooLarge
-from leaf_sdk.wire import CODINGS, Coding, Decoder
+from leaf_sdk.wire import CODINGS, MEDIA_TYPES, Coding, Decoder
 
 _T = TypeVar("_T")
 
@@ -58,7 +59,7 @@ class Client:
         headers = {
             "host": server.origin.authority,
             "content-type": "application/json",
-            "accept": "text/event-stream, application/json",
+            "accept": "text/event-stream, application/json" if server.form == "json" else MEDIA_TYPES[server.form],
             "accept-encoding": coding,
         }
         if server.key is not None:
@@ -113,7 +114,8 @@ class Client:
     ) -> tuple[Timed, Told]:
         if connection.status != 200:
             raise fault_of_status(connection.status, await connection.read(_ERROR_BODY) or b"")
-        reader = AnswerReader(connection.header("content-type"))
+        form, kind = self.server.form, connection.header("content-type")
+        reader = AnswerReader(kind) if form == "json" else FramesReader(form, kind)
         decoder = Decoder(_coding_of(connection), _MOST_BODY)
         body_bytes = decoded_bytes = 0
         first, last = None, sent

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from gateway.benchmark.answer import AnswerFault, Told
+from gateway.benchmark.server import Form
 from gateway.benchmark.workload import Conversation, Message
 
 Api = Literal["chat", "completions"]
@@ -57,11 +58,14 @@ class Asking:
 class Exchange:
     """One conversation with one server."""
 
-    def __init__(self, conversation: Conversation, asking: Asking, model: str, server: int = 0) -> None:
-        """`server`: which of the servers of a run it is held with."""
+    def __init__(
+        self, conversation: Conversation, asking: Asking, model: str, server: int = 0, form: Form = "json"
+    ) -> None:
+        """`server`: which of the servers of a run it is held with. `form`: what its answers are asked for in."""
         self._turns = conversation.turns
         self._asking = asking
         self._model = model
+        self._form = form
         self._history: list[Message] = []
         self._step = 0
         self._mark = f"{_MARKS[server % len(_MARKS)]}: " if asking.apart else ""
@@ -86,6 +90,8 @@ class Exchange:
         }
         if self._asking.stream:
             fields["stream_options"] = {"include_usage": True}
+        if self._form != "json":
+            fields["stream_format"] = self._form
         if self._asking.ids:
             fields["return_token_ids"] = True
         return fields

@@ -73,7 +73,7 @@ def _sample(sample: Sample) -> dict[str, Any]:
         "began_ms": _round(sample.began * 1e3),
         **{f"{name}_ms": _scaled(getattr(sample, name), 1e3) for name in _MILLISECONDS},
         **{name: getattr(sample, name) for name in (*_BYTES, *_COUNTS, "cached_tokens")},
-        "text": sample.text.hex(),
+        "text": None if sample.text is None else sample.text.hex(),
         "ids": None if sample.ids is None else sample.ids.hex(),
     }
 

@@ -167,4 +167,5 @@ class Run:
             return True
 
     def _exchange(self, target: int, number: int) -> Exchange:
-        return Exchange(self._workload.conversation(number), self._asking, self._models[target], target)
+        form = self._clients[target].server.form
+        return Exchange(self._workload.conversation(number), self._asking, self._models[target], target, form)

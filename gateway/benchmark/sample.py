@@ -63,8 +63,8 @@ class Sample:
     prompt_tokens: int | None
     cached_tokens: int | None
     completion_tokens: int | None
-    text: bytes
-    """Its digest."""
+    text: bytes | None
+    """Its digest; None where there are ids alone."""
     ids: bytes | None
     """Their digest; None where there are none."""
 
@@ -94,7 +94,7 @@ def sample_of(place: Place, began: float, late: float, timed: Timed, told: Told)
         prompt_tokens=told.prompt_tokens,
         cached_tokens=told.cached_tokens,
         completion_tokens=told.completion_tokens or len(told.ids) or None,
-        text=_digest(said),
+        text=_digest(said) if said or not told.ids else None,
         ids=_digest(",".join(map(str, told.ids))) if told.ids else None,
     )
 

@@ -1,18 +1,21 @@
 """An address and a key as a person names them, to a server that can be asked.
 
-`http://HOST:PORT` stands for its `/v1`, as does an address that ends so. A key comes from the environment or a file,
-never from the command line, which everybody on a machine can read; each server has one of its own, since a key must
-never go to another. Pure but for reading the file.
+`http://HOST:PORT` stands for its `/v1`, as does an address that ends so; `#protobuf` behind it asks for frames. A key
+comes from the environment or a file, never from the command line, which everybody on a machine can read; each server
+has one of its own, since a key must never go to another. Pure but for reading the file.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from gateway.config.address import is_http_url, is_loopback
 from gateway.errors import ConfigError
 from gateway.http1.origin import Address, Origin, read_url
+from leaf_sdk.wire import MEDIA_TYPES, Format
+
+Form = Literal["json"] | Format
 
 _LONGEST_KEY: Final = 8192
 _NO_KEY: Final = "none"
@@ -26,11 +29,13 @@ class Server:
     path: str
     """What stands before the path of each request: ends with `/v1` where nothing else was named."""
     key: str | None = field(default=None, repr=False)
+    form: Form = "json"
+    """What its answers are asked for in."""
 
     @property
     def name(self) -> str:
         """As it is shown."""
-        return f"{self.origin}{self.path}"
+        return f"{self.origin}{self.path}" + ("" if self.form == "json" else f"#{self.form}")
 
     @property
     def is_here(self) -> bool:
@@ -52,7 +57,10 @@ def read_servers(urls: Sequence[str], keys: Sequence[str], environ: Mapping[str,
     return servers
 
 
-def _server(url: str, key: str | None) -> Server:
+def _server(written: str, key: str | None) -> Server:
+    url, _, form = written.partition("#")
+    if form not in ("", "json", *MEDIA_TYPES):
+        raise ConfigError(f"{written[:200]!r} names no form of answers: expected #{', #'.join(MEDIA_TYPES)} or none")
     if not is_http_url(url):
         raise ConfigError(
             f"{url[:200]!r} is no address of a server: expected http://HOST:PORT, as http://127.0.0.1:8600"
@@ -63,7 +71,7 @@ def _server(url: str, key: str | None) -> Server:
     if "?" in address.path:
         raise ConfigError(f"{url[:200]!r} holds a query: expected an address up to /v1")
     path = address.path.rstrip("/")
-    return Server(address.origin, path or "/v1", key)
+    return Server(address.origin, path or "/v1", key, form or "json")
 
 
 def _key(source: str, environ: Mapping[str, str]) -> str:

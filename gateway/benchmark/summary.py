@@ -118,9 +118,10 @@ def compared(first: Tally, other: Tally) -> Comparison:
     """How a server compares with the first."""
     pairs = list(_pairs(first, other))
     ids = [(a.ids, b.ids) for a, b in pairs if a.ids is not None and b.ids is not None]
-    same_ids, same_text = sum(a == b for a, b in ids), sum(a.text == b.text for a, b in pairs)
+    texts = [(a.text, b.text) for a, b in pairs if a.text is not None and b.text is not None]
+    same_ids, same_text = sum(a == b for a, b in ids), sum(a == b for a, b in texts)
     ratios = {name: ratio for name, read in COMPARED.items() if (ratio := _ratio(pairs, read)) is not None}
-    return Comparison(ratios, same_ids, len(ids) - same_ids, same_text, len(pairs) - same_text)
+    return Comparison(ratios, same_ids, len(ids) - same_ids, same_text, len(texts) - same_text)
 
 
 def _pairs(first: Tally, other: Tally) -> Iterator[tuple[Sample, Sample]]:

@@ -78,6 +78,21 @@ def test_tools_of_the_client_are_called_where_the_server_can(
     assert "2 x no call" in printed
 
 
+def test_frames_are_measured_beside_json_of_the_same_gateway(tmp_path: Path, site: RunningGateway) -> None:
+    words = ("--api", "completions", "--requests", "3", "--answer-tokens", "24", "--prompt-tokens", "20", "--ids")
+
+    report, _ = bench(tmp_path, site.url, f"{site.url}#protobuf", *words)
+
+    json_events, frames = report["servers"]
+    assert (frames["answered"], frames["failed"]) == (3, 0), frames["errors"]
+    assert frames["bytes_a_token"]["p50"] < json_events["bytes_a_token"]["p50"] / 4
+    assert json_events["compression"] == 1.0 < frames["compression"]
+    (beside,) = report["comparisons"]
+    # A greedy model may choose otherwise where its cache holds something else; ids of both are compared all the same.
+    assert sum(beside["ids"].values()) == 3
+    assert beside["text"] == {"same": 0, "other": 0}
+
+
 def test_completions_are_measured_as_chat_is(tmp_path: Path, site: RunningGateway) -> None:
     report, _ = bench(
         tmp_path, site.url, "--api", "completions", "--requests", "2", "--answer-tokens", "5", "--prompt-tokens", "20"

@@ -54,7 +54,12 @@ class Compression(StrEnum):
 
 def bench(
     urls: Annotated[
-        list[str], typer.Argument(metavar="URL...", help="Servers, as http://127.0.0.1:8600.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="URL...",
+            help="Servers, as http://127.0.0.1:8600; #protobuf behind one asks for frames.",
+            show_default=False,
+        ),
     ],
     requests: Annotated[int, typer.Option(help="Requests to each server.")] = 50,
     seconds: Annotated[float, typer.Option(help="Seconds after which the run ends, whatever has come.")] = 60.0,
@@ -115,6 +120,7 @@ def bench(
     workload = Drawn(seed, prompt, answer, turns) if trace is None else _recorded(trace, seed)
     check_plan(plan, len(servers), turns, asking.requests_a_turn)
     _check_choices(plan, asking, turns, trace)
+    _check_frames(servers, asking, turns, accept_encoding)
     _allow(servers, plan, answer, yes=yes)
     for path in (json, svg):
         _check_folder(path)
@@ -169,6 +175,18 @@ def _check_choices(plan: Plan, asking: Asking, turns: int, trace: Path | None) -
         raise ConfigError("--trace and --turns exclude each other: a line of a trace holds its own history")
     if asking.tools and asking.api == "completions":
         raise ConfigError("--tools needs --api chat: completions have no tools")
+
+
+def _check_frames(servers: list[Server], asking: Asking, turns: int, coding: Compression) -> None:
+    framed = [server.name for server in servers if server.form != "json"]
+    if framed and (turns > 1 or asking.tools or not asking.stream):
+        raise ConfigError(
+            f"{framed[0]}: frames always stream, and hold no text to go on with: no --turns, --tools, --whole"
+        )
+    if framed and coding is Compression.zstd:
+        raise ConfigError(
+            f"{framed[0]}: zstd compresses frames by a dictionary alone: use --accept-encoding gzip or br"
+        )
 
 
 def _allow(servers: list[Server], plan: Plan, answer: Lengths, *, yes: bool) -> None:

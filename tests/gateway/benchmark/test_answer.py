@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from gateway.benchmark.answer import AnswerFault, AnswerReader, Told, fault_of_status
 from gateway.benchmark.exchange import Asking, Exchange
+from gateway.benchmark.frames import FramesReader
 from gateway.benchmark.lengths import read_lengths
 from gateway.benchmark.workload import Conversation, Drawn, Turn
+from leaf_sdk.wire import MEDIA_TYPES, Extras, Format, Frame, FrameWriter, Usage
 
 STREAM, WHOLE = "text/event-stream; charset=utf-8", "application/json"
 
@@ -126,6 +128,64 @@ def test_bytes_of_any_kind_are_read_or_refused(data: bytes) -> None:
     for kind in (STREAM, WHOLE):
         with suppress(AnswerFault):
             read(data, kind, size=7)
+
+
+FRAMES = (
+    Frame((1, 2)),
+    Frame((3,), extras=Extras(region_ids=(4,))),
+    Frame(done=True, finish_reason="length", extras=Extras(usage=Usage(9, 4, 5))),
+)
+
+
+def framed(form: Format, *frames: Frame) -> bytes:
+    writer = FrameWriter(form)
+    return b"".join(writer.write(frame) for frame in frames)
+
+
+@pytest.mark.parametrize("form", ["msgpack", "protobuf", "msgpack-delta"])
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_frames_are_read_however_they_are_cut(form: Format, size: int) -> None:
+    reader, data = FramesReader(form, MEDIA_TYPES[form]), framed(form, *FRAMES)
+
+    came = sum(reader.feed(data[at : at + size]) for at in range(0, len(data), size))
+
+    assert came + reader.close() == 4
+    told = reader.told
+    assert (told.ids, told.text, told.finish) == ([1, 2, 3, 4], "", "length")
+    assert (told.prompt_tokens, told.cached_tokens, told.completion_tokens) == (9, 5, 4)
+
+
+@pytest.mark.parametrize(
+    ("data", "label"),
+    [
+        (framed("msgpack", *FRAMES[:2]), "broke off"),
+        (framed("msgpack", *FRAMES)[:-3], "broke off"),
+        (b"", "broke off"),
+        (b"\xc1\xc1\xc1", "not an answer"),
+        (framed("msgpack", Frame(done=True, finish_reason="error", extras=Extras(error="no room"))), "told an error"),
+        (framed("msgpack", Frame((1,) * 70_000), Frame((1,) * 70_000)), "too large"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_frames_that_are_no_answer_are_a_fault_of_their_kind(data: bytes, label: str) -> None:
+    reader = FramesReader("msgpack", MEDIA_TYPES["msgpack"])
+
+    with pytest.raises(AnswerFault) as raised:
+        _ = reader.feed(data) + reader.close()
+
+    assert raised.value.label == label
+
+
+@given(st.binary(max_size=200), st.sampled_from(["msgpack", "protobuf", "msgpack-delta"]))
+def test_bytes_of_any_kind_are_frames_or_refused(data: bytes, form: Format) -> None:
+    reader = FramesReader(form, MEDIA_TYPES[form])
+    with suppress(AnswerFault):
+        _ = reader.feed(data) + reader.close()
+
+
+def test_server_that_knows_no_frames_is_not_measured_as_if_it_did() -> None:
+    with pytest.raises(AnswerFault, match="asked for protobuf frames and answered 'text/event-stream'"):
+        FramesReader("protobuf", STREAM)
 
 
 @pytest.mark.parametrize("kind", ["text/html", "", "application/octet-stream"])

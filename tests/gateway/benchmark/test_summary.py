@@ -131,6 +131,16 @@ def test_ids_and_texts_that_differ_are_counted() -> None:
     assert (found.same_text, found.other_text) == (3, 1)
 
 
+def test_text_is_compared_where_both_have_some() -> None:
+    first = tally_of(sample(0), sample(1, text="", ids=[1]))
+    other = tally_of(sample(0, text="", ids=[1]), sample(1, text="", ids=[1]))
+
+    found = compared(first, other)
+
+    assert (found.same_text, found.other_text) == (0, 0)
+    assert (found.same_ids, found.other_ids) == (1, 0)
+
+
 def test_late_sending_is_part_of_the_times() -> None:
     timed = Timed(0.1, 1.0, [], 1, 1, 1)
     late = sample_of(Place(0, 0), 5.0, 2.0, timed, Told(["x"]))
@@ -263,6 +273,8 @@ def test_requests_are_counted_in_conversations() -> None:
         ("http://127.0.0.1:8600/", "http://127.0.0.1:8600/v1"),
         ("https://example.org/llm/v1/", "https://example.org/llm/v1"),
         ("http://[::1]:1/v1", "http://[::1]:1/v1"),
+        ("http://127.0.0.1:8600#protobuf", "http://127.0.0.1:8600/v1#protobuf"),
+        ("http://127.0.0.1:8600/v1#json", "http://127.0.0.1:8600/v1"),
     ],
 )
 def test_address_stands_for_its_api(url: str, name: str) -> None:
@@ -273,7 +285,17 @@ def test_address_stands_for_its_api(url: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "8600", "ftp://127.0.0.1", "http://", "http://a b", "http://x\x1b[2J", "http://127.0.0.1/v1?a=b"]
+    "url",
+    [
+        "",
+        "8600",
+        "ftp://127.0.0.1",
+        "http://",
+        "http://a b",
+        "http://x\x1b[2J",
+        "http://127.0.0.1/v1?a=b",
+        "http://127.0.0.1#xml",
+    ],
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigError):

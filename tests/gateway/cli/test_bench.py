@@ -337,6 +337,8 @@ def test_nothing_is_sent_beyond_this_machine_without_yes(serve, command) -> None
         (["--json", "/nowhere/r.json"], "'/nowhere/r.json' is no file that can be written"),
         (["--trace", "/nowhere/t"], "'/nowhere/t' can't be read"),
         (["--key", "sk-12345"], "never a key itself"),
+        (["http://127.0.0.1:1#protobuf", "--turns", "2"], "frames always stream, and hold no text to go on with"),
+        (["http://127.0.0.1:1#protobuf", "--accept-encoding", "zstd"], "by a dictionary alone"),
     ],
 )
 def test_what_can_not_be_done_is_said_before_anything_is_asked(serve, command, words: list[str], said: str) -> None:

@@ -1,0 +1,53 @@
+"""An answer in frames of token ids, as the gateway sends it where a client asks for one: frames to what was said.
+
+Like `answer.py`, which reads the same in JSON: each id is a piece. There is no text in frames. Sans-IO.
+"""
+
+from typing import Final
+
+from gateway.benchmark.answer import AnswerFault, Told
+from leaf_sdk.errors import FrameError
+from leaf_sdk.wire import MEDIA_TYPES, Format, Frame, FrameReader
+
+_MOST_IDS: Final = 1 << 17
+
+
+class FramesReader:
+    """Reads one answer."""
+
+    def __init__(self, form: Format, content_type: str) -> None:
+        """Raises `AnswerFault` where a body of this type holds no such frames."""
+        kind = content_type.partition(";")[0].strip().lower()
+        if kind != MEDIA_TYPES[form]:
+            raise AnswerFault("not an answer", f"it was asked for {form} frames and answered {kind[:80]!r}")
+        self.told = Told()
+        self._reader = FrameReader(form)
+
+    def feed(self, data: bytes) -> int:
+        """Read on; gives how many pieces of the answer have come. Raises `AnswerFault`."""
+        try:
+            return sum(self._frame(frame) for frame in self._reader.feed(data))
+        except FrameError as error:
+            raise AnswerFault("not an answer", str(error)) from None
+
+    def close(self) -> int:
+        """The body has ended. Raises `AnswerFault` where the answer is not whole."""
+        try:
+            self._reader.close()
+        except FrameError as error:
+            raise AnswerFault("not an answer" if self._reader.done else "broke off", str(error)) from None
+        return 0
+
+    def _frame(self, frame: Frame) -> int:
+        extras = frame.extras
+        if extras.error is not None or frame.finish_reason == "error":
+            raise AnswerFault("told an error", (extras.error or "it does not say which")[:300])
+        ids = frame.ids + extras.region_ids
+        if len(self.told.ids) + len(ids) > _MOST_IDS:
+            raise AnswerFault("too large", f"it sent more than {_MOST_IDS} ids")
+        self.told.ids.extend(ids)
+        if frame.finish_reason is not None:
+            self.told.end(frame.finish_reason)
+        if (usage := extras.usage) is not None:
+            self.told.count(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+        return len(ids)
