@@ -15,6 +15,8 @@ from pydantic_core import from_json
 _LONGEST_EVENT: Final = 1 << 20
 _MOST_IDS: Final = 1 << 17
 _MOST_CALLS: Final = 64
+_IDS: Final = 1 << 32
+"""No vocabulary has more."""
 _MOST_COUNTED: Final = 1 << 31
 
 FaultKind = Literal[
@@ -144,8 +146,8 @@ class AnswerReader:
         return int(bool(new) or ids or calls)
 
     def _ids(self, ids: Sequence[Any]) -> bool:
-        if any(type(each) is not int for each in ids):
-            raise TypeError("an id is no number")
+        if any(type(each) is not int or not 0 <= each < _IDS for each in ids):
+            raise ValueError("what should be an id is none")
         if len(self.told.ids) + len(ids) > _MOST_IDS:
             raise AnswerFault("too large", f"it sent more than {_MOST_IDS} ids")
         self.told.ids.extend(ids)

@@ -11,7 +11,7 @@ from gateway.errors import ConfigError
 
 MOST_REQUESTS: Final = 100_000
 """Requests to one server."""
-MOST_SAMPLES: Final = 200_000
+MOST_SAMPLES: Final = 100_000
 """Requests to all servers together; what the memory of a run comes from."""
 MOST_SECONDS: Final = 3600.0
 MOST_CLIENTS: Final = 512
@@ -29,7 +29,7 @@ class Plan:
     requests: int = 50
     """To each server, at most."""
     seconds: float = 60.0
-    """All of it, without the warming up."""
+    """All of it; the warming up, which is not in it, may take as long."""
     clients: int = 1
     """Of a closed loop: each sends its next request once it has its answer."""
     rate: float | None = None

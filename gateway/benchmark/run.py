@@ -72,7 +72,8 @@ class Run:
     async def play(self) -> None:
         """Ask, until it is over."""
         with self._scope:
-            await self._warm_up()
+            with anyio.move_on_after(self._plan.seconds):
+                await self._warm_up()
             self.warming = False
             self._began, spent = perf_counter(), process_time()
             try:

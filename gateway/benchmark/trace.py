@@ -16,6 +16,8 @@ from gateway.benchmark.workload import Conversation, Message, Turn, prompt_text
 
 MOST_LINES: Final = 100_000
 LONGEST_LINE: Final = 1 << 20
+LARGEST: Final = 1 << 26
+"""Bytes of all lines, wherever they come from."""
 _ROLES: Final = frozenset({"system", "user", "assistant", "tool", "developer"})
 _KEYS: Final = frozenset({"messages", "prompt_tokens", "answer_tokens", "at"})
 _SHAPE: Final = '{"messages": [...] or "prompt_tokens": 200, "answer_tokens": 100, "at": 1.5}'
@@ -48,7 +50,10 @@ class Recorded:
 def read_trace(lines: Iterable[bytes], seed: int, most_prompt: int, most_answer: int) -> Recorded:
     """The trace that these lines hold, in the order of `at` where all have it. Raises `ValueError`."""
     found: list[Conversation] = []
+    read = 0
     for number, line in enumerate(lines, 1):
+        if (read := read + len(line)) > LARGEST:
+            raise ValueError(f"line {number}: a trace has {LARGEST} bytes at most; cut it")
         if not line.strip():
             continue
         if len(found) == MOST_LINES:

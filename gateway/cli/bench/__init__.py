@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import anyio
 import typer
@@ -32,8 +32,6 @@ from gateway.cli.exit_codes import FAILED, INTERRUPTED, OK
 from gateway.errors import ConfigError
 
 __all__ = ["bench"]
-
-_LARGEST_TRACE: Final = 1 << 28
 
 
 class Api(StrEnum):
@@ -124,6 +122,8 @@ def bench(
     _allow(servers, plan, answer, yes=yes)
     for path in (json, svg):
         _check_folder(path)
+    if json is not None and json == svg:
+        raise ConfigError(f"--json and --svg name the same file, {str(json)!r}")
     started = datetime.now(UTC).isoformat(timespec="seconds")
     run, models = anyio.run(
         measure, servers, workload, asking, plan, model, accept_encoding.value, backend_options={"use_uvloop": True}
@@ -140,7 +140,7 @@ def bench(
     report = report_of([each.name for each in servers], models, run.tallies, run.seconds, about)
     print_result(plain_console(), report)
     if json is not None:
-        _write(json, jsonlib.dumps(report, indent=1, ensure_ascii=False) + "\n")
+        _write(json, jsonlib.dumps(report, indent=1) + "\n")
     if svg is not None:
         _write(svg, draw(report))
     if run.stopped:
@@ -157,8 +157,6 @@ def _lengths(option: str, text: str, ceiling: int) -> Lengths:
 
 def _recorded(path: Path, seed: int) -> Recorded:
     try:
-        if path.stat().st_size > _LARGEST_TRACE:
-            raise ConfigError(f"--trace: {str(path)!r} is larger than {_LARGEST_TRACE} bytes; cut it")
         with path.open("rb") as file:
             lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
             return read_trace(lines, seed, MOST_PROMPT, MOST_ANSWER)

@@ -1,7 +1,7 @@
 """Lengths, drawn and recorded conversations, times: the same from the same seed, and within their bounds."""
 
 import json
-from itertools import islice, pairwise
+from itertools import islice, pairwise, repeat
 from random import Random
 
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.benchmark.lengths import read_lengths
 from gateway.benchmark.schedule import arrivals, clients_at, rotated, time_of
-from gateway.benchmark.trace import LONGEST_LINE, Recorded, read_trace
+from gateway.benchmark.trace import LARGEST, LONGEST_LINE, MOST_LINES, Recorded, read_trace
 from gateway.benchmark.workload import Drawn
 
 CEILING = 4096
@@ -120,6 +120,13 @@ def test_trace_without_all_times_has_none() -> None:
 def test_line_of_another_form_is_named(bad: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=rf"^line 2: .*{words}"):
         trace(line(prompt_tokens=5, answer_tokens=3), bad)
+
+
+def test_trace_without_an_end_is_refused() -> None:
+    with pytest.raises(ValueError, match=f"{LARGEST} bytes at most"):
+        read_trace(repeat(b" " * LONGEST_LINE), 0, 1000, 100)
+    with pytest.raises(ValueError, match=f"{MOST_LINES} lines at most"):
+        read_trace(repeat(line(prompt_tokens=1, answer_tokens=1)), 0, 1000, 100)
 
 
 def test_empty_trace_is_refused() -> None:

@@ -53,7 +53,7 @@ class Server:
             head = await reader.readuntil(b"\r\n\r\n")
             self.heads.append(head)
             if head.startswith(b"GET"):
-                writer.write(whole("200 OK", json.dumps({"data": [{"id": f"m{EVIL}"}]}).encode()))
+                writer.write(whole("200 OK", json.dumps({"data": [{"id": f"m{EVIL}\ud800"}]}).encode()))
                 return
             length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
             self.bodies.append(json.loads(await reader.readexactly(length)))
@@ -290,7 +290,7 @@ def test_servers_that_do_not_answer_are_counted_by_kind_and_never_printed_raw(
     assert servers[0]["answered"] == 2
     assert {kind: error["count"] for kind, error in servers[1]["errors"].items()} == {label: 2}
     assert label in ran.out
-    for said in (ran.out, ran.err, (tmp_path / "r.svg").read_text()):
+    for said in (ran.out, ran.err, (tmp_path / "r.svg").read_text(), (tmp_path / "r.json").read_text()):
         assert "\x1b" not in said
         assert "\u202e" not in said
     assert len(bad.heads) == 3
@@ -337,6 +337,7 @@ def test_nothing_is_sent_beyond_this_machine_without_yes(serve, command) -> None
         (["--json", "/nowhere/r.json"], "'/nowhere/r.json' is no file that can be written"),
         (["--trace", "/nowhere/t"], "'/nowhere/t' can't be read"),
         (["--key", "sk-12345"], "never a key itself"),
+        (["--json", "r", "--svg", "r"], "the same file"),
         (["http://127.0.0.1:1#protobuf", "--turns", "2"], "frames always stream, and hold no text to go on with"),
         (["http://127.0.0.1:1#protobuf", "--accept-encoding", "zstd"], "by a dictionary alone"),
     ],
