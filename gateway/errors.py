@@ -43,6 +43,7 @@ protocol                Unwritable
 engine                  FileUnfit
 engine.http             StreamSilent, LineOverLimit
 replicas                RecordFault, NoRoom
+shared                  Unreadable
 serve.auth              CredentialRefused, ScopeMissing, CannotTell, MustWait, FetchFailed
 serve.mcp               Rejected, ClientGone, _MapRefused
 serve.http              _HeadRefused

@@ -7,6 +7,7 @@ engine and one proxy. It speaks in events and knows no HTTP.
 import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gateway.agent.calls import CallRunner
 from gateway.agent.choice import FREE, ToolChoice, check_choice
@@ -30,6 +31,9 @@ from gateway.observe.trajectories import Trajectories
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.toolcalls import CallClosed, ToolSpec
 
+if TYPE_CHECKING:
+    from gateway.agent.shared_memory import SharedMemory
+
 
 class Agent:
     """Answers requests with one engine and one proxy."""
@@ -44,15 +48,16 @@ class Agent:
         show_calls: bool = False,
         volatile: Sequence[str] = (),
         trajectories: Trajectories | None = None,
+        shared: "SharedMemory | None" = None,
     ) -> None:
-        """`volatile`: see `EngineConfig`; `show_calls`: see `AgentConfig`."""
+        """`volatile`: see `EngineConfig`; `show_calls`: see `AgentConfig`; `shared`: what other replicas remember."""
         self._pool = pool
         self._calls = calls
         self._limits = limits
         self._metrics = metrics
         self._show_calls = show_calls
         self._volatile = re.compile("|".join(f"(?:{pattern})" for pattern in volatile)) if volatile else None
-        self.recall = Recall(limits, metrics, trajectories)
+        self.recall = Recall(limits, metrics, trajectories, shared)
 
     async def open(
         self,
@@ -135,7 +140,7 @@ class Agent:
             *(self._calls, self.recall, self._limits, self._metrics, conversation, options, emit),
             show_calls=shows,
         )
-        ended = "broken"
+        ended, shared = "broken", None
         before = None if conversation.before is None else conversation.before.engine
         try:
             with self._pool.stay(conversation.ready, conversation.home, before) as conversation.stay:
@@ -144,7 +149,9 @@ class Agent:
             ended = finished.reason
         finally:
             # Before anybody hears that it is complete: the next request may come at once.
-            self.recall.keep(conversation, ended)
+            shared = self.recall.keep(conversation, ended)
+        if shared is not None:
+            await shared
         await emit(finished)
         return finished
 

@@ -35,6 +35,11 @@ _NUMBERS: Final = count()
 """Of conversations."""
 
 
+def new_number() -> int:
+    """The number of another conversation."""
+    return next(_NUMBERS)
+
+
 async def render(conversation: Conversation, turns: Sequence[Turn]) -> Prompt:
     """Render messages, with the ids of those that were lived where the template shows them whole.
 
@@ -129,7 +134,7 @@ def remember(memory: ConversationMemory, conversation: Conversation) -> Remember
         held=min(conversation.held, conversation.kept + len(added)),
         engine=conversation.ready.number,
         engine_name=conversation.ready.name,
-        number=before.number if before is not None else next(_NUMBERS),
+        number=before.number if before is not None else new_number(),
         answer_id=conversation.answer_id,
         written=lived.start + last.own,
         strangers=history.strangers(before.place + 1 if before is not None else 0, len(history.messages)),

@@ -7,22 +7,25 @@ conversation on it keeps a line of figures, without any text, for who runs the g
 import json
 import secrets
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import PromptCompared
 from gateway.agent.history import tool_definitions
-from gateway.agent.memory import ConversationMemory, History, Miss, Misses, root_digest, schemas_of
-from gateway.agent.prompt import begin, compared, remember
+from gateway.agent.memory import ConversationMemory, History, Miss, Misses, Recalled, root_digest, schemas_of
+from gateway.agent.prompt import begin, compared, new_number, remember
 from gateway.agent.sources import answer_of
 from gateway.agent.trail import Trail
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Message, Timings
 from gateway.observe.logs import get_logger
 from gateway.observe.trajectories import Trajectories
+
+if TYPE_CHECKING:
+    from gateway.agent.shared_memory import SharedMemory
 
 _LINES: Final = 64
 
@@ -51,12 +54,20 @@ class Comparison:
 class Recall:
     """What is remembered by one gateway."""
 
-    def __init__(self, limits: LimitsConfig, metrics: LossMetrics, trajectories: Trajectories | None = None) -> None:
+    def __init__(
+        self,
+        limits: LimitsConfig,
+        metrics: LossMetrics,
+        trajectories: Trajectories | None = None,
+        shared: "SharedMemory | None" = None,
+    ) -> None:
+        """`shared`: what other replicas remember; None: each has its own."""
         self._memory = ConversationMemory(limits.memory_bytes * 7 // 8, limits.principal_share)
         self._misses = Misses(limits.memory_bytes // 8)
         self._metrics = metrics
         self._trajectories = trajectories
-        self._key = secrets.token_bytes(32)
+        self._shared = shared
+        self._keys = [secrets.token_bytes(32)] if shared is None else shared.keys
         self._last: deque[Comparison] = deque(maxlen=_LINES)
 
     async def begin(self, conversation: Conversation, messages: Sequence[Message]) -> None:
@@ -64,22 +75,37 @@ class Recall:
 
         Raises `EngineUnavailable`, `MapDiffers`, `TemplateRefused`.
         """
-        history = conversation.history = History(self._root(conversation), messages)
-        recalled = self._memory.recall(conversation.principal.name, history, schemas_of(conversation.tools))
+        history = conversation.history = History(self._root(conversation, self._keys[0]), messages)
+        recalled = await self._recalled(conversation, history)
         if recalled is None and history.answers:
             conversation.miss = self._miss(conversation, history)
         if self._trajectories is not None:
             conversation.trail = Trail(self._trajectories.logprobs)
         await begin(conversation, history.messages, recalled)
 
-    def keep(self, conversation: Conversation, ended: str) -> None:
-        """Remember an answer that is over, and write its trajectory. `ended`: how."""
+    async def _recalled(self, conversation: Conversation, history: History) -> Recalled | None:
+        owner, schemas = conversation.principal.name, schemas_of(conversation.tools)
+        recalled = self._memory.recall(owner, history, schemas)
+        behind = -1 if recalled is None else recalled.last.place
+        if self._shared is None or not history.answers or history.answers[-1][0] <= behind:
+            return recalled
+        # By a secret that was exchanged it has other digests.
+        others = [History(self._root(conversation, key), history.messages) for key in self._keys[1:]]
+        more = await self._shared.recall(self._memory, owner, [history, *others], behind, new_number)
+        return self._memory.recall(owner, history, schemas) if more else recalled
+
+    def keep(self, conversation: Conversation, ended: str) -> Awaitable[object] | None:
+        """Remember an answer that is over, and write its trajectory. `ended`: how.
+
+        Gives what can be waited for until other replicas remember it too; None: none will.
+        """
         if self._trajectories is not None and (answer := answer_of(conversation, ended)) is not None:
             self._trajectories.record(answer)
         node, history = remember(self._memory, conversation), conversation.history
         if node is not None and history is not None:
             messages = [*history.messages, node.shown.message]
             self._misses.note(node.number, node.owner, history.root, messages, node.held)
+        return None if node is None or self._shared is None else self._shared.keep(node)
 
     def compare(self, conversation: Conversation, timings: Timings | None) -> PromptCompared | None:
         """Say what the first prompt has found again and why not more; None where there was nothing to be found.
@@ -107,11 +133,9 @@ class Recall:
             return Miss("memory_full", results_lost=lost)
         return self._misses.explain(conversation.principal.name, history.root, history.messages)
 
-    def _root(self, conversation: Conversation) -> bytes:
+    def _root(self, conversation: Conversation, key: bytes) -> bytes:
         """What two histories must have in common, besides their messages."""
         ready, tools = conversation.ready, json.dumps(tool_definitions(conversation.tools))
         if ready.template.options:
             tools += json.dumps(ready.template.options)
-        return root_digest(
-            self._key, conversation.principal.name, ready.token_map.map_id, ready.facts.chat_template, tools
-        )
+        return root_digest(key, conversation.principal.name, ready.token_map.map_id, ready.facts.chat_template, tools)

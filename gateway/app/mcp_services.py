@@ -51,6 +51,7 @@ class McpServices:
             audit=self.records.audit,
             tracing=self.records.tracing,
             replicas=self.replicas,
+            shared=self.shared,
         )
 
 

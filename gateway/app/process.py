@@ -65,7 +65,7 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
     model = ModelEndpoint(services.agent, services.engines, config.limits)
     completions = CompletionsEndpoint(services.engines, config.limits, services.metrics, frames)
     messages = MessagesEndpoint(services.agent, services.engines, config.limits, services.metrics)
-    responses = ResponsesEndpoint(services.agent, config.limits, services.metrics, services.replicas)
+    responses = ResponsesEndpoint(services.agent, config.limits, services.metrics, services.replicas, services.shared)
     framed = FramedMcp(mcp, services.engines.maps.accepted, config.limits.body_bytes, services.metrics.shim_detokenized)
     app: ASGIApp = Starlette(
         routes=[

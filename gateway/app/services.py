@@ -66,11 +66,18 @@ async def open_services(config: GatewayConfig) -> AsyncGenerator[Services]:
         costs = DefinitionCosts(lambda: pool.maps.session)
         runner = CallRunner(proxy, inner.tokens, config.limits, inner.records.audit, costs)
         with open_trajectories(config, metrics.access) as trajectories:
+            shared = None
+            if inner.shared is not None:
+                from gateway.agent.shared_memory import SharedMemory
+
+                keys = inner.replicas.shared_keys("memory")
+                shared = SharedMemory(inner.shared, keys, config.limits, config.shared.ttl)
             agent = Agent(
                 *(pool, runner, config.limits, metrics),
                 show_calls=config.agent.show_calls,
                 volatile=[*dict.fromkeys(each for engine in config.members.values() for each in engine.volatile)],
                 trajectories=trajectories,
+                shared=shared,
             )
             status = StatusReport(
                 *(pool, proxy, readiness, metrics.get_shim_metrics, costs, inner.notices, agent.recall, inner.shared)

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from pydantic import Field
 
 from gateway.config.masking import mask_text
-from gateway.config.section import Section
+from gateway.config.section import Seconds, Section
 from gateway.errors import ConfigError
 
 _SCHEMES: Final = ("redis", "rediss", "unix")
@@ -24,6 +24,8 @@ class SharedConfig:
     """Every key begins with it."""
     timeout: float = 0.1
     """Seconds that a request waits for it, at most."""
+    ttl: float = 24 * 3600.0
+    """Seconds for which a conversation is kept that nobody goes on with."""
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -49,6 +51,11 @@ class SharedSection(Section):
     timeout: Annotated[float, Field(gt=0, le=5)] = Field(
         default=NOTHING_SHARED.timeout,
         description="Seconds that a request waits for the store, at most; after that it is away until it answers.",
+    )
+    ttl: Seconds = Field(
+        default=NOTHING_SHARED.ttl,
+        description="Seconds for which a conversation is kept there that nobody goes on with; stored answers have "
+        "`limits.responses_ttl`.",
     )
 
 

@@ -78,7 +78,8 @@ Every label is bounded; a value that is strange, or one too many, is counted as 
 - `source`: {", ".join(f"`{w}`" for w in SOURCES)}
 - `kind` and `result` of `codec_shared_operations_total`: {", ".join(f"`{w}`" for w in SHARED_KINDS)};
   {", ".join(f"`{w}`" for w in SHARED_RESULTS)}. `away`: nothing was asked, since it had not answered before;
-  `late`: not in time; `lost`: its connection; `refused`: it says no; `unreadable`: nobody made for this what it gave
+  `late`: not in time; `lost`: its connection; `refused`: it says no; `unreadable`: nobody made for this what it gave;
+  `nothing`: it has none; `dropped`: too much was on its way, or one thing is too large
 - `format`, `coding`, `reason` of `codec_wire_*`: the frames' form, how they were compressed, and why so
 - `result`: `repaired` (one split fits), `ambiguous` (several do; one was guessed), `missed` (none does)
 

@@ -8,9 +8,9 @@ from typing import Final, Literal
 
 from prometheus_client import Counter, Gauge
 
-SharedResult = Literal["ok", "nothing", "away", "late", "lost", "refused", "unreadable"]
-SHARED_KINDS: Final = ("limit",)
-SHARED_RESULTS: Final = ("ok", "nothing", "away", "late", "lost", "refused", "unreadable")
+SharedResult = Literal["ok", "nothing", "away", "late", "lost", "refused", "unreadable", "dropped"]
+SHARED_KINDS: Final = ("limit", "response", "memory", "event")
+SHARED_RESULTS: Final = ("ok", "nothing", "away", "late", "lost", "refused", "unreadable", "dropped")
 
 
 class SharedMetrics:

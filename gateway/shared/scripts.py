@@ -1,6 +1,6 @@
 """What the store does by itself, in Lua: each script is one step for all replicas, by the store's own clock.
 
-Texts alone. A script's keys must be in one place: a cluster that spreads them needs a prefix with braces, `{gateway}:`.
+Texts alone. Names of keys are made here too (a room's accounts, what a record follows): all must be in one place.
 """
 
 from dataclasses import dataclass, field
@@ -57,3 +57,150 @@ return redis.call('ZCARD', KEYS[1])
 
 ABSENT: Final = Script("return redis.call('ZREM', KEYS[1], ARGV[1])")
 """Say that it is not any more. KEYS: the list. ARGV: its name."""
+
+_ROOM: Final = (
+    _NOW
+    + """
+local owners, ends, sum, of = KEYS[1] .. 'owners', KEYS[1] .. 'ends', KEYS[1] .. 'sum', KEYS[1] .. 'of:'
+local function forget(owner, member)
+  local key, size = string.match(member, '^(%S+) (%d+)$')
+  for alias in string.gmatch(redis.call('HGET', key, 'aliases') or '', '%S+') do
+    -- It may name something newer by now.
+    if redis.call('GET', alias) == key then redis.call('DEL', alias) end
+  end
+  redis.call('DEL', key)
+  if redis.call('ZREM', of .. owner, member) == 1 then
+    redis.call('INCRBY', sum, -tonumber(size))
+    if tonumber(redis.call('ZINCRBY', owners, -tonumber(size), owner)) <= 0 then redis.call('ZREM', owners, owner) end
+  end
+end
+local function leave(owner)
+  redis.call('INCRBY', sum, -tonumber(redis.call('ZSCORE', owners, owner) or '0'))
+  redis.call('ZREM', owners, owner)
+  redis.call('ZREM', ends, owner)
+  redis.call('DEL', of .. owner)
+end
+local function linked(key)
+  -- What it follows, under one of its names; false where that is gone, nil where there was none.
+  local names = redis.call('HGET', key, 'before') or ''
+  for each in string.gmatch(names, '%S+') do
+    if redis.call('EXISTS', each) == 1 then return each end
+  end
+  if names == '' then return nil end
+  return false
+end
+local function use(owner, keys, ttl)
+  -- What follows gives way first: without what comes before it, it is worth nothing.
+  for n, key in ipairs(keys) do
+    local size, aliases = unpack(redis.call('HMGET', key, 'size', 'aliases'))
+    redis.call('ZADD', of .. owner, string.format('%.17g', now + ttl + n * 0.000001), key .. ' ' .. size)
+    redis.call('PEXPIRE', key, math.ceil(ttl * 1000))
+    for alias in string.gmatch(aliases or '', '%S+') do redis.call('PEXPIRE', alias, math.ceil(ttl * 1000)) end
+  end
+  redis.call('ZADD', ends, string.format('%.17g', now + ttl), owner)
+  for _, key in ipairs({owners, ends, sum, of .. owner}) do
+    redis.call('PEXPIRE', key, math.ceil(ttl * 1000) + 60000)
+  end
+end
+"""
+)
+"""What the scripts of one room have in common.
+
+A record is a hash: its value, the names of what it follows, its size, its aliases. Beside the records stand, under the
+room's own name: bytes of each owner, when the last of an owner's ends, bytes in all, and each owner's records by when
+they end.
+"""
+
+FIND: Final = Script(
+    _ROOM
+    + """
+local most, depth, ttl, owner = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+for n = 2, #KEYS do
+  local at = KEYS[n]
+  if redis.call('TYPE', at)['ok'] == 'string' then at = redis.call('GET', at) end
+  local keys, found, size = {}, {}, 0
+  while at do
+    local value = redis.call('HGET', at, 'value')
+    if not value then break end
+    size = size + #value
+    keys[#keys + 1] = at
+    found[#found + 1] = at
+    found[#found + 1] = value
+    if size > most or #keys > 2048 then break end
+    local before = nil
+    if #keys < depth then before = linked(at) end
+    if before == nil then
+      use(owner, keys, ttl)
+      return found
+    end
+    at = before
+  end
+end
+return {}
+"""
+)
+"""Find the first of several that is there, and what it follows, whole or not at all.
+
+KEYS: the room, then records or their aliases. ARGV: bytes at most, records at most, seconds to keep them, whose they
+are. Gives key and value of each, the last one first.
+"""
+
+KEEP: Final = Script(
+    _ROOM
+    + """
+local value, before, ttl, owner = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local most, share, whole = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
+local key, aliases = KEYS[2], {}
+for n = 3, #KEYS do aliases[#aliases + 1] = KEYS[n] end
+local size = #value + 300 + 200 * #aliases
+for _, gone in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', 0, 16)) do leave(gone) end
+for _, gone in ipairs(redis.call('ZRANGEBYSCORE', of .. owner, '-inf', now, 'LIMIT', 0, 64)) do forget(owner, gone) end
+if redis.call('EXISTS', key) == 1 then return 2 end
+redis.call('HSET', key, 'value', value, 'before', before, 'size', size, 'aliases', table.concat(aliases, ' '))
+if whole and linked(key) == false then
+  redis.call('DEL', key)
+  return 0
+end
+for _, alias in ipairs(aliases) do redis.call('SET', alias, key) end
+redis.call('ZINCRBY', owners, size, owner)
+redis.call('INCRBY', sum, size)
+local keys, at = {}, key
+while at and #keys < 2048 do
+  keys[#keys + 1] = at
+  at = whole and linked(at)
+end
+use(owner, keys, ttl)
+for _ = 1, 256 do
+  local whose = owner
+  if redis.call('ZCARD', owners) == 1 or tonumber(redis.call('ZSCORE', owners, owner) or '0') <= share then
+    if tonumber(redis.call('GET', sum) or '0') <= most then break end
+    whose = redis.call('ZREVRANGE', owners, 0, 0)[1]
+  end
+  local oldest = whose and redis.call('ZRANGE', of .. whose, 0, 0)[1]
+  if oldest then forget(whose, oldest) elseif whose then leave(whose) else break end
+end
+return 1
+"""
+)
+"""Keep a record, and forget others over the bounds: those used longest ago, of whoever has the most.
+
+KEYS: the room, the record, its aliases. ARGV: its value, the names of what it follows, seconds to keep it, whose it is,
+bytes of all, bytes of one of several owners, 1 where all that it follows is to be there, and kept as long. Gives 1; 2
+where it is there; 0 where what it follows is not.
+"""
+
+DROP: Final = Script(
+    _ROOM
+    + """
+local owner, dropped = ARGV[1], 0
+for n = 2, #KEYS do
+  local size = redis.call('HGET', KEYS[n], 'size')
+  if size then
+    forget(owner, KEYS[n] .. ' ' .. size)
+    dropped = dropped + 1
+  end
+end
+return dropped
+"""
+)
+"""Forget records. KEYS: the room, the records. ARGV: whose they are. Gives how many were there."""

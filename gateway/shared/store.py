@@ -1,37 +1,51 @@
 """What replicas share, by names and values that the store can't read.
 
-Turns questions of the rooms above into scripts of one store (`redis_store.py`), and what these give into answers; what
-can't be one is no answer.
+Turns questions of the packages above into scripts of one store (`redis_store.py`), and what these give into answers;
+what can't be one is no answer.
 """
 
+import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import anyio
 
 from gateway.config.shared import SharedConfig
 from gateway.observe.shared_metrics import SharedMetrics
-from gateway.shared.interface import Limit, SharedStatus
+from gateway.shared.interface import WHOLE, Bounds, Limit, Record, Room, SharedStatus
 from gateway.shared.keys import StoreKeys
+from gateway.shared.records import RecordSeal, Unreadable
 from gateway.shared.redis_store import RedisStore, open_client
-from gateway.shared.scripts import ABSENT, BUCKET, PRESENT
+from gateway.shared.scripts import ABSENT, BUCKET, DROP, FIND, KEEP, PRESENT
+
+Before = Callable[[], Sequence[Record]]
 
 _PRESENT: Final = 15.0
 """Seconds for which a replica counts as there."""
 _MOST: Final = 100_000
 """More replicas than that are none."""
+_LARGEST: Final = 4 * 1024 * 1024
+"""Bytes that are asked for at a time: more would not come in time."""
+_WRITING: Final = 32 * 1024 * 1024
+"""Bytes that may be on their way to the store."""
 
 
 class SharedStore:
     """One store, asked by all replicas."""
 
-    def __init__(self, store: RedisStore, keys: StoreKeys) -> None:
-        """Nothing is asked yet."""
+    def __init__(self, store: RedisStore, keys: StoreKeys, metrics: SharedMetrics, timeout: float) -> None:
+        """Nothing is asked yet. `timeout`: seconds for which anybody waits for a write."""
         self._store = store
         self._keys = keys
+        self._metrics = metrics
+        self._timeout = timeout
+        self._seals: dict[Room, RecordSeal] = {room: RecordSeal(keys, room) for room in get_args(Room)}
+        self._writes: set[asyncio.Task[object]] = set()
+        self._writing = 0
+        """Bytes that are on their way."""
         self._me = secrets.token_hex(8)
         self._present = [keys.plain_name("replicas")]
         self._replicas = 1
@@ -50,6 +64,78 @@ class SharedStore:
         """The same, and take nothing."""
         return await self._bucket(limit, who, size, a_second, 0)
 
+    async def find(self, room: Room, owner: str, record: str, bounds: Bounds, *, depth: int = WHOLE) -> list[Record]:
+        """A record of this owner's and what it follows, the first one first; [] for nothing."""
+        return await self._found(room, owner, self._seals[room].names(owner, record), bounds, depth)
+
+    async def find_alias(
+        self, room: Room, owner: str, aliases: Sequence[str], bounds: Bounds, *, depth: int = WHOLE
+    ) -> list[Record]:
+        """The same of the first of several aliases that names one."""
+        names = [name for alias in aliases for name in self._seals[room].aliases(owner, alias)]
+        return await self._found(room, owner, names, bounds, depth)
+
+    async def _found(self, room: Room, owner: str, names: Sequence[bytes], bounds: Bounds, depth: int) -> list[Record]:
+        sealed = self._seals[room]
+        args = [_LARGEST, depth, bounds.ttl, sealed.owner(owner)]
+        given = await self._store.run(room, FIND, [sealed.place, *names], args)
+        if given is None:
+            return []
+        try:
+            found = sealed.opened(owner, given, depth)
+        except Unreadable:
+            self._metrics.asked(room, "unreadable")
+            return []
+        if not found:
+            self._metrics.asked(room, "nothing")
+        return found
+
+    def keep(self, room: Room, owner: str, record: Record, bounds: Bounds, before: Before = tuple) -> Awaitable[object]:
+        """Keep a record behind whoever asks for it; what it follows, where the store has lost that."""
+        return self._behind(room, record, lambda: self._keep(room, owner, record, bounds, before), bounds)
+
+    def keep_last(self, room: Room, owner: str, record: Record, bounds: Bounds) -> Awaitable[object]:
+        """The same, whether what it follows is there or not."""
+        return self._behind(room, record, lambda: self._put(room, owner, record, bounds, whole=False), bounds)
+
+    def _behind(
+        self, room: Room, record: Record, write: Callable[[], Coroutine[Any, Any, object]], bounds: Bounds
+    ) -> Awaitable[object]:
+        size = len(record.value)
+        if self._store.reason is not None or size > min(bounds.share, _LARGEST) or self._writing + size > _WRITING:
+            self._metrics.asked(room, "away" if self._store.reason is not None else "dropped")
+            return _NOTHING
+        self._writing += size
+        task = asyncio.get_running_loop().create_task(write())
+        self._writes.add(task)
+
+        def over(ended: asyncio.Task[object]) -> None:
+            self._writes.discard(ended)
+            self._writing -= size
+
+        task.add_done_callback(over)
+        return _Written(task, self._timeout)
+
+    async def _keep(self, room: Room, owner: str, record: Record, bounds: Bounds, before: Before) -> None:
+        if await self._put(room, owner, record, bounds) == 0 and (earlier := before()):
+            # What it follows was written while the store was away, or has given way there.
+            for each in (*earlier, record):
+                if not await self._put(room, owner, each, bounds):
+                    return
+
+    async def _put(self, room: Room, owner: str, record: Record, bounds: Bounds, *, whole: bool = True) -> object:
+        sealed = self._seals[room]
+        keys, value, before = sealed.sealed(owner, record)
+        args = [value, before, bounds.ttl, sealed.owner(owner), bounds.most, bounds.share, int(whole)]
+        return await self._store.run(room, KEEP, [sealed.place, *keys], args)
+
+    async def drop(self, room: Room, owner: str, record: str) -> bool | None:
+        """Forget a record of this owner's. Gives whether it was there."""
+        sealed = self._seals[room]
+        keys = [sealed.place, *sealed.names(owner, record)]
+        dropped: object = await self._store.run(room, DROP, keys, [sealed.owner(owner)])
+        return None if dropped is None else bool(dropped)
+
     async def _bucket(self, limit: Limit, who: str, size: float, a_second: float, take: int) -> float | None:
         keys = self._keys.names(limit, who)[:1]
         return _seconds(await self._store.run("limit", BUCKET, keys, [repr(float(size)), repr(float(a_second)), take]))
@@ -63,6 +149,8 @@ class SharedStore:
             finally:
                 # The others' shares grow at once.
                 with anyio.CancelScope(shield=True):
+                    if self._writes:
+                        await asyncio.wait(self._writes)
                     await self._store.run("limit", ABSENT, self._present, [self._me])
 
     async def _beat(self) -> None:
@@ -72,10 +160,26 @@ class SharedStore:
         self._replicas = found
 
 
+class _Written:
+    """Something on its way to the store, for whoever waits."""
+
+    def __init__(self, task: "asyncio.Task[object] | None", timeout: float) -> None:
+        self._task = task
+        self._timeout = timeout
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if self._task is not None:
+            yield from asyncio.wait({self._task}, timeout=self._timeout).__await__()
+
+
+_NOTHING: Final = _Written(None, 0)
+
+
 def store_of(config: SharedConfig, secret_keys: Sequence[bytes], metrics: SharedMetrics) -> SharedStore:
     """The store that the settings name. Raises `ConfigError`."""
     client = open_client(config.url or "", config.timeout)
-    return SharedStore(RedisStore(client, config.timeout, metrics), StoreKeys(secret_keys, config.prefix))
+    keys = StoreKeys(secret_keys, config.prefix)
+    return SharedStore(RedisStore(client, config.timeout, metrics), keys, metrics, config.timeout)
 
 
 def _seconds(said: Any) -> float | None:

@@ -19,6 +19,10 @@ class Refused(Exception):
     """An error reply."""
 
 
+class Status(bytes):
+    """A reply that is no value."""
+
+
 class Memory:
     """Keys and their values, on a clock that may be a test's."""
 
@@ -42,7 +46,7 @@ class Memory:
             self.values.pop(key, None)
             self.ends.pop(key, None)
         value = self.values.get(key)
-        if value is not None and type(value) is not kind:
+        if value is not None and kind is not object and type(value) is not kind:
             raise Refused("WRONGTYPE Operation against a key holding the wrong kind of value")
         return value
 
@@ -75,6 +79,8 @@ class Memory:
         return self._as_lua(self.command(name, *texts))
 
     def _as_lua(self, value: Any) -> Any:
+        if isinstance(value, Status):
+            return self._lua.table_from({b"ok": bytes(value)})
         if value is None:
             return False
         return self._lua.table_from([self._as_lua(each) for each in value]) if isinstance(value, list) else value
@@ -106,6 +112,40 @@ class Memory:
         if key in self.values:
             self.ends[key] = self.clock() + int(ms) / 1000
         return int(key in self.values)
+
+    def _exists(self, key: bytes) -> int:
+        return int(self._held(key, object) is not None)
+
+    def _type(self, key: bytes) -> Status:
+        held = self._held(key, object)
+        names = {dict: b"hash", _Sorted: b"zset", bytes: b"string"}
+        return Status(b"none" if held is None else names[type(held)])
+
+    def _get(self, key: bytes) -> bytes | None:
+        return self._held(key, bytes)
+
+    def _set(self, key: bytes, value: bytes) -> Status:
+        self._del(key)
+        self.values[key] = value
+        return Status(b"OK")
+
+    def _incrby(self, key: bytes, more: bytes) -> int:
+        total = int(self._held(key, bytes) or b"0") + int(more)
+        self.values[key] = b"%d" % total
+        return total
+
+    def _zincrby(self, key: bytes, more: bytes, member: bytes) -> bytes:
+        held = self._made(key, _Sorted)
+        held[member] = held.get(member, 0.0) + float(more)
+        return _number(held[member])
+
+    def _zrange(self, key: bytes, first: bytes, last: bytes) -> list[bytes]:
+        held = self._held(key, _Sorted)
+        return held.ordered()[int(first) : int(last) + 1] if held else []
+
+    def _zrevrange(self, key: bytes, first: bytes, last: bytes) -> list[bytes]:
+        held = self._held(key, _Sorted)
+        return held.ordered()[::-1][int(first) : int(last) + 1] if held else []
 
     def _hmget(self, key: bytes, *fields: bytes) -> list[bytes | None]:
         held = self._held(key, dict) or {}

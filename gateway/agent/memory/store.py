@@ -128,8 +128,12 @@ class ConversationMemory:
         found = [self._forgotten[digest] for _, digest in history.answers if digest in self._forgotten]
         return any(found) if found else None
 
-    def remember(self, node: Remembered, digest: bytes) -> None:
-        """Keep an answer. `digest`: of its history and itself (`History.with_answer`)."""
+    def same(self, digest: bytes, answer_id: str) -> Remembered | None:
+        """An answer that is remembered, by its name."""
+        return next((each for each in self._found.get(digest, ()) if each.answer_id == answer_id), None)
+
+    def remember(self, node: Remembered, digest: bytes) -> Remembered:
+        """Keep an answer, and give it. `digest`: of its history and itself (`History.with_answer`)."""
         node.digest = digest
         node.size = _NODE_BYTES + len(node.added) * node.added.itemsize + sum(each.size for each in node.lived)
         node.size += getsizeof(node.shown.content) + getsizeof(node.shown.reasoning)
@@ -145,6 +149,7 @@ class ConversationMemory:
         for old in [each for each in alike[_ALIKE:] if not each.followers]:
             self._drop(old)
         self._make_room(node.owner)
+        return node
 
     def _has(self, node: Remembered) -> bool:
         return node in self._found.get(node.digest, ())

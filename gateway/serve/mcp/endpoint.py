@@ -30,6 +30,7 @@ from gateway.serve.http.elsewhere import again
 from gateway.serve.mcp.core import Core
 from gateway.serve.mcp.http import (
     AGAIN,
+    SESSION_HEADER,
     ClientGone,
     HttpRequest,
     Rejected,
@@ -40,8 +41,9 @@ from gateway.serve.mcp.http import (
 )
 from gateway.serve.mcp.http_modern import ModernHttp
 from gateway.serve.mcp.http_session import SessionLimits
-from gateway.serve.mcp.http_sessions import SESSION_HEADER, HttpSessions
+from gateway.serve.mcp.http_sessions import HttpSessions
 from gateway.serve.mcp.ids import ClientIds
+from gateway.serve.mcp.left_events import LeftEvents
 from gateway.serve.mcp.listen import Subscriptions
 from gateway.serve.mcp.losses import Losses
 from gateway.serve.mcp.pipe import claim_stdio
@@ -50,6 +52,7 @@ from gateway.serve.mcp.servers import Change, Servers
 from gateway.serve.mcp.session_map import MAP_HEADER, SessionMaps
 from gateway.serve.mcp.sessions import Session
 from gateway.serve.mcp.stdio import StdioClient
+from gateway.shared import Shared
 from leaf_sdk.vocab import TokenMap
 
 if TYPE_CHECKING:
@@ -71,6 +74,7 @@ class McpEndpoint:
         audit: Audit | None = None,
         tracing: "Tracing | None" = None,
         replicas: Replicas = ALONE,
+        shared: Shared | None = None,
     ) -> None:
         """Nothing runs before `running` or `serve_stdio`.
 
@@ -80,6 +84,7 @@ class McpEndpoint:
             session_map: the map of clients that name none.
             audit, tracing: what is told of every call; None: nothing.
             replicas: have the sessions and calls that are not here.
+            shared: has events of sessions whose replica is gone.
 
         Raises:
             MapUnknown: `session_map` is not in `maps`.
@@ -107,7 +112,10 @@ class McpEndpoint:
             close_after=config.serve.sse_close_after,
         )
         self._replicas = replicas
-        self._sessions = HttpSessions(self._core, limits, self._dropped, partial(replicas.name, "session"))
+        self._left = None
+        if shared is not None:
+            self._left = LeftEvents(shared, config.limits.principal_share, config.serve.session_idle)
+        self._sessions = HttpSessions(self._core, limits, self._dropped, partial(replicas.name, "session"), self._left)
         self._modern = ModernHttp(self._core, replicas, body_bytes=config.limits.body_bytes, dropped=self._dropped)
         self._is_running = False
 
@@ -166,6 +174,8 @@ class McpEndpoint:
         except ReplicaBusy as error:
             raise Rejected(503, error.message, headers=AGAIN) from None
         except OwnerGone as error:
+            if self._left is not None and await self._left.give(request):
+                return
             raise Rejected(404, f"there is no such session any more ({error.message}): send initialize again") from None
 
     @property

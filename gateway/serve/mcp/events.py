@@ -8,10 +8,11 @@ knows no HTTP.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
 
 from gateway.protocol.sse import encode_event
+from gateway.serve.mcp.event_log import EventLog
 from gateway.serve.mcp.outbox import Outbox
 
 _KEPT_EVENTS: Final = 1024
@@ -21,16 +22,29 @@ _KEPT_BYTES: Final = 1024 * 1024
 class History:
     """What was written on the streams of one session, the latest of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: EventLog | None = None) -> None:
+        """`log`: has them for other replicas as well."""
+        self._log = log
         self._events: deque[tuple[int, int, bytes]] = deque()
         self._size = 0
 
     def keep(self, stream: int, number: int, frame: bytes) -> None:
         """Remember an event, and forget the oldest over the bound."""
+        if self._log is not None:
+            self._log.write(stream, number, frame)
         self._events.append((stream, number, frame))
         self._size += len(frame)
         while len(self._events) > _KEPT_EVENTS or self._size > _KEPT_BYTES:
             self._size -= len(self._events.popleft()[2])
+
+    def tell_others(self, stream: int, number: int, frames: Iterable[bytes]) -> None:
+        """Have the last events of a stream for other replicas, though nobody has read them here yet.
+
+        `number`: of the last event before them.
+        """
+        if self._log is not None:
+            for place, frame in enumerate(frames, number + 1):
+                self._log.write(stream, place, frame, ahead=True)
 
     def after(self, stream: int, number: int) -> list[tuple[int, bytes]]:
         """The events of a stream behind one of its numbers."""
@@ -84,6 +98,8 @@ class EventStream:
             self._outbox.put(data)
         self._wake()
         self._outbox.mute()
+        if self._reader is None:
+            self._history.tell_others(self.number, self._last, self._outbox.frames())
 
     def attach(self, after: int | None = None) -> "Reader":
         """A reader for a new response; the reader before it is over.
@@ -100,6 +116,8 @@ class EventStream:
         """The response is over."""
         if self._reader is reader:
             self._reader = None
+            if self.finished:
+                self._history.tell_others(self.number, self._last, self._outbox.frames())
 
     def take_frames(self) -> list[bytes]:
         """What waits, as it is: for an answer that needs no stream."""

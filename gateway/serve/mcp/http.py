@@ -24,6 +24,8 @@ from leaf_sdk.vocab import TokenMap
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
+SESSION_HEADER: Final = "mcp-session-id"
+RESUME_HEADER: Final = "last-event-id"
 PING: Final = 15.0
 """Seconds of silence after which a stream says that it is still there."""
 _LOOK: Final = 0.1

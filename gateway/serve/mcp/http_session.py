@@ -23,6 +23,7 @@ from gateway.protocol.messages import (
 from gateway.proxy.caller import Principal
 from gateway.proxy.shares import Shares
 from gateway.serve.mcp.core import CANCELLED, OWN_NOTIFICATIONS, Core, error_answer
+from gateway.serve.mcp.event_log import EventLog
 from gateway.serve.mcp.events import EventStream, History
 from gateway.serve.mcp.http import HttpRequest
 from gateway.serve.mcp.sessions import Session, session_call
@@ -66,9 +67,13 @@ class HttpSession(Session):
         principal: Principal,
         token_map: TokenMap | None,
         dropped: Callable[[], None],
+        log: EventLog | None = None,
     ) -> None:
-        """`dropped` is called for every notification that the client loses because it does not read."""
-        self._history = History()
+        """`dropped` is called for every notification that the client loses because it does not read.
+
+        `log`: has its events for other replicas as well.
+        """
+        self._history = History(log)
         self.standing = EventStream(0, self._history, dropped)
         """What belongs to no request; read by GET."""
         super().__init__(
@@ -140,10 +145,9 @@ class HttpSession(Session):
 
     def find(self, event_id: str) -> tuple[EventStream, int] | None:
         """The stream of an event, and the event's number in it; None: it can't be taken up any more."""
-        stream_part, _, number_part = event_id.partition("-")
-        if not (_is_number(stream_part) and _is_number(number_part)):
+        if (place := place_of(event_id)) is None:
             return None
-        number, after = int(stream_part), int(number_part)
+        number, after = place
         stream = self._streams.get(number)
         if stream is None and self._history.after(number, after):
             stream = EventStream(number, self._history, self._dropped)
@@ -215,6 +219,12 @@ def _cancelled(request_id: RequestId) -> bytes:
     """The stream of a request ends with an answer, and with nothing else."""
     frame, _ = error_answer(request_id, {"code": CANCELLED, "message": "the request was cancelled"})
     return frame
+
+
+def place_of(event_id: str) -> tuple[int, int] | None:
+    """The stream and the number that an event's id names; None: it is none."""
+    stream, _, number = event_id.partition("-")
+    return (int(stream), int(number)) if _is_number(stream) and _is_number(number) else None
 
 
 def _is_number(text: str) -> bool:

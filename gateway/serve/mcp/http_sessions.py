@@ -21,6 +21,8 @@ from gateway.serve.mcp.core import Core, check_greeting, error_answer
 from gateway.serve.mcp.events import EventStream, Reader
 from gateway.serve.mcp.http import (
     EVENTS,
+    RESUME_HEADER,
+    SESSION_HEADER,
     HttpRequest,
     Rejected,
     Watch,
@@ -32,9 +34,8 @@ from gateway.serve.mcp.http import (
     write_events,
 )
 from gateway.serve.mcp.http_session import HttpSession, SessionLimits
+from gateway.serve.mcp.left_events import LeftEvents
 
-SESSION_HEADER: Final = "mcp-session-id"
-_RESUME_HEADER: Final = "last-event-id"
 _ALLOW: Final = ((b"allow", b"GET, POST, DELETE"),)
 _PRIMED_FROM: Final = "2025-11-25"
 """Older clients would not know what an event without data is."""
@@ -46,15 +47,22 @@ class HttpSessions:
     """All sessions of the handshake era over HTTP."""
 
     def __init__(
-        self, core: Core, limits: SessionLimits, dropped: Callable[[], None], name: Callable[[str], str]
+        self,
+        core: Core,
+        limits: SessionLimits,
+        dropped: Callable[[], None],
+        name: Callable[[str], str],
+        left: LeftEvents | None = None,
     ) -> None:
         """Nothing is open.
 
         Args:
             dropped: called for every notification that a client loses because it does not read.
             name: gives the id of a new session, of the principal of this name.
+            left: has events of sessions whose replica is gone; None: they are gone too.
         """
         self._name = name
+        self._left = left
         self._core = core
         self._limits = limits
         self._dropped = dropped
@@ -95,7 +103,9 @@ class HttpSessions:
         if request.method == "POST":
             await self._post(request)
         elif request.method == "GET":
-            await self._get(request, self._session_of(request))
+            is_here = request.headers.get(SESSION_HEADER) in self._sessions
+            if is_here or self._left is None or not await self._left.give(request):
+                await self._get(request, self._session_of(request))
         elif request.method == "DELETE":
             self._end(self._session_of(request))
             await send_empty(request.send, 200)
@@ -176,14 +186,16 @@ class HttpSessions:
         token_map = request.token_map or self._core.session_map
         if MAP_KEY in (meta := meta_of(params)):
             token_map = self._core.maps.from_meta(meta[MAP_KEY])
+        session_id = self._name(request.principal.name)
         return HttpSession(
             self._core,
-            session_id=self._name(request.principal.name),
+            session_id=session_id,
             version=version,
             capabilities=capabilities,
             principal=request.principal,
             token_map=token_map,
             dropped=self._dropped,
+            log=None if self._left is None else self._left.log(request.principal.name, session_id),
         )
 
     async def _run(self, message: Request, request: HttpRequest, session: HttpSession) -> None:
@@ -232,7 +244,7 @@ class HttpSessions:
         if not accepts(request.headers.get("accept", ""), EVENTS):
             raise Rejected(406, f"the Accept header must name {EVENTS}")
         stream, after = session.standing, None
-        if (last := request.headers.get(_RESUME_HEADER)) is not None:
+        if (last := request.headers.get(RESUME_HEADER)) is not None:
             found = session.find(last)
             if found is None:
                 raise Rejected(

@@ -93,9 +93,13 @@ class Outbox:
         """Wake nobody any more; who does not hold on to its owner does not keep it for the garbage collector."""
         self._wake = ignore
 
+    def frames(self) -> list[bytes]:
+        """All that waits, in order."""
+        return [item.data for item in self._waiting]
+
     def take(self) -> list[bytes]:
         """All that waits, in order; from now on it is written."""
-        frames = [item.data for item in self._waiting]
+        frames = self.frames()
         self._waiting = []
         self._keys.clear()
         self._size = 0

@@ -27,10 +27,14 @@ from gateway.serve.responses.exchange import Exchange, Held
 from gateway.serve.responses.form import RESPONSES, NotStored, broken_off
 from gateway.serve.responses.history import shown
 from gateway.serve.responses.listing import page_of
-from gateway.serve.responses.names import name_in, named_by
+from gateway.serve.responses.names import name_in, named_by, references
 from gateway.serve.responses.request import ResponsesRequest
 from gateway.serve.responses.seal import Seal
+from gateway.serve.responses.shared_responses import Responses
 from gateway.serve.responses.store import ResponseStore, StoredResponse
+from gateway.shared import Shared
+
+Tell = Callable[[StoredResponse], Awaitable[dict[str, Any]]]
 
 _SHOWN = 100
 _CLIENT_LEFT = 499
@@ -40,13 +44,21 @@ _CLIENT_LEFT = 499
 class ResponsesEndpoint:
     """Routes under /v1/responses over one agent."""
 
-    def __init__(self, agent: Agent, limits: LimitsConfig, metrics: Metrics, replicas: Replicas = ALONE) -> None:
-        """`replicas`: have the responses that are not here."""
+    def __init__(
+        self,
+        agent: Agent,
+        limits: LimitsConfig,
+        metrics: Metrics,
+        replicas: Replicas = ALONE,
+        shared: Shared | None = None,
+    ) -> None:
+        """`replicas`: have the responses that are not here; `shared`: those of replicas that are gone."""
         self._agent = agent
         self._limits = limits
         self._metrics = metrics
         store = ResponseStore(limits.responses_bytes, limits.responses_ttl, limits.principal_share, time.monotonic)
-        self._held = Held(store, Seal(replicas.shared_keys("reasoning")), Approvals(), replicas)
+        responses = Responses(store, shared, limits)
+        self._held = Held(responses, Seal(replicas.shared_keys("reasoning")), Approvals(), replicas)
 
     def routes(self) -> list[Route]:
         """What `app.py` mounts."""
@@ -73,7 +85,9 @@ class ResponsesEndpoint:
     async def _answer(self, asked: ResponsesRequest, request: Request) -> Response:
         try:
             principal = principal_of(request.scope)
-            exchange = Exchange(self._agent, asked, principal, self._held, self._limits.body_bytes)
+            referred = references(asked.input)
+            stored = await self._held.store.having(principal.name, asked.previous_response_id, referred)
+            exchange = Exchange(self._agent, asked, principal, self._held, stored, self._limits.body_bytes)
             if not await _is_wanted(exchange, request):
                 self._metrics.chat_request("cancelled")
                 return Response(status_code=_CLIENT_LEFT)
@@ -103,34 +117,37 @@ class ResponsesEndpoint:
         if request.query_params.get("stream", "false") != "false":
             words = "stream: a response is streamed while it is made, and told whole afterwards"
             return RESPONSES.refused(RequestInvalid(words, param="stream"))
-        return await self._of_stored(request, shown)
+        return await self._of_stored(request, _show)
 
     async def _input_items(self, request: Request) -> Response:
-        return await self._of_stored(request, lambda stored: page_of(stored, request.query_params))
+        async def page(stored: StoredResponse) -> dict[str, Any]:
+            return page_of(stored, request.query_params)
+
+        return await self._of_stored(request, page)
 
     async def _delete(self, request: Request) -> Response:
-        def delete(stored: StoredResponse) -> dict[str, Any]:
-            self._held.store.delete(stored.owner, stored.id)
+        async def delete(stored: StoredResponse) -> dict[str, Any]:
+            await self._held.store.delete(stored.owner, stored.id)
             return {"id": stored.id, "object": "response", "deleted": True}
 
         return await self._of_stored(request, delete)
 
-    async def _of_stored(self, request: Request, tell: Callable[[StoredResponse], dict[str, Any]]) -> Response:
+    async def _of_stored(self, request: Request, tell: Tell) -> Response:
         response_id: str = request.path_params["response_id"]
 
         async def told() -> Response:
-            return self._told(request, response_id, tell)
+            return await self._told(request, response_id, tell)
 
         owner = self._owner(response_id, request)
         return await told() if owner is None else self._elsewhere(owner, None, told)
 
-    def _told(self, request: Request, response_id: str, tell: Callable[[StoredResponse], dict[str, Any]]) -> Response:
-        stored = self._held.store.get(principal_of(request.scope).name, response_id)
+    async def _told(self, request: Request, response_id: str, tell: Tell) -> Response:
+        stored = await self._held.store.get(principal_of(request.scope).name, response_id)
         if stored is None:
             words = f"the response {escape_text(response_id, _SHOWN)!r} is not stored (any more)"
             return RESPONSES.refused(NotStored(words, "response_not_found"))
         try:
-            return RESPONSES.whole(tell(stored))
+            return RESPONSES.whole(await tell(stored))
         except RequestInvalid as error:
             return RESPONSES.refused(error)
 
@@ -145,6 +162,10 @@ async def _is_wanted(exchange: Exchange, request: Request) -> bool:
     if failure is not None:
         raise failure
     return not opening.client_left
+
+
+async def _show(stored: StoredResponse) -> dict[str, Any]:
+    return shown(stored)
 
 
 async def _unheard(_event: AgentEvent) -> None:

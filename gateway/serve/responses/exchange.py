@@ -21,7 +21,7 @@ from gateway.serve.responses.history import Gathered, gather, kept
 from gateway.serve.responses.reply import ReplyOptions, ResponseReply
 from gateway.serve.responses.request import ResponsesRequest
 from gateway.serve.responses.seal import Seal
-from gateway.serve.responses.store import ResponseStore
+from gateway.serve.responses.shared_responses import Responses, Stored
 from gateway.serve.responses.tools import RequestTools, read_tools
 from gateway.serve.responses.transcript import Asked, Reader, Transcript
 from gateway.toolcalls import CallClosed
@@ -31,7 +31,7 @@ from gateway.toolcalls import CallClosed
 class Held:
     """What this process holds from request to request."""
 
-    store: ResponseStore
+    store: Responses
     seal: Seal
     approvals: Approvals
     replicas: Replicas
@@ -42,8 +42,10 @@ class Exchange:
 
     conversation: Conversation
 
-    def __init__(self, agent: Agent, asked: ResponsesRequest, principal: Principal, held: Held, most: int) -> None:
-        """`most`: bytes of the items that it refers to. Raises `RequestInvalid`."""
+    def __init__(
+        self, agent: Agent, asked: ResponsesRequest, principal: Principal, held: Held, stored: Stored, most: int
+    ) -> None:
+        """`stored`: has what it refers to; `most`: bytes of these items. Raises `RequestInvalid`."""
         self._agent = agent
         self._asked = asked
         self._principal = principal
@@ -58,7 +60,7 @@ class Exchange:
             )
         self._scope: ToolScope = scope_of(asked.gateway_tools, self._tools.servers)
         self._choice: ToolChoice = read_choice(asked.tool_choice, self._tools)
-        self._items: Gathered = gather(asked, held.store, principal.name, most)
+        self._items: Gathered = gather(asked, stored, principal.name, most)
         unseal, sign = partial(held.seal.open, principal.name), partial(held.seal.sign, principal.name)
         self._read: Transcript = Reader(self._tools, unseal, sign).read(self._items.placed)
         self._made: list[Made] = []

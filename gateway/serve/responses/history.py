@@ -15,7 +15,8 @@ from gateway.serve.responses.form import NotStored
 from gateway.serve.responses.items import REFERENCE, Item, clean_item, name_of_hosted
 from gateway.serve.responses.names import NewName
 from gateway.serve.responses.request import ResponsesRequest
-from gateway.serve.responses.store import ResponseStore, StoredResponse
+from gateway.serve.responses.shared_responses import Stored
+from gateway.serve.responses.store import StoredResponse
 
 _SHOWN: Final = 100
 _PREFIXES: Final = {
@@ -62,7 +63,7 @@ class _Loader:
         return [json.loads(item) for item in items]
 
 
-def gather(request: ResponsesRequest, store: ResponseStore, owner: str, most: int) -> Gathered:
+def gather(request: ResponsesRequest, store: Stored, owner: str, most: int) -> Gathered:
     """The items of a request.
 
     Args:
@@ -125,7 +126,7 @@ def _listed(given: object) -> Sequence[object]:
     raise RequestInvalid("input must be a text, or a list of items", param="input")
 
 
-def _earlier(response_id: str | None, store: ResponseStore, owner: str) -> list[bytes]:
+def _earlier(response_id: str | None, store: Stored, owner: str) -> list[bytes]:
     if response_id is None:
         return []
     chain = store.chain(owner, response_id)
@@ -139,7 +140,7 @@ def _earlier(response_id: str | None, store: ResponseStore, owner: str) -> list[
     return [item for each in chain for item in (*each.input, *each.output)]
 
 
-def _resolved(item_id: str, where: str, store: ResponseStore, owner: str) -> bytes:
+def _resolved(item_id: str, where: str, store: Stored, owner: str) -> bytes:
     found = store.item(owner, item_id)
     if found is None:
         raise NotStored(

@@ -33,6 +33,12 @@ def named_by(previous: object, given: object) -> str | None:
     return referred if isinstance(referred, str) else _approved(items)
 
 
+def references(given: object) -> list[str]:
+    """Ids of items that a request refers to. `given`: its input."""
+    items = [cast(Mapping[str, Any], item) for item in _listed(given) if isinstance(item, Mapping)]
+    return [item["id"] for item in items if _is_reference(item) and isinstance(item["id"], str)]
+
+
 def _listed(given: object) -> Sequence[object]:
     return cast(Sequence[object], given) if isinstance(given, list | tuple) else ()
 

@@ -22,10 +22,19 @@ def store() -> Iterator[Store]:
 
 @asynccontextmanager
 async def open_store(
-    url: str, metrics: Metrics | None = None, secrets: tuple[bytes, ...] = (SECRET,), prefix: str = "t:"
+    url: str,
+    metrics: Metrics | None = None,
+    secrets: tuple[bytes, ...] = (SECRET,),
+    prefix: str = "t:",
+    *,
+    timeout: float = 30.0,
+    up: bool = True,
 ) -> AsyncGenerator[SharedStore]:
-    shared = store_of(SharedConfig(url, prefix, timeout=0.5), secrets, (metrics or Metrics()).shared)
+    """One replica's store. `up`: wait until it answers."""
+    shared = store_of(SharedConfig(url, prefix, timeout=timeout), secrets, (metrics or Metrics()).shared)
     async with shared.running():
+        if up:
+            await until_up(shared)
         yield shared
 
 

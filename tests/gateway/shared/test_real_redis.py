@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from gateway.observe.metrics import Metrics
+from gateway.shared import Bounds, Record
 from tests.gateway.shared.conftest import asked, open_store, until_up
 from tests.standins.stores import free_port, running_store
 
 pytestmark = pytest.mark.anyio
 
+SMALL = Bounds(3000, 3000, 60.0)
 PAGE = (Path(__file__).parents[3] / "docs" / "scale.md").read_text(encoding="utf-8")
 
 
@@ -25,8 +27,13 @@ async def test_user_with_the_rights_that_the_page_names_is_enough(tmp_path: Path
     with running_store("--aclfile", str(tmp_path / "users")) as store:
         async with open_store(f"redis://gw:word@127.0.0.1:{store.port}/0", metrics) as shared:
             answers = [await shared.take("rate", "ann", 1, 0.01), await shared.wait("rate", "ann", 1, 0.01)]
+            await shared.keep("memory", "ann", Record("1", None, b"one", ("a",)), SMALL)
+            await shared.keep("memory", "ann", Record("2", "1", bytes(900)), SMALL)
+            await shared.keep("memory", "bob", Record("3", None, bytes(900)), SMALL)
+            found = await shared.find_alias("memory", "ann", ["a"], SMALL)
+            await shared.drop("memory", "ann", "1")
             assert shared.status.up
-        async with open_store(f"redis://gw:wrong@127.0.0.1:{store.port}/0") as refused:
+        async with open_store(f"redis://gw:wrong@127.0.0.1:{store.port}/0", up=False) as refused:
             assert not refused.status.up
             assert "invalid username" in (refused.status.reason or "")
             assert await refused.take("rate", "ann", 1, 0.01) is None
@@ -34,7 +41,8 @@ async def test_user_with_the_rights_that_the_page_names_is_enough(tmp_path: Path
     assert answers[0] == 0
     assert answers[1] is not None
     assert answers[1] > 90
-    assert asked(metrics, "limit", "refused") == 0
+    assert [each.value for each in found] == [b"one"]
+    assert [asked(metrics, kind, "refused") for kind in ("limit", "memory")] == [0, 0]
 
 
 async def test_certificate_is_checked(tmp_path: Path) -> None:
@@ -48,7 +56,7 @@ async def test_certificate_is_checked(tmp_path: Path) -> None:
         async with open_store(trusted) as shared:
             await until_up(shared)
             assert await shared.take("rate", "ann", 1, 0.01) == 0
-        async with open_store(f"rediss://127.0.0.1:{port}/0") as stranger:
+        async with open_store(f"rediss://127.0.0.1:{port}/0", up=False) as stranger:
             assert not stranger.status.up
             assert "certificate" in (stranger.status.reason or "").lower()
 
@@ -56,7 +64,7 @@ async def test_certificate_is_checked(tmp_path: Path) -> None:
 async def test_memory_that_is_full_refuses_and_is_not_away() -> None:
     metrics = Metrics()
     with running_store("--maxmemory", "1", "--maxmemory-policy", "noeviction") as store:
-        async with open_store(store.url, metrics) as shared:
+        async with open_store(store.url, metrics, up=False) as shared:
             assert await shared.take("rate", "ann", 1, 0.01) is None
             reason = shared.status.reason
 

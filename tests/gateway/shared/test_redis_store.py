@@ -105,7 +105,7 @@ GARBAGE = [
 @pytest.mark.parametrize("talk", [silent, *map(says, GARBAGE)], ids=range(len(GARBAGE) + 1))
 async def test_what_is_no_redis_is_away_and_harms_nobody(talk: Talk) -> None:
     metrics = Metrics()
-    async with served(talk) as url, open_store(url, metrics) as shared:
+    async with served(talk) as url, open_store(url, metrics, timeout=0.5, up=False) as shared:
         answers = [await one(shared) for _ in range(3)]
         status = shared.status
 
@@ -120,7 +120,7 @@ async def test_what_is_no_redis_is_away_and_harms_nobody(talk: Talk) -> None:
 async def test_port_that_refuses_is_away_and_found_when_it_is_there() -> None:
     store, metrics = Store(), Metrics()
     try:
-        async with open_store(store.url, metrics) as shared:
+        async with open_store(store.url, metrics, up=False) as shared:
             before = await one(shared)
             store.start()
             await until_up(shared)
@@ -169,7 +169,7 @@ async def test_store_that_falls_silent_costs_one_wait_and_no_second() -> None:
             out.close()
             writer.close()
 
-        async with served(pass_on) as url, open_store(url, metrics) as shared:
+        async with served(pass_on) as url, open_store(url, metrics, timeout=3) as shared:
             assert await one(shared) == 0
             silence.set()
             during = [await one(shared) for _ in range(5)]
@@ -220,5 +220,5 @@ async def test_address_that_can_not_work_is_an_error_at_the_start(url: str) -> N
 
 
 async def test_unix_socket_that_is_not_there_is_away() -> None:
-    async with open_store(f"unix:///tmp/{free_port()}.sock") as shared:
+    async with open_store(f"unix:///tmp/{free_port()}.sock", up=False) as shared:
         assert await one(shared) is None

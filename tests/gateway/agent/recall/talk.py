@@ -6,16 +6,17 @@ vocabulary has one merge, which this model never uses, so that held ids are told
 
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import Any
 
 from gateway.agent import Agent, AnswerOptions
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import AgentEvent
 from gateway.agent.history import checked_messages, tool_definitions, with_preamble
+from gateway.agent.shared_memory import SharedMemory
 from gateway.config import LimitsConfig
 from gateway.engine.histories import histories
 from gateway.engine.interface import (
@@ -177,9 +178,13 @@ class Talk:
             SlotTable(1, at_rest=at_rest),
             self.format,
         )
-        limits = LimitsConfig()
-        self.agent = Agent(EnginePool({"engine": Route(self.ready)}), NoTools(), limits, Metrics())  # pyright: ignore[reportArgumentType]
+        self.agent = self.new_agent()
         self.restart()
+
+    def new_agent(self, shared: SharedMemory | None = None) -> Agent:
+        """One more replica's, on the same engine."""
+        pool = EnginePool({"engine": Route(self.ready)})
+        return Agent(pool, NoTools(), LimitsConfig(), Metrics(), shared=shared)  # pyright: ignore[reportArgumentType]
 
     def restart(self) -> None:
         """Begin another conversation."""
@@ -350,3 +355,19 @@ def _behind(whole: str, before: str, low: int, first: int) -> int | None:
         if (at := whole.rfind(before[-size:], low, first)) >= 0:
             return at + size
     return None
+
+
+class TalkOfReplicas(Talk):
+    """The same, each request to another replica than the one before."""
+
+    _agents: Iterator[Agent]
+
+    def share(self, *memories: SharedMemory | None) -> None:
+        """Begin with these replicas, by what each shares."""
+        self._agents = cycle([self.new_agent(each) for each in memories])
+        self.restart()
+
+    async def ask(self, *messages: dict[str, Any]) -> Conversation:
+        """As said."""
+        self.agent = next(self._agents)
+        return await super().ask(*messages)

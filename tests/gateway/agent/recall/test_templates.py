@@ -8,17 +8,22 @@ this rendering, in the template's JSON or in the model's, is replaced by its ids
 import os
 import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from gateway.agent.conversation import Conversation
+from gateway.agent.shared_memory import SharedMemory
+from gateway.config import LimitsConfig
 from gateway.engine.left_behind import shared_prefix
 from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.errors import TemplateRefused
 from leaf_sdk.vocab import TokenMap
+from tests.standins.redis_in_memory import Memory
+from tests.standins.shared import SECRET, Direct, shared_in_memory
 
-from .talk import Step, Talk, Wrote, compact, wide
+from .talk import Step, Talk, TalkOfReplicas, Wrote, compact, wide
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
@@ -194,6 +199,20 @@ async def test_prompt_is_the_rendering_of_what_was_lived_with_the_ids_of_the_mod
     talk = Talk(engine, await engine.facts(), markers_map, style)
     async for conversation in requests(talk, case, lost=lost):
         check_law(talk, conversation.ids, await talk.rendering(talk.lived))
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_prompt_is_the_same_whichever_replica_is_asked(
+    engine: LlamaCpp, served: tuple[str, str], markers_map: TokenMap, case: str
+) -> None:
+    talk = TalkOfReplicas(engine, await engine.facts(), markers_map)
+    store = Direct(Memory())
+    async with AsyncExitStack() as stack:
+        stores = [await stack.enter_async_context(shared_in_memory(store)) for _ in range(3)]
+        talk.share(*(SharedMemory(each, [SECRET], LimitsConfig(), 60.0) for each in stores))
+        async for conversation in requests(talk, case, lost=False):
+            check_law(talk, conversation.ids, await talk.rendering(talk.lived))
+            assert (conversation.before is not None) == (len(talk.wrote) > 0)
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["reasoning sent", "reasoning lost"])

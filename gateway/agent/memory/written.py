@@ -1,0 +1,85 @@
+"""Answers of a conversation as records, for other replicas, and back.
+
+Turns what is remembered of one answer into bytes, with the digest of its history, and such bytes into the same answer
+behind the one that it goes on from. What only this process knows of it (which engine, which conversation) stays here.
+Pure.
+"""
+
+import sys
+from array import array
+from collections.abc import Sequence
+from typing import Any, Final
+
+from gateway.agent.memory.history import Call, Shown
+from gateway.agent.memory.lived import Lived, LivedTurn
+from gateway.agent.memory.store import Remembered
+from gateway.observe.trajectories import Span
+from gateway.shared.packing import packed, unpacked
+from gateway.toolcalls import CallClosed
+
+NO_ENGINE: Final = -1
+"""The start of an engine that is nobody's here."""
+
+
+def written(node: Remembered) -> bytes:
+    """An answer as bytes."""
+    shown = [node.shown.content, node.shown.reasoning, [[c.id, c.name, c.arguments] for c in node.shown.calls]]
+    lived = [_lived(each) for each in node.lived]
+    figures = [node.place, node.kept, node.held, node.written]
+    parts = [node.digest, figures, shown, lived, _bytes(node.added), node.strangers]
+    return packed(parts)
+
+
+def read(data: bytes, owner: str, answer_id: str, before: Remembered | None, number: int) -> Remembered:
+    """The answer of such bytes, with the digest that it was kept under. `number`: of its conversation."""
+    digest, (place, kept, held, own), (content, reasoning, calls), lived, added, strangers = unpacked(data)
+    return Remembered(
+        owner=owner,
+        before=before,
+        place=place,
+        shown=Shown(content, reasoning, tuple(Call(*each) for each in calls)),
+        lived=tuple(_read_lived(*each) for each in lived),
+        kept=kept,
+        added=_ids(added),
+        held=held,
+        engine=NO_ENGINE,
+        number=number,
+        engine_name="",
+        answer_id=answer_id,
+        written=own,
+        strangers=strangers,
+        digest=digest,
+    )
+
+
+def _lived(lived: Lived) -> list[Any]:
+    turn = lived.turn
+    told = None
+    if turn is not None:
+        calls = [[call.index, call.id, call.name, call.arguments] for call in turn.calls]
+        told = [calls, turn.content, turn.reasoning, turn.ended_by, turn.broken, turn.form]
+    spans = [[span.source, span.count, span.tool, span.server] for span in lived.spans]
+    return [lived.message, _bytes(lived.ids), told, spans]
+
+
+def _read_lived(message: dict[str, Any], ids: bytes, told: Sequence[Any] | None, spans: Sequence[Any]) -> Lived:
+    turn = None
+    if told is not None:
+        calls, content, reasoning, ended_by, broken, form = told
+        closed = tuple(CallClosed(*each, ids=()) for each in calls)
+        turn = LivedTurn(closed, content, reasoning, ended_by, broken, sys.intern(form))
+    return Lived(message, _ids(ids), turn, tuple(Span(*each) for each in spans))
+
+
+def _bytes(ids: "array[int]") -> bytes:
+    if sys.byteorder == "big":
+        ids = array("I", ids)
+        ids.byteswap()
+    return ids.tobytes()
+
+
+def _ids(data: bytes) -> "array[int]":
+    ids = array("I", data)
+    if sys.byteorder == "big":
+        ids.byteswap()
+    return ids

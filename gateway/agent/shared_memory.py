@@ -1,0 +1,70 @@
+"""Conversations that other replicas remember: written to the shared store, and read where this one remembers less.
+
+Turns an answer that is kept here into a record, behind the answer itself, and a history that goes further than what is
+remembered here into the answers that are missing, in one question. What comes back is taken over only where each of it
+stands in the history at its place.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final
+
+from gateway.agent.memory import ConversationMemory, History, Remembered
+from gateway.agent.memory.written import read, written
+from gateway.config import LimitsConfig
+from gateway.shared import Bounds, Record, Shared
+
+_LAST: Final = 64
+"""Answers of a history, its last ones, by which it is looked for."""
+
+
+class SharedMemory:
+    """What all replicas remember."""
+
+    def __init__(self, shared: Shared, keys: Sequence[bytes], limits: LimitsConfig, ttl: float) -> None:
+        """`keys`: of digests, that to be used first."""
+        self.keys: Final = keys
+        self._shared = shared
+        self._bounds = Bounds(limits.memory_bytes, int(limits.memory_bytes * limits.principal_share), ttl)
+
+    def keep(self, node: Remembered) -> Awaitable[object]:
+        """Write an answer that is remembered here. Gives what can be waited for."""
+        return self._shared.keep("memory", node.owner, _record(node), self._bounds, partial(_before, node))
+
+    async def recall(
+        self,
+        memory: ConversationMemory,
+        owner: str,
+        histories: Sequence[History],
+        behind: int,
+        number: Callable[[], int],
+    ) -> bool:
+        """Have a memory remember more of a conversation. Gives whether it does.
+
+        Args:
+            histories: the same one, by each key.
+            behind: the place of the last answer that is remembered here; -1: none is.
+            number: gives that of a conversation that is new here.
+        """
+        places = [place for place, _ in reversed(histories[0].answers) if place > behind][:_LAST]
+        digests = [dict(each.answers) for each in histories]
+        aliases = [by_place[place].hex() for place in places for by_place in digests]
+        if not aliases:
+            return False
+        before: Remembered | None = None
+        for record in await self._shared.find_alias("memory", owner, aliases, self._bounds):
+            node = read(record.value, owner, record.id, before, number() if before is None else before.number)
+            if not any(by_place.get(node.place) == node.digest for by_place in digests):
+                return False
+            digest = digests[0][node.place]
+            before = memory.same(digest, record.id) or memory.remember(node, digest)
+        return before is not None
+
+
+def _record(node: Remembered) -> Record:
+    before = None if node.before is None else node.before.answer_id
+    return Record(node.answer_id, before, written(node), (node.digest.hex(),))
+
+
+def _before(node: Remembered) -> list[Record]:
+    return [_record(each) for each in node.chain()[:-1]]

@@ -1,0 +1,66 @@
+"""The events of a session, written to the shared store for when the replica that has the session is gone.
+
+Turns events as they are numbered into records, one after the other, behind whoever writes them. It knows no HTTP.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from gateway.shared import Bounds, Record, Shared
+
+_WAITING: Final = 1024
+_WAITING_BYTES: Final = 1024 * 1024
+
+Event = tuple[int, int, bytes]
+"""Stream, number and frame."""
+
+
+class EventLog:
+    """Writes the events of one session."""
+
+    def __init__(self, shared: Shared, bounds: Bounds, owner: str, session_id: str) -> None:
+        self._shared = shared
+        self._bounds = bounds
+        self._owner = owner
+        self._session = session_id
+        self._waiting: deque[Event] = deque()
+        self._size = 0
+        self._ahead: set[tuple[int, int]] = set()
+        """Events that were written before anybody read them."""
+        self._task: asyncio.Task[None] | None = None
+
+    def write(self, stream: int, number: int, frame: bytes, *, ahead: bool = False) -> None:
+        """Write an event. `ahead`: it waits for its reader yet, and will have this number then."""
+        if (stream, number) in self._ahead:
+            if not ahead:
+                self._ahead.discard((stream, number))
+            return
+        if ahead:
+            self._ahead.add((stream, number))
+        self._waiting.append((stream, number, frame))
+        self._size += len(frame)
+        while len(self._waiting) > _WAITING or self._size > _WAITING_BYTES:
+            self._size -= len(self._waiting.popleft()[2])
+        if self._task is None and self._waiting:
+            self._task = asyncio.get_running_loop().create_task(self._write())
+
+    async def _write(self) -> None:
+        # One after the other: the last one that is written is the last one that there is.
+        while self._waiting:
+            stream, number, frame = self._waiting.popleft()
+            self._size -= len(frame)
+            record = event_record(self._session, stream, number, frame)
+            await self._shared.keep_last("event", self._owner, record, self._bounds)
+        self._task = None
+
+
+def event_record(session_id: str, stream: int, number: int, frame: bytes) -> Record:
+    """An event as it is kept; its stream names the last of them."""
+    place = stream_name(session_id, stream)
+    return Record(f"{place}-{number}", f"{place}-{number - 1}" if number > 1 else None, frame, (place,))
+
+
+def stream_name(session_id: str, stream: int) -> str:
+    """A stream of all sessions."""
+    return f"{session_id} {stream}"

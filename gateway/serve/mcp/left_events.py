@@ -1,0 +1,74 @@
+"""The events that sessions have left in the shared store, for clients that come back when the replica is gone.
+
+Turns the id of the last event that a client has into an answer with the events behind it, gapless or none.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from gateway.protocol.sse import encode_event
+from gateway.serve.mcp.event_log import EventLog, stream_name
+from gateway.serve.mcp.http import EVENTS, RESUME_HEADER, SESSION_HEADER, HttpRequest, Rejected, accepts, write_events
+from gateway.serve.mcp.http_session import place_of
+from gateway.shared import Bounds, Shared
+
+_MOST_EVENTS: Final = 1024
+"""Of a stream that are given again."""
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Of all sessions at all replicas."""
+
+
+class LeftEvents:
+    """The events that replicas have left behind."""
+
+    def __init__(self, shared: Shared, share: float, ttl: float) -> None:
+        """`share`: part of all that one principal may have; `ttl`: seconds for which they are kept."""
+        self._shared = shared
+        self._bounds = Bounds(_MOST_BYTES, int(_MOST_BYTES * share), ttl)
+
+    def log(self, owner: str, session_id: str) -> EventLog:
+        """What a session writes to."""
+        return EventLog(self._shared, self._bounds, owner, session_id)
+
+    async def after(self, owner: str, session_id: str, stream: int, number: int) -> list[tuple[int, bytes]]:
+        """The events of a stream behind one of its numbers; [] where there are none, or not all."""
+        newest = await self._shared.find_alias("event", owner, [stream_name(session_id, stream)], self._bounds, depth=1)
+        if not newest:
+            return []
+        missing = int(newest[0].id.rpartition("-")[2]) - number
+        if not 0 < missing <= _MOST_EVENTS:
+            return []
+        found = await self._shared.find("event", owner, newest[0].id, self._bounds, depth=missing)
+        return [(number + n + 1, each.value) for n, each in enumerate(found)] if len(found) == missing else []
+
+    async def give(self, request: HttpRequest) -> bool:
+        """Answer a client that comes back to a session that is gone with the events that it has not.
+
+        Gives whether there are some; the last of them ends the answer. Raises Rejected.
+        """
+        session_id, last = request.headers.get(SESSION_HEADER), request.headers.get(RESUME_HEADER)
+        if request.method != "GET" or session_id is None or last is None or (place := place_of(last)) is None:
+            return False
+        events = await self.after(request.principal.name, session_id, *place)
+        if not events:
+            return False
+        if not accepts(request.headers.get("accept", ""), EVENTS):
+            raise Rejected(406, f"the Accept header must name {EVENTS}")
+        await write_events(request.send, _GivenEvents(place[0], events))
+        return True
+
+
+class _GivenEvents:
+    """Events of a stream that nobody adds to any more, for one response."""
+
+    over = True
+
+    def __init__(self, stream: int, events: Iterable[tuple[int, bytes]]) -> None:
+        self.ready = asyncio.Event()
+        self._data = b"".join([encode_event(frame, event_id=f"{stream}-{number}") for number, frame in events])
+
+    def take(self) -> bytes:
+        """All of them, once."""
+        data, self._data = self._data, b""
+        return data

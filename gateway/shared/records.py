@@ -1,0 +1,68 @@
+"""Records in a store: sealed on their way there, and taken for not there where they don't open.
+
+Turns records into the arguments of scripts, and what scripts give into records. What was put elsewhere, cut, or linked
+to something else by whoever can write to the store is noticed here: a value opens under its own key alone, and says
+what it follows.
+"""
+
+from itertools import pairwise
+from typing import Any, Final, cast
+
+from gateway.shared.interface import Record, Room
+from gateway.shared.keys import StoreKeys
+from gateway.shared.packing import packed, unpacked
+
+
+class Unreadable(Exception):
+    """What the store gave was not made by a replica for this."""
+
+
+class RecordSeal:
+    """Records of one room, sealed."""
+
+    def __init__(self, keys: StoreKeys, room: Room) -> None:
+        self._keys = keys
+        self._room = room
+        self.place: Final = keys.plain_name(f"{room}:")
+        """Where the room's accounts stand."""
+
+    def owner(self, owner: str) -> bytes:
+        """An owner, as the store is told."""
+        return self._keys.names(self._room, "owner", owner)[0].removeprefix(self.place)
+
+    def names(self, owner: str, record: str) -> list[bytes]:
+        """The keys under which a record may stand."""
+        return self._keys.names(self._room, "record", owner, record)
+
+    def aliases(self, owner: str, alias: str) -> list[bytes]:
+        """The keys under which an alias may stand."""
+        return self._keys.names(self._room, "alias", owner, alias)
+
+    def sealed(self, owner: str, record: Record) -> tuple[list[bytes], bytes, bytes]:
+        """The keys of a record and its aliases, its value, and the keys of what it follows."""
+        (name, *_), aliases = self.names(owner, record.id), [self.aliases(owner, each)[0] for each in record.aliases]
+        plain = packed([record.id, record.before, record.value])
+        before = b"" if record.before is None else b" ".join(self.names(owner, record.before))
+        return [name, *aliases], self._keys.seal(self._room, owner, name, plain), before
+
+    def opened(self, owner: str, found: Any, depth: int) -> list[Record]:
+        """What `FIND` gave, the first one first. Raises `Unreadable`."""
+        if not isinstance(found, list) or len(cast(list[Any], found)) % 2:
+            raise Unreadable
+        given = cast(list[Any], found)
+        records = [self._opened(owner, *pair) for pair in zip(given[::2], given[1::2], strict=True)]
+        for last, before in pairwise(records):
+            if last.before != before.id:
+                raise Unreadable
+        if records and len(records) < depth and records[-1].before is not None:
+            raise Unreadable
+        return records[::-1]
+
+    def _opened(self, owner: str, name: object, value: object) -> Record:
+        if not isinstance(name, bytes) or not isinstance(value, bytes):
+            raise Unreadable
+        plain = self._keys.opened(self._room, owner, name, value)
+        if plain is None:
+            raise Unreadable
+        record_id, before, kept = unpacked(plain)
+        return Record(record_id, before, kept)
