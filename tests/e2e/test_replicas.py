@@ -210,20 +210,27 @@ async def test_stream_through_a_replica_that_stops_ends_and_goes_on_through_anot
     assert not [each for each in between.log.events("") if each["level"] == "error"]
 
 
+@pytest.mark.parametrize("through", [(b'"tools/call"',), (b'"tools/call"', b'"result"')], ids=["call", "call, answer"])
 async def test_call_through_a_replica_that_stops_is_waited_for(
-    replicas: list[RunningGateway], alone: Callable[[str], RunningGateway]
+    replicas: list[RunningGateway], alone: Callable[[str], RunningGateway], through: tuple[bytes, ...]
 ) -> None:
     between = alone("between")
     asked: list[str] = []
+    refused: list[int] = []
 
     async def answer_when_it_stops(context: object, params: Any) -> ElicitResult:
         asked.append(params.message)
         between.process.terminate()
         await anyio.to_thread.run_sync(between.log.wait_for, "stopping")
+        async with httpx2.AsyncClient(timeout=30) as other:
+            session = await initialized(other, replicas[0].url)
+            refused.append((await post(other, between.url, "ping", {}, session)).status_code)
         return ElicitResult(action="accept", content={"text": "late"})
 
-    # A call goes through the one that stops, all else to the one that has the session.
-    by_way = Balancer(lambda request: (between if b'"tools/call"' in request.content else replicas[0]).url)
+    # A call, and what answers its question, goes through the one that stops, all else to the one that has the session.
+    by_way = Balancer(
+        lambda request: (between if any(each in request.content for each in through) else replicas[0]).url
+    )
     with anyio.fail_after(60):
         async with (
             httpx2.AsyncClient(transport=by_way, timeout=30) as http,
@@ -237,6 +244,7 @@ async def test_call_through_a_replica_that_stops_is_waited_for(
     await anyio.to_thread.run_sync(between.process.wait)
 
     assert (asked, result.content[0].text) == (["this"], "late")
+    assert refused == [503]
     assert between.process.returncode == 0
 
 

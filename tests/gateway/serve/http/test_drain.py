@@ -1,12 +1,13 @@
 """A stop waits for what is running, refuses what is new, and does not wait for streams that never end."""
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 from starlette.types import Receive, Scope, Send
 
 from gateway.app.refuse_while_stopping import stopping
-from gateway.serve.http.drain import EXPIRED, Drain
+from gateway.serve.http.drain import EXPIRED, LATE, Drain
 
 pytestmark = pytest.mark.anyio
 
@@ -165,3 +166,40 @@ async def test_stream_that_a_client_keeps_open_is_not_waited_for():
         with anyio.fail_after(20):
             assert await app.drained(60, nothing) == 0
         tasks.cancel_scope.cancel()
+
+
+async def test_app_that_judges_gets_what_comes_late_and_is_told_so():
+    late: list[object] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        late.append(scope.get(LATE))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    drain = Drain(app, stopping, judges=lambda scope: scope["path"] == "/mcp")
+    async with client_of(drain) as client:
+        before = await client.post("/mcp")
+        await drain.drained(0, nothing)
+        after = [(await client.post(path)).status_code for path in ("/mcp", "/v1/models")]
+
+    assert (before.status_code, after) == (200, [200, 503])
+    assert late == [None, True]
+
+
+async def test_what_waits_for_its_client_is_waited_for_and_counted_as_left():
+    waiting = [True]
+    drain = Drain(Slow(), stopping, waits=lambda: bool(waiting))
+    left: list[int] = []
+
+    async def stop() -> None:
+        left.append(await drain.drained(60, nothing))
+
+    with anyio.fail_after(20):
+        assert await Drain(Slow(), stopping, waits=lambda: True).drained(0, nothing) == 1
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stop)
+            await anyio.lowlevel.checkpoint()
+            assert left == []
+            waiting.clear()
+
+    assert left == [0]
