@@ -139,7 +139,8 @@ def hold_for(
 def _hold_of_calls(conversation: Conversation, tools: tuple[ToolSpec, ...], *, parallel: bool | None) -> Hold | None:
     """Give what holds calls that a model makes of itself; None where the format or the engine knows no such thing."""
     fmt, ready = conversation.format, conversation.ready
-    triggers = call_triggers(fmt, ready.token_map) if ready.facts.can.lazy_grammar else ()
-    vocabulary = ready.token_map if ready.facts.can.grammar_tokens else None
-    free = partial(call_grammar, fmt, choice="required", parallel=parallel is not False, vocabulary=vocabulary)
+    waits = ready.facts.can.lazy_grammar and not ready.loose.refuses_lazy
+    triggers = call_triggers(fmt, ready.token_map) if waits else ()
+    several = parallel is not False
+    free = partial(call_grammar, fmt, choice="required", parallel=several, vocabulary=ready.token_map)
     return Hold(tools, free, triggers) if triggers else None

@@ -123,6 +123,8 @@ class Generation:
         """Engines that were lost over it."""
         self._answered = False
         """Whether the engine that it has now has given an id."""
+        self._held_by: Hold | None = None
+        """What holds it there: not always what was asked for, since an engine may refuse that."""
 
     async def run(self) -> GenerationResult:
         """Generate until the model stops, a stop string comes or a limit is reached.
@@ -162,6 +164,7 @@ class Generation:
         return end, place
 
     async def _generate(self, place: Place, hold: Hold | None, started: float) -> GenerationEnd | None:
+        self._held_by = hold
         generating = self._conversation.ready.engine.generate(self._request(place, hold))
         async with AsyncExitStack() as stack:
             events = await self._stay.wait(stack.enter_async_context(generating))
@@ -175,7 +178,7 @@ class Generation:
 
         Raises `EngineLost` where a grammar holds what is there: another engine would begin it anew.
         """
-        hold, ids = self._options.hold, self._ids
+        hold, ids = self._held_by, self._ids
         dropped = self._hold.drop()
         # What was sampled and told nobody of is sampled again.
         del self._logprobs[len(ids) :], self._weighed[len(self._weighed) - min(dropped, len(self._weighed)) :]

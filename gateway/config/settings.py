@@ -108,7 +108,7 @@ class EngineSection(Section):
     hold_calls: bool = Field(
         default=_ENGINE.hold_calls,
         description="Hold the calls that a model decides on itself to their schemas, where it begins them with a "
-        "special token; needs a llama.cpp of December 2025 or later.",
+        "special token; needs a llama.cpp of December 2025 or later, or vLLM with its xgrammar backend.",
     )
     tool_format: str = Field(
         default=_ENGINE.tool_format,

@@ -24,10 +24,8 @@ Options = Mapping[str, str | int | float | bool]
 class Capabilities:
     """What a kind of engine can do. As it stands: a llama.cpp server."""
 
-    grammar_tokens: bool = True
-    """Its grammars name tokens by their ids (`<[id]>`)."""
     lazy_grammar: bool = True
-    """A grammar may hold from a token on, and not from the first id."""
+    """A grammar may hold from a token on, and not from the first id; it names tokens by their ids (`<[id]>`)."""
     salts: bool = False
     """A request may name a salt, and shares cached ids only with those that name the same."""
     sessions: bool = False

@@ -2,12 +2,14 @@
 
 `python -m tests.standins.vllm_wire_over_llama_cpp LLAMA_URL MODEL.gguf [--old]` prints its address. The ids, the
 template and the cache's numbers are llama.cpp's; what is vLLM's alone is played: whole blocks of 16 ids, salts (by
-slots that are kept apart), errors under HTTP 200. `--old`: without `/inference/v1/generate`. Its requests and answers
+slots that are kept apart), errors under HTTP 200, structural tags (as lazy grammars; those that the gateway writes, no
+others). `--old`: without `/inference/v1/generate`. Its requests and answers
 are held against vLLM's own OpenAPI document (`tests/third_party/vllm`).
 """
 
 import asyncio
 import json
+import re
 import secrets
 import socket
 import sys
@@ -27,6 +29,7 @@ from gateway.engine.interface import GenerateRequest, GenerationEnd, Sampling
 from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.engine.slots import SlotTable
 from gateway.errors import EngineError, EngineRefused, GrammarRefused
+from gateway.toolcalls import CallTrigger
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.vocab import Detokenizer, TokenMap, load_map
 
@@ -133,7 +136,9 @@ class StandIn:
         bias = tuple((int(token_id), value) for token_id, value in (sampling.get("logit_bias") or {}).items())
         sampled = Sampling(**{name: sampling[name] for name in known if name in sampling}, logit_bias=bias)
         held: list[int] = []
+        outputs = sampling.get("structured_outputs") or {}
         try:
+            grammar, triggers = self._grammar(outputs)
             async with AsyncExitStack() as stack:
                 place = await stack.enter_async_context(self.slots.take(prompt, asked.get("cache_salt") or "-"))
                 request = GenerateRequest(
@@ -141,7 +146,8 @@ class StandIn:
                     place.pinned,
                     min(most, self.context - len(prompt)),
                     sampled,
-                    grammar=(sampling.get("structured_outputs") or {}).get("grammar"),
+                    grammar=grammar,
+                    triggers=triggers,
                     reuse=place.reuse,
                     logprobs=weighed,
                     top_logprobs=sampling.get("logprobs") or 0,
@@ -161,16 +167,42 @@ class StandIn:
                 yield message(last, weighed, end.reason)
                 if end.ended_by is not None:
                     held.pop()
-        except GrammarRefused as error:
-            yield _event(
-                {"error": {"message": f"Invalid grammar: {error.message}", "type": "BadRequestError", "code": 400}}
-            )
+        except GrammarRefused:
+            what = "structural tag" if "structural_tag" in outputs else "grammar"
+            words = f"Invalid {what} specification."
+            yield _event({"error": {"message": words, "type": "BadRequestError", "code": 400}})
         except EngineError as error:
             yield _event({"error": {"message": error.message, "type": "InternalServerError", "code": 500}})
         else:
             cached = end.timings.cache_n // BLOCK * BLOCK
             yield _event(_usage(len(prompt), end.timings.generated_n, cached, message is _ids_message))
         yield "data: [DONE]\n\n"
+
+    def _grammar(self, outputs: dict[str, Any]) -> tuple[str | None, list[CallTrigger]]:
+        """What llama.cpp is asked to hold. Raises `GrammarRefused` for what it can't be, as vLLM does."""
+        if "structural_tag" not in outputs:
+            return (_in_gbnf(outputs["grammar"]) if "grammar" in outputs else None), []
+        try:
+            grammar, ids = waiting_grammar(outputs["structural_tag"])
+        except (ValueError, LookupError, TypeError) as error:
+            raise GrammarRefused(repr(error), 400) from error
+        return grammar, [CallTrigger(self.token_map.token_bytes(each).decode(), each) for each in ids]
+
+
+def waiting_grammar(tag: str) -> tuple[str, list[int]]:
+    """The lazy grammar that a structural tag stands for, and the ids of what arms it."""
+    told = json.loads(tag)["format"]
+    free, held = told["elements"]
+    kinds = (told["type"], free["type"], held["type"], held["content"]["type"])
+    if kinds != ("sequence", "any_tokens", "optional", "grammar"):
+        raise ValueError(f"not played here: {kinds}")
+    return _in_gbnf(held["content"]["grammar"]), free["exclude_tokens"]
+
+
+def _in_gbnf(grammar: str) -> str:
+    """xgrammar's tokens as llama.cpp names them."""
+    pieces = r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]|Token\((\d+)\)'
+    return re.sub(pieces, lambda found: f"<[{found[1]}]>" if found[1] else found[0], grammar, flags=re.DOTALL)
 
 
 class ChatMessages:

@@ -20,7 +20,7 @@ from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, 
 from gateway.engine.packaged_model import packaged_model
 from gateway.engine.readiness import EngineRoute, ReadyEngine
 from gateway.errors import GrammarRefused
-from tests.vllm import sessions
+from tests.vllm import sessions, tags
 from tests.vllm.router import FOLDER, healthy, router
 
 PORT = 28200
@@ -132,13 +132,15 @@ def running(url: str) -> float:
 
 def main() -> int:
     """Run all of it."""
+    tags.main()
     with server() as url:
         anyio.run(figures, url)
         with router(url, policy="cache_aware") as routed:
             say("behind vllm-router", routed)
             anyio.run(figures, routed)
         kept = sessions.main()
-        command = [sys.executable, "-m", "pytest", "-q", "--timeout", "600", "tests/e2e/test_engines.py"]
+        over_it = ["tests/e2e/test_engines.py", "tests/gateway/engine/test_lazy_grammar.py"]
+        command = [sys.executable, "-m", "pytest", "-q", "--timeout", "600", *over_it]
         return subprocess.run(command, env={**os.environ, "ENGINE": url}, check=False).returncode or kept
 
 

@@ -5,6 +5,7 @@ the package of each engine.
 """
 
 import json
+import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
@@ -18,6 +19,9 @@ IDS: Final = 2**32
 """No vocabulary has more ids."""
 _SAID: Final = 1000
 """Characters of an engine's own words that are passed on."""
+
+_GRAMMAR: Final = re.compile(r"grammar|structur(?:al|ed)[ _](?:tag|output)", re.IGNORECASE)
+"""Words of an engine by which a grammar is to blame; vLLM has one that waits for a token as a structural tag."""
 
 MISREAD: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 """What reading an answer of another shape raises."""
@@ -87,7 +91,7 @@ def messages_of(lines: Sequence[bytes], done: dict[str, Any] | None = None) -> I
 def _told_error(error: object) -> EngineRefused:
     words = said(error)
     asked_wrong = isinstance(error, dict) and cast(dict[str, object], error).get("code") == 400
-    if asked_wrong and "grammar" in words.lower():
+    if asked_wrong and _GRAMMAR.search(words):
         return GrammarRefused(f"the engine refuses the grammar: {words}", 400)
     return EngineRefused(f"the engine stopped with an error: {words}", 502)
 
@@ -101,7 +105,7 @@ def error_of_answer(status: int, body: bytes) -> EngineRefused | EngineUnavailab
     if status == 503:
         return EngineUnavailable(f"the engine is not ready: {said(error)}")
     words = said(error)
-    kind = GrammarRefused if status == 400 and "grammar" in words.lower() else EngineRefused
+    kind = GrammarRefused if status == 400 and _GRAMMAR.search(words) else EngineRefused
     return kind(f"the engine answered {status}: {words}", status)
 
 

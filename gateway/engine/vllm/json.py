@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from gateway.engine.http.answers import count_of, model_name, text_of
 from gateway.engine.interface import Capabilities, EngineFacts, GenerateRequest, Sampling
+from gateway.engine.vllm.structural_tag import structured_outputs
 from gateway.errors import EngineUnavailable
 
 KIND: Final = "vLLM"
@@ -67,8 +68,6 @@ def read_facts(
         # It tells when it was started, but behind a router each request may be answered by another of its kind.
         start_marker=None,
         can=Capabilities(
-            grammar_tokens=False,
-            lazy_grammar=False,
             salts=True,
             sessions=True,
             reuse_block=max(int(block[1]), 1) if block else _BLOCK,
@@ -91,7 +90,7 @@ def ids_body(request: GenerateRequest, model: str) -> dict[str, Any]:
     """The body of `POST /inference/v1/generate`."""
     asked: dict[str, Any] = {"max_tokens": request.max_tokens, **_sampling(request.sampling)}
     if request.grammar is not None:
-        asked["structured_outputs"] = {"grammar": request.grammar}
+        asked["structured_outputs"] = structured_outputs(request.grammar, request.triggers)
     if request.logprobs:
         asked["logprobs"] = request.top_logprobs
     return {**_common(request, model), "token_ids": list(request.prompt), "sampling_params": asked}
@@ -107,7 +106,7 @@ def completion_body(request: GenerateRequest, model: str) -> dict[str, Any]:
         **_sampling(request.sampling),
     }
     if request.grammar is not None:
-        body["structured_outputs"] = {"grammar": request.grammar}
+        body["structured_outputs"] = structured_outputs(request.grammar, request.triggers)
     if request.logprobs:
         body |= {"logprobs": request.top_logprobs, "return_tokens_as_token_ids": True}
     return body

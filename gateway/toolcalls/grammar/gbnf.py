@@ -29,7 +29,7 @@ _SINGLE = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*|\[(?:[^\]\\]|\\.)*\]")
 """What can be repeated as it stands: a rule's name, a class."""
 
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_CLASS_ESCAPES = _ESCAPES | {"]": "\\]", "[": "\\[", "^": "\\x5E", "-": "\\x2D"}
+_CLASS_ESCAPES = _ESCAPES | {"]": "\\]", "[": "\\[", "^": "\\u005E", "-": "\\u002D"}
 
 
 class Schemas(Protocol):
@@ -207,6 +207,5 @@ def _escape(text: str, escapes: Mapping[str, str]) -> str:
 
 def _code_point(char: str) -> str:
     code = ord(char)
-    if code < 0x100:
-        return f"\\x{code:02X}"
+    # Never `\\x`: of the digits behind it llama.cpp takes two, and xgrammar, which vLLM uses, as many as there are.
     return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"

@@ -30,6 +30,12 @@ class LooseTools:
         """Remember nothing yet; `most` schemas."""
         self._most = most
         self._known: OrderedDict[bytes, None] = OrderedDict()
+        self._refuses_lazy = False
+
+    @property
+    def refuses_lazy(self) -> bool:
+        """Whether the engine takes no grammar at all that holds from a token on."""
+        return self._refuses_lazy
 
     def __contains__(self, tool: ToolSpec) -> bool:
         """Whether the engine refuses this schema, whosever tool has it."""
@@ -45,6 +51,10 @@ class LooseTools:
         self._known[_key(tool)] = None
         if len(self._known) > self._most:
             self._known.popitem(last=False)
+
+    def note_lazy(self) -> None:
+        """Remember that it takes none that holds from a token on."""
+        self._refuses_lazy = True
 
 
 def loosened(tool: ToolSpec) -> ToolSpec:

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 
 from gateway.toolcalls.grammar.gbnf import Grammar
 
-_NOT_PLAIN = r'"\\\x7F\x00-\x1F'
+_NOT_PLAIN = r'"\\\u007F\u0000-\u001F'
 
 _RULES = {
     # No half of a surrogate pair: what is written must be text in UTF-8 too.
-    "char": r'[^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" ([0-9a-cA-Ce-fE-F] hex{3} | [dD] [0-7] hex{2}))',
+    "char": r'[^"\\\u007F\u0000-\u001F] | "\\" (["\\/bfnrt] | "u" ([0-9a-cA-Ce-fE-F] hex{3} | [dD] [0-7] hex{2}))',
     "hex": "[0-9a-fA-F]",
     "plain": f"[^{_NOT_PLAIN}]",
     "string": r'"\"" char* "\""',

@@ -11,7 +11,7 @@ from gateway.toolcalls.grammar.gbnf import Grammar
 MAX_STATES = 1_000
 """Rules of one text. A count that would take more is left out, or made smaller."""
 
-_NUL = r"\x00"
+_NUL = r"\u0000"
 
 
 def text_without(

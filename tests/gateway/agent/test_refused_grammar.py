@@ -71,11 +71,43 @@ async def test_engine_is_asked_once_about_a_tool_and_each_answer_says_that_it_is
 
 
 async def test_calls_that_the_model_decides_on_are_loosened_too(open_stage):
-    async with open_stage(TRIAL, WRITTEN, refuses="monster", hold_calls=True) as stage:
+    trials = [TRIAL] * 3  # any lazy grammar at all, the other tool, and what is to hold in the end
+    async with open_stage(*trials, WRITTEN, refuses="monster", hold_calls=True) as stage:
         await answered(stage, HUGE, choice=ToolChoice())
 
     assert stage.engine.asked[-1].triggers == stage.engine.asked[0].triggers != ()
+    assert stage.engine.asked[-1].grammar is not None
     assert [call.name for call in stage.of(CallClosed)] == ["huge"]
+
+
+async def test_engine_that_takes_no_grammar_that_waits_is_asked_for_none_again_and_answers(open_stage):
+    async with open_stage(WRITTEN, WRITTEN, OTHER, refuses="root", hold_calls=True) as stage:
+        for _ in range(2):
+            await answered(stage, HUGE, choice=ToolChoice())
+        stage.engine.refuses = None
+        await answered(stage, PLAIN)
+
+    refused, plainest, free, again, required = stage.engine.asked
+    assert refused.triggers == plainest.triggers != ()
+    assert (plainest.max_tokens, "monster" in plainest.grammar) == (1, False)
+    assert [(each.grammar, each.triggers) for each in (free, again)] == [(None, ())] * 2
+    assert [call.name for call in stage.of(CallClosed)] == ["huge", "huge", "plain"]
+    # It says nothing of the tools: a call that is required is held to their schemas.
+    assert "colour" in required.grammar
+    assert stage.of(Diagnostic) == []
+    assert refusals(stage) == 1
+
+
+async def test_calls_that_are_refused_loosened_as_well_are_free_in_that_request_alone(open_stage):
+    # The name is refused, which no looser schema changes.
+    async with open_stage(TRIAL, TRIAL, WRITTEN, OTHER, refuses="huge", hold_calls=True) as stage:
+        await answered(stage, HUGE, choice=ToolChoice())
+        assert stage.engine.asked[-1].grammar is None
+        assert [call.name for call in stage.of(CallClosed)] == ["huge"]
+        await answered(stage, PLAIN, choice=ToolChoice())
+
+    assert stage.engine.asked[-1].triggers != ()
+    assert "colour" in stage.engine.asked[-1].grammar
 
 
 async def test_engine_that_takes_no_grammar_at_all_is_an_error_of_the_request(open_stage):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gateway.engine.http.answers import error_of_answer
 from gateway.engine.interface import Generated, GenerationEnd, GenerationEvent
 from gateway.engine.vllm.generate_stream import GenerateStream
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
@@ -116,11 +117,21 @@ def test_messages_without_ids_have_a_bound() -> None:
     assert "more messages" in refused(*flood)[1].message
 
 
-def test_bad_grammar_is_told_from_other_errors() -> None:
-    bad = line({"error": {"message": "Invalid grammar specification", "type": "BadRequestError", "code": 400}})
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Invalid grammar specification.",
+        "Invalid structural tag specification.",
+        "Invalid structured_outputs structural_tag specification.",
+        "Invalid grammar specification: 'triggers'",
+    ],
+)
+def test_bad_grammar_is_told_from_other_errors(words: str) -> None:
+    error = {"error": {"message": words, "type": "BadRequestError", "code": 400}}
     other = line({"error": {"message": "no such thing", "type": "BadRequestError", "code": 400}})
 
-    assert type(refused(bad, DONE)[1]) is GrammarRefused
+    assert type(refused(line(error), DONE)[1]) is GrammarRefused
+    assert type(error_of_answer(400, json.dumps(error).encode())) is GrammarRefused
     assert type(refused(other, DONE)[1]) is EngineRefused
 
 

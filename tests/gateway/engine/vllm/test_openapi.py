@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from gateway.engine.interface import GenerateRequest, Sampling
 from gateway.engine.vllm.json import COMPLETIONS_PATH, IDS_PATH, completion_body, ids_body
 from gateway.engine.vllm.questions import Questions
+from gateway.toolcalls import CallTrigger
 from tests.standins.vllm_wire_over_llama_cpp import MODEL
 
 pytestmark = pytest.mark.anyio
@@ -28,6 +30,8 @@ FULL = GenerateRequest(
     top_logprobs=3,
     salt="0" * 64,
 )
+
+LAZY = replace(FULL, triggers=(CallTrigger("<tool_call>", 5),))
 
 
 def held(value: object, schema: dict[str, Any]) -> None:
@@ -46,7 +50,7 @@ def fields_of(name: str) -> set[str]:
     return set(DOCUMENT["components"]["schemas"][name]["properties"])
 
 
-@pytest.mark.parametrize("request_", [PLAIN, FULL], ids=["plain", "full"])
+@pytest.mark.parametrize("request_", [PLAIN, FULL, LAZY], ids=["plain", "full", "lazy"])
 def test_generations_are_asked_for_as_the_document_says(request_: GenerateRequest) -> None:
     by_ids, by_completions = ids_body(request_, "m"), completion_body(request_, "m")
     held(by_ids, body_of(IDS_PATH))
@@ -55,7 +59,11 @@ def test_generations_are_asked_for_as_the_document_says(request_: GenerateReques
     # A field that it does not know it would drop without a word.
     assert by_ids.keys() <= fields_of("GenerateRequest")
     assert by_completions.keys() <= fields_of("CompletionRequest")
-    assert by_completions.get("structured_outputs", {}).keys() <= fields_of("StructuredOutputsParams")
+    outputs = by_completions.get("structured_outputs")
+    assert outputs == by_ids["sampling_params"].get("structured_outputs")
+    if outputs is not None:
+        assert outputs.keys() <= fields_of("StructuredOutputsParams")
+        held(outputs, schema_of("StructuredOutputsParams"))
     # Sampling has no schema of its own there: it has the same names at both endpoints.
     named = by_ids["sampling_params"].keys() - {"logprobs"}
     assert named <= fields_of("CompletionRequest")
