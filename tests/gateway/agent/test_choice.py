@@ -1,12 +1,14 @@
 """tool_choice: all tools stand in the prompt; none but those allowed is run, or told to the client as its call."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from gateway.agent import NO_TOOL, AnswerOptions, ToolChoice
 from gateway.agent.choice import hold_for
 from gateway.agent.events import ToolFinished
+from gateway.engine.interface import Capabilities
 from gateway.errors import RequestInvalid
 from gateway.proxy.tool_search import CALL, SEARCH
 from gateway.toolcalls import AnswerForm, CallClosed, CallStarted, Content, ToolSpec
@@ -108,6 +110,16 @@ async def test_calls_held_from_their_token_are_held_to_what_is_allowed(open_stag
 
     assert [tool.name for tool in hold.tools] == ["paint"]
     assert hold.triggers
+
+
+async def test_calls_are_not_held_on_an_engine_that_knows_no_grammar_that_waits(open_stage):
+    async with open_stage(hold_calls=True) as stage:
+        conversation = await stage.agent.open(QUESTION, client_tools=[PAINT])
+        facts = replace(conversation.ready.facts, can=Capabilities(lazy_grammar=False))
+        conversation.ready = replace(conversation.ready, facts=facts)
+
+        assert hold_for(conversation, ToolChoice(), parallel=None, always=True) is None
+        assert hold_for(conversation, ToolChoice("required"), parallel=None, always=True) is not None
 
 
 @pytest.mark.parametrize("names", [("paint", "nope"), ()])

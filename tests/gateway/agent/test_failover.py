@@ -19,7 +19,15 @@ from gateway.engine.pool import EnginePool
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.slots import SlotTable
 from gateway.engine.template import ChatTemplate
-from gateway.errors import EngineBusy, EngineError, EngineLost, EngineRefused, EngineUnavailable, MapDiffers
+from gateway.errors import (
+    EngineBusy,
+    EngineError,
+    EngineLost,
+    EngineRefused,
+    EngineUnavailable,
+    GrammarRefused,
+    MapDiffers,
+)
 from gateway.observe.metrics import Metrics
 from gateway.toolcalls import Content, choose_format
 from leaf_sdk.testing import tiny_map
@@ -59,6 +67,7 @@ class Lossy:
         self.error = error or EngineUnavailable("the engine broke off")
         self.asked: list[GenerateRequest] = []
         self.templates_fail = 0
+        self.takes_lazy = True
         self.hangs: anyio.Event | None = None
 
     async def apply_template(self, messages: Any, tools: Any = ()) -> str:
@@ -71,6 +80,8 @@ class Lossy:
     @asynccontextmanager
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[AsyncIterator[GenerationEvent]]:
         self.asked.append(replace(request, prompt=list(request.prompt)))
+        if request.triggers and not self.takes_lazy:
+            raise GrammarRefused("the engine refuses the grammar: Invalid structural tag specification.", 400)
         yield self._events(list(request.prompt), request.max_tokens)
 
     async def _events(self, prompt: list[int], most: int) -> AsyncIterator[GenerationEvent]:
@@ -296,6 +307,23 @@ async def test_where_a_grammar_holds_the_answer_ends_by_its_name_and_what_came_s
 
     assert stage.ids() == TINY.encode(SAY, specials=True)[:4]
     assert sum(len(engine.asked) for engine in stage.engines.values()) == 1
+
+
+async def test_where_the_engine_took_no_grammar_of_calls_another_goes_on_in_the_middle_of_one(staged: Any) -> None:
+    whole = TINY.encode(SAY, specials=True)
+    script = Script(SAY, "Done.")
+    stage = staged(all_lossy(script, 4), hold_calls=True)
+    for engine in stage.engines.values():
+        engine.takes_lazy = False
+
+    async def hear(event: Any) -> None:
+        if isinstance(event, IdsSpliced):
+            script.prompt += len(whole) + sum(len(part.ids) for part in event.parts)
+
+    stage.hear = hear
+    finished = await stage.answer()
+
+    assert (stage.ids(), finished.reason) == ([*whole, *TINY.encode("Done.")], "stop")
 
 
 def _triggers(stage: Stage) -> bool:
