@@ -286,7 +286,7 @@ async def main(url: str, model: Path, *, old: bool) -> None:
     facts = await engine.facts()
     slots = SlotTable(facts.slots, at_rest=engine.is_at_rest, isolate=True)
     app = Starlette(routes=StandIn(engine, token_map, slots, facts.context, old).routes())
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_keep_alive=600))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         sys.stdout.write(f"http://127.0.0.1:{listener.getsockname()[1]}\n")
         sys.stdout.flush()

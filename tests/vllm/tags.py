@@ -23,7 +23,7 @@ from tests.vllm.router import FOLDER
 END: Final = 999
 """The end of the turn, in the vocabulary of these tags."""
 _SAMPLES: Final = 5
-_ODD: Final = ToolSpec(
+_ESCAPES: Final = ToolSpec(
     "\x7fab",
     "",
     {"type": "object", "properties": {"key": {"type": "string", "pattern": "^[-a-f^]{2}$"}}, "required": ["key"]},
@@ -60,7 +60,7 @@ def walks(fmt: Format, tool: ToolSpec, *, parallel: bool) -> Iterator[tuple[list
 
 def entries() -> Iterator[dict[str, Any]]:
     """What is compiled."""
-    sets = {**TOOL_SETS, "odd": (_ODD,), "time": (TIME,)}
+    sets = {**TOOL_SETS, "escapes": (_ESCAPES,), "time": (TIME,)}
     for name, (kind, tools), parallel in product(format_names(), sets.items(), (False, True)):
         fmt = format_named(name)
         tag = tag_of(fmt, tools, parallel=parallel)
