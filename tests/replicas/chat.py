@@ -1,7 +1,8 @@
 """A chat of ten requests with a tool that its client runs, each request to another replica than the one before.
 
 Without a store each replica knows only what it answered itself, reads the rest from its text, and says so: `held` is
-less than what the conversation had come to, or there is a `reason`. With one (`--shared`) it is all of that, exactly.
+less than what the conversation had come to, or there is a `reason`. With one (`--shared`) it is all of that, exactly;
+each engine has its own cache still, so a part is processed again (`engine_moved`).
 """
 
 import json
@@ -67,10 +68,14 @@ def _held(made: Site, *, shared: bool) -> Found:
             messages.append({"role": "user", "content": f"And what is it like on day {number}?"})
     for number, (before, told) in enumerate(pairwise(rows), start=2):
         found.lines.append(f"  request {number}: {json.dumps(told)}")
-        exact = told["held"] == told["reused"] == before["end"]
-        # Of what others answered this replica held nothing: either it says that it knows nothing, or held is less.
-        if not exact and (shared or (told["held"] >= before["end"] and "reason" not in told)):
-            found.faults.append(f"request {number} found less than all, and does not say so: {told}")
+        if shared:
+            # All ids are known; what another engine has in its cache is another matter, which the reason says.
+            fine = told["held"] == before["end"] and told.get("reason", "engine_moved") == "engine_moved"
+        else:
+            # Of what others answered this replica held nothing: either it says that it knows nothing, or held is less.
+            fine = told["held"] < before["end"] or "reason" in told
+        if not fine:
+            found.faults.append(f"request {number} is not told as it is: {told}, behind {before['end']} ids")
     found.told["prompts"] = rows
     return found
 
