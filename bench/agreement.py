@@ -24,7 +24,7 @@ from leaf_sdk.fetch import map_bytes
 from leaf_sdk.vocab import load_map
 
 _WAYS: Final = {ENGINE: "", JSON: "", PROTOBUF: "#protobuf"}
-_REQUESTS: Final = 4
+_REQUESTS: Final = 10
 """Of each way in a round."""
 _METRICS: Final = {"first_ms": "ms to the first token", "a_token_ms": "ms a token", "socket_bytes": "bytes"}
 
@@ -49,7 +49,7 @@ def command_round(engine: Engine, gateway: Gateway, folder: Path, tokens: int, f
     (folder / "trace.jsonl").write_text(json.dumps(line), encoding="utf-8")
     urls = {f"{engine.url if way is ENGINE else gateway.url}{form}": way.name for way, form in _WAYS.items()}
     words = ["--api", "completions", "--trace", str(folder / "trace.jsonl"), "--requests", str(_REQUESTS)]
-    words += ["--warmup", "0", "--json", str(folder / "result.json")]
+    words += ["--warmup", "1", "--json", str(folder / "result.json")]
     command = [sys.executable, "-m", "gateway", "bench", *urls, *words]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     report: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
