@@ -212,9 +212,10 @@ def test_unit_confines_the_gateway_and_its_socket_has_the_name_that_is_asked_for
 
 def test_every_program_that_steps_use_is_brought_by_deploy_install() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    (line,) = [line for line in makefile.splitlines() if "apt-get install --yes" in line]
+    line = re.search(r"(?m)^deploy-install:.*\n(.*apt-get install --yes.*)$", makefile)
 
-    assert set(line.partition("--no-install-recommends ")[2].split()) == set(PACKAGES.values())
+    assert line is not None
+    assert set(line[1].partition("--no-install-recommends ")[2].split()) == set(PACKAGES.values())
 
 
 def test_missing_programs_are_named_and_what_needs_them_is_skipped(
