@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from random import Random
 from time import perf_counter
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -103,18 +104,20 @@ def code_of(commit: str) -> Generator[Path]:
 
 
 async def measure(ways: Mapping[str, tuple[Gateway, Face]], extent: Extent) -> dict[str, Any]:
-    """Both figures of every way, the ways taking turns; the first few firsts warm up."""
+    """Both figures of every way, the ways taking turns, in another order each turn; the first few firsts warm up."""
     firsts: dict[str, list[float]] = {name: [] for name in ways}
     cpu: dict[str, list[float]] = {name: [] for name in ways}
     idle = {gateway.running.pid: await idle_share(gateway, _ALONE) for gateway, _ in ways.values()}
+    drawn = Random(1)
     for turn in range(extent.firsts + _WARM):
-        for name, (gateway, face) in ways.items():
+        for name in drawn.sample(list(ways), len(ways)):
+            gateway, face = ways[name]
+            # What ran before, another process perhaps, is not in the second one's time.
+            await first_ms(gateway.url, face, 2)
             taken = await first_ms(gateway.url, face, 2)
             firsts[name] += [taken] if turn >= _WARM else []
-    order = list(ways)
-    for turn in range(extent.rounds):
-        # Each way is the first of a round as often as any other.
-        for name in order[turn % len(order) :] + order[: turn % len(order)]:
+    for _ in range(extent.rounds):
+        for name in drawn.sample(list(ways), len(ways)):
             gateway, face = ways[name]
             pid, began = gateway.running.pid, perf_counter()
             before = cpu_seconds(pid)
