@@ -25,7 +25,7 @@ class SharedMemory:
         """`keys`: of digests, that to be used first."""
         self.keys: Final = keys
         self._shared = shared
-        self._bounds = Bounds(limits.memory_bytes, int(limits.memory_bytes * limits.principal_share), ttl)
+        self._bounds = Bounds.of(limits.memory_bytes, limits.principal_share, ttl)
 
     def keep(self, node: Remembered) -> Awaitable[object]:
         """Write an answer that is remembered here. Gives what can be waited for."""

@@ -66,6 +66,12 @@ class Told:
         """All of its text."""
         return "".join(self.texts)
 
+    def go_on(self, ids: Sequence[int]) -> None:
+        """More ids of the answer. Raises `AnswerFault` where they are too many."""
+        if len(self.ids) + len(ids) > _MOST_IDS:
+            raise AnswerFault("too large", f"it sent more than {_MOST_IDS} ids")
+        self.ids.extend(ids)
+
     def end(self, reason: str) -> None:
         """Why the answer ends."""
         self.finish = reason[:40]
@@ -148,9 +154,7 @@ class AnswerReader:
     def _ids(self, ids: Sequence[Any]) -> bool:
         if any(type(each) is not int or not 0 <= each < _IDS for each in ids):
             raise ValueError("what should be an id is none")
-        if len(self.told.ids) + len(ids) > _MOST_IDS:
-            raise AnswerFault("too large", f"it sent more than {_MOST_IDS} ids")
-        self.told.ids.extend(ids)
+        self.told.go_on(ids)
         return bool(ids)
 
     def _calls(self, calls: Any) -> bool:

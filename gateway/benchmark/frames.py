@@ -3,13 +3,9 @@
 Like `answer.py`, which reads the same in JSON: each id is a piece. There is no text in frames. Sans-IO.
 """
 
-from typing import Final
-
 from gateway.benchmark.answer import AnswerFault, Told
 from leaf_sdk.errors import FrameError
 from leaf_sdk.wire import MEDIA_TYPES, Format, Frame, FrameReader
-
-_MOST_IDS: Final = 1 << 17
 
 
 class FramesReader:
@@ -43,9 +39,7 @@ class FramesReader:
         if extras.error is not None or frame.finish_reason == "error":
             raise AnswerFault("told an error", (extras.error or "it does not say which")[:300])
         ids = frame.ids + extras.region_ids
-        if len(self.told.ids) + len(ids) > _MOST_IDS:
-            raise AnswerFault("too large", f"it sent more than {_MOST_IDS} ids")
-        self.told.ids.extend(ids)
+        self.told.go_on(ids)
         if frame.finish_reason is not None:
             self.told.end(frame.finish_reason)
         if (usage := extras.usage) is not None:

@@ -93,7 +93,7 @@ def sample_of(place: Place, began: float, late: float, timed: Timed, told: Told)
         decoded_bytes=timed.decoded_bytes,
         prompt_tokens=told.prompt_tokens,
         cached_tokens=told.cached_tokens,
-        completion_tokens=told.completion_tokens or len(told.ids) or None,
+        completion_tokens=tokens or None,
         text=_digest(said) if said or not told.ids else None,
         ids=_digest(",".join(map(str, told.ids))) if told.ids else None,
     )

@@ -6,7 +6,7 @@ runs the gateway. Apart from what does it: a gateway without a store loads nothi
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, Self
 
 Limit = Literal["rate", "tries"]
 """What is limited: a principal's requests a minute, an address's wrong guesses."""
@@ -40,6 +40,11 @@ class Bounds:
     """Bytes of one owner, once there are several."""
     ttl: float
     """Seconds for which something is kept that nobody uses."""
+
+    @classmethod
+    def of(cls, most: int, share: float, ttl: float) -> Self:
+        """`share`: of one owner, as a part of all."""
+        return cls(most, int(most * share), ttl)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class LeftEvents:
     def __init__(self, shared: Shared, share: float, ttl: float) -> None:
         """`share`: part of all that one principal may have; `ttl`: seconds for which they are kept."""
         self._shared = shared
-        self._bounds = Bounds(_MOST_BYTES, int(_MOST_BYTES * share), ttl)
+        self._bounds = Bounds.of(_MOST_BYTES, share, ttl)
 
     def log(self, owner: str, session_id: str) -> EventLog:
         """What a session writes to."""

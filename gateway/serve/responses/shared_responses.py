@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from gateway.config import LimitsConfig
-from gateway.serve.responses.store import ResponseStore, StoredResponse
+from gateway.serve.responses.store import ResponseStore, StoredResponse, followed
 from gateway.shared import Bounds, Record, Shared
 from gateway.shared.packing import packed, unpacked
 
@@ -37,8 +37,7 @@ class Responses:
         """`store`: those of this replica."""
         self._store = store
         self._shared = shared
-        most = limits.responses_bytes
-        self._bounds = Bounds(most, int(most * limits.principal_share), limits.responses_ttl)
+        self._bounds = Bounds.of(limits.responses_bytes, limits.principal_share, limits.responses_ttl)
 
     def put(self, response: StoredResponse) -> None:
         """Keep a response, here and for the other replicas."""
@@ -65,7 +64,7 @@ class Responses:
         """What is here, with what the store has of these."""
         if self._shared is None:
             return self._store
-        missing = None if previous is None else _first_missing(self._store, owner, previous)
+        missing = None if previous is None else followed(partial(self._store.get, owner), previous)[1]
         referred = [each for each in dict.fromkeys(items) if self._store.item(owner, each) is None][:_REFERENCES]
         if missing is None and not referred:
             return self._store
@@ -92,15 +91,12 @@ class _Both:
 
     def chain(self, owner: str, response_id: str) -> list[StoredResponse] | None:
         """As said."""
-        chain: list[StoredResponse] = []
-        each: str | None = response_id
-        while each is not None:
-            response = self._store.get(owner, each) or (self._found.get(each) if owner == self._owner else None)
-            if response is None:
-                return None
-            chain.append(response)
-            each = response.before
-        return chain[::-1]
+
+        def get(each: str) -> StoredResponse | None:
+            return self._store.get(owner, each) or (self._found.get(each) if owner == self._owner else None)
+
+        found, missing = followed(get, response_id)
+        return found if missing is None else None
 
     def item(self, owner: str, item_id: str) -> bytes | None:
         """As said."""
@@ -108,13 +104,6 @@ class _Both:
             return here
         response, place = self._items.get(item_id, (None, 0))
         return None if response is None else response.item(place)
-
-
-def _first_missing(store: ResponseStore, owner: str, response_id: str) -> str | None:
-    each: str | None = response_id
-    while each is not None and (response := store.get(owner, each)) is not None:
-        each = response.before
-    return each
 
 
 def _record(response: StoredResponse) -> Record:

@@ -8,6 +8,7 @@ the most. To anybody but its owner it does not exist. No IO; the clock is given.
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 _RESPONSE_BYTES: Final = 1200
@@ -41,6 +42,16 @@ class StoredResponse:
     def item(self, place: int) -> bytes:
         """One of its items, counted as `item_ids` are."""
         return self.input[place] if place < len(self.input) else self.output[place - len(self.input)]
+
+
+def followed(get: Callable[[str], StoredResponse | None], response_id: str) -> tuple[list[StoredResponse], str | None]:
+    """A response and what it follows, the first one first, and the id at which that ends because it is not there."""
+    found: list[StoredResponse] = []
+    each: str | None = response_id
+    while each is not None and (response := get(each)) is not None:
+        found.append(response)
+        each = response.before
+    return found[::-1], each
 
 
 @dataclass(slots=True)
@@ -104,15 +115,8 @@ class ResponseStore:
 
     def chain(self, owner: str, response_id: str) -> list[StoredResponse] | None:
         """The response and all that it follows, the first one first; None where one of them is not there."""
-        found: list[StoredResponse] = []
-        each: str | None = response_id
-        while each is not None:
-            response = self.get(owner, each)
-            if response is None:
-                return None
-            found.append(response)
-            each = response.before
-        return found[::-1]
+        found, missing = followed(partial(self.get, owner), response_id)
+        return found if missing is None else None
 
     def delete(self, owner: str, response_id: str) -> bool:
         """Forget a response of this owner's; False where there is none."""
