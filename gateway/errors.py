@@ -45,6 +45,7 @@ engine.http             StreamSilent, LineOverLimit
 replicas                RecordFault, NoRoom
 shared                  Unreadable
 serve.auth              CredentialRefused, ScopeMissing, CannotTell, MustWait, FetchFailed
+serve.console           SignInRefused
 serve.mcp               Rejected, ClientGone, _MapRefused
 serve.http              _HeadRefused
 toolcalls               NotSimple, NotHeld, RegionTooLong, TooMany, _TooMuch

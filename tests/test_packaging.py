@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
+KINDS = ("*.py", "*.pyi", "*.json", "*.proto", "*.tmpl", "*.html", "*.css", "*.js")
+"""Files that a package is made of."""
 MEMBERS = {
     "codec-gateway": (".", "gateway", "gateway"),
     "codec-leaf": ("leaf_sdk", "leaf_sdk", "leaf_sdk"),
@@ -95,7 +97,7 @@ def test_python_and_license_are_the_same_everywhere(name: str) -> None:
 @every_distribution
 def test_wheel_holds_the_package_whole_and_nothing_else(name: str, wheels: dict[str, zipfile.ZipFile]) -> None:
     _, folder, package = MEMBERS[name]
-    files = [path for kind in ("*.py", "*.pyi", "*.json", "*.proto", "*.tmpl") for path in (ROOT / folder).rglob(kind)]
+    files = [path for kind in KINDS for path in (ROOT / folder).rglob(kind)]
     sources = {f"{package}/{path.relative_to(ROOT / folder)}" for path in files}
     contents = {entry for entry in wheels[name].namelist() if ".dist-info/" not in entry}
 

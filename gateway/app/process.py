@@ -32,6 +32,7 @@ from gateway.serve.auth.token import guard_admin
 from gateway.serve.codec.documents import Documents
 from gateway.serve.codec.negotiation import WireOffer
 from gateway.serve.codec.responder import FrameResponder
+from gateway.serve.console.mount import ConsoleMount
 from gateway.serve.http.client_address import TrustedProxies
 from gateway.serve.http.connections import Connections
 from gateway.serve.http.descriptors import FileLimit, raise_file_limit
@@ -136,9 +137,11 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, pl
         # The admin page of a worker is asked by its parent alone, over a socket of its own.
         private = config.worker is not None
         pages = admin_app(services.metrics, services.readiness, services.status.make, private=private)
+        admin: ASGIApp = guard_admin(pages, config.serve)
+        console = None if private else ConsoleMount(admin, services.console_sources)
         servers = [
             http_server(ForwardedClients(app, clients) if clients.proxies else app, clients),
-            http_server(guard_admin(pages, config.serve), admin_connections(config.serve, counted)),
+            http_server(console or admin, admin_connections(config.serve, counted)),
         ]
 
         def expire() -> None:
@@ -160,11 +163,8 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, pl
 
         shutdown.ready(drain)
         settle_memory()
-        await _announce(
-            *(config, services),
-            url_of_socket(config.serve.host, sockets.faces),
-            url_of_socket(config.serve.admin_host, sockets.admin),
-        )
+        admin_url = url_of_socket(config.serve.admin_host, sockets.admin)
+        await _announce(config, services, url_of_socket(config.serve.host, sockets.faces), admin_url, console)
         place.ready()
         async with anyio.create_task_group() as following:
             besides = {PinFile().path: services.proxy.list_again}
@@ -176,7 +176,9 @@ async def _run(config: GatewayConfig, reloader: Reloader, shutdown: Shutdown, pl
             following.cancel_scope.cancel()
 
 
-async def _announce(config: GatewayConfig, services: Services, url: str, admin: str) -> None:
+async def _announce(
+    config: GatewayConfig, services: Services, url: str, admin: str, console: ConsoleMount | None
+) -> None:
     services.readiness.set("gateway", True)
     log.info(
         "gateway ready" if config.worker is None else "worker ready",
@@ -186,6 +188,8 @@ async def _announce(config: GatewayConfig, services: Services, url: str, admin: 
         tools=len(services.proxy.tools()),
         engine=config.engine.kind if not config.engines else f"{len(config.engines)} engines",
     )
+    if console is not None and (once := console.start_url(admin)) is not None:
+        log.info("the console, by this address once and within ten minutes", url=once)
     if (advice := (await services.status.make())["definition_advice"]) is not None:
         log.warning(advice)
 

@@ -20,6 +20,7 @@ from gateway.proxy import UpstreamStatus
 from gateway.proxy.costs import DefinitionCosts
 from gateway.serve.admin.health import Readiness
 from gateway.serve.admin.status import StatusReport
+from gateway.serve.console.sources import Sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,11 @@ class Services(McpServices):
     readiness: Readiness
     costs: DefinitionCosts
     status: StatusReport
+
+    @property
+    def console_sources(self) -> Sources:
+        """What the console shows."""
+        return Sources(self.proxy, self.tokens, self.engines, self.agent, self.status, self.metrics, self.records.audit)
 
 
 @asynccontextmanager

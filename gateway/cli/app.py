@@ -27,6 +27,7 @@ _COMMANDS: Final = (
     "doctor",
     "status",
     "why",
+    "console",
     "call",
     "bench",
     "parse",

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from gateway.cli.console import Cell, Column, print_table
+from gateway.cli.terminal import Cell, Column, print_table
 
 _COLUMNS: Final = (
     Column("bolt-on"),

@@ -1,80 +1,59 @@
-"""Tables and lines for people, on a terminal of any width and in a pipe.
+"""`codec-gateway console`: an address by which a person signs in to the console of a running gateway, once.
 
-Turns rows into a table that fits: where there is no room, the columns that matter least are left out, and the caller is
-told. In a pipe nothing is left out and nothing is folded, so that a row stays a line. No text is markup: names and
-words come from files and servers. It knows no command.
+Signs the address with the operator's token, which the gateway knows too and which leaves neither. It decides nothing:
+`gateway.serve.console` does.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
 
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import typer
 
-from gateway.observe.escape import escape_text
+from gateway.cli.probe import url_of
+from gateway.cli.status import AdminPort, ConfigOfServe
+from gateway.config.address import is_http_url
+from gateway.config.load import load_config
+from gateway.errors import ConfigError, UpstreamUnavailable
+from gateway.serve.console.keys import make_key
+from gateway.serve.console.mount import operator_token, sign_in_url
 
-_PIPE: Final = 10_000
-_GAP: Final = 2
-_CELL: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a table."""
-
-    title: str
-    weight: int = 0
-    """Those of the least weight are left out first; 0: never."""
-    justify: Literal["left", "right"] = "left"
+_TIMEOUT: Final = 10.0
+_REASON: Final = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A text and how it looks."""
+def console(admin: AdminPort = None, config: ConfigOfServe = None) -> None:
+    """Print an address that signs you in to the console of a running gateway: once, and within ten minutes.
 
-    text: str
-    style: str = ""
+    Exit code 0: it was printed; 3: the operator's token can't be used; 4: no console answers.
 
-
-def plain_console(*, stderr: bool = False) -> Console:
-    """A console on which no text is markup; in a pipe it has all the room there is."""
-    console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
-    if not console.is_terminal:
-        console.width = _PIPE
-    return console
+    Example: codec-gateway console
+    """
+    typer.echo(console_url(admin, config))
 
 
-def print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> bool:
-    """Print as many columns as fit; whether that was all of them."""
-    cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
-    cells = [[Cell(escape_text(cell.text, _CELL), cell.style) for cell in row] for row in cells]
-    widths = [
-        max([cell_len(column.title), *(cell_len(row[n].text) for row in cells)]) for n, column in enumerate(columns)
-    ]
-    shown = _fitting(columns, widths, console.width)
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
-    for n in shown:
-        table.add_column(columns[n].title, justify=columns[n].justify, overflow="fold", no_wrap=not console.is_terminal)
-    for row in cells:
-        table.add_row(*(Text(row[n].text, style=row[n].style) for n in shown))
-    console.print(table)
-    return len(shown) == len(columns)
+def console_url(admin: str | None, config: Path | None) -> str:
+    """The address. Raises `ConfigError` and `UpstreamUnavailable`."""
+    settings = load_config(config)
+    address = admin or url_of(settings.serve.admin_host, settings.serve.admin_port)
+    if not is_http_url(address):
+        raise ConfigError(f"--admin {address!r}: expected the admin port's address, as http://127.0.0.1:8601")
+    _must_answer(address)
+    return sign_in_url(address, make_key(operator_token(settings), datetime.now(UTC).timestamp()))
 
 
-def say(console: Console, text: str, style: str = "") -> None:
-    """Print one line of untrusted words; on a terminal it is folded."""
-    console.print(Text(escape_text(text), style=style), soft_wrap=not console.is_terminal)
+def _must_answer(address: str) -> None:
+    # An HTTP client takes 0.2 s to import, and few commands need it.
+    import httpx2
 
-
-def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    shown = list(range(len(columns)))
-    while sum(widths[n] + _GAP for n in shown) - _GAP > room:
-        spare = [n for n in shown if columns[n].weight]
-        if not spare:
-            break
-        # Of several of one weight the last one goes first.
-        shown.remove(min(reversed(spare), key=lambda n: columns[n].weight))
-    return shown
+    try:
+        answer = httpx2.get(f"{address.rstrip('/')}/console/sign-in", timeout=_TIMEOUT, trust_env=False)
+    except httpx2.HTTPError as error:
+        raise UpstreamUnavailable(
+            f"no gateway answers at {address!r} ({error}): start it with codec-gateway serve, or name its admin port "
+            "with --admin",
+            server="",
+        ) from None
+    if answer.status_code != 200:
+        reason = answer.text.strip()[:_REASON]
+        raise UpstreamUnavailable(f"{address!r} answers {answer.status_code} and no console: {reason}", server="")

@@ -16,9 +16,9 @@ import typer
 from rich.console import Console
 
 from gateway.cli.bolt_ons import print_bolt_ons
-from gateway.cli.console import Cell, Column, plain_console, print_table, say
 from gateway.cli.diagnose.checkup import Checkup, ServerCheck, ToolCheck, check_up
 from gateway.cli.exit_codes import FAILED, OK
+from gateway.cli.terminal import Cell, Column, plain_console, print_table, say
 from gateway.config.load import load_config
 from gateway.config.model import GatewayConfig
 from gateway.config.show import secrets_of

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.cli.console import Column, plain_console, print_table, say
+from gateway.cli.terminal import Column, plain_console, print_table, say
 from gateway.errors import ConfigError
 from gateway.proxy.upstream.pins import PinFile
 

@@ -11,9 +11,10 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from gateway.cli.console import Cell, Column, plain_console, print_table, say
 from gateway.cli.exit_codes import OK
 from gateway.cli.status import AdminPort, ConfigOfServe, admin_address, fetch_report
+from gateway.cli.terminal import Cell, Column, plain_console, print_table, say
+from gateway.serve.admin.losses import advice_on_loss
 
 _COLUMNS: Final = (
     Column("when"),
@@ -23,19 +24,6 @@ _COLUMNS: Final = (
     Column("lost", 8, "right"),
     Column("reason", 9),
 )
-_ADVICE: Final = {
-    "client_changed": "message {message} changes at character {at} from request to request; if it is a system text, "
-    "add a pattern of what changes to engine.volatile",
-    "tools_changed": "keep the tools of a conversation the same from request to request",
-    "reasoning_dropped": "this model's template leaves earlier reasoning out; nothing is to be done here",
-    "template_rewrote": "this model's template rewrites earlier turns; nothing is to be done here",
-    "slot_taken": "more conversations than the engine has slots: raise engine.slots, or the memory of its cache "
-    "(engine.cache_mib)",
-    "engine_restarted": "the engine was started again; its log says why",
-    "engine_moved": "another engine of the pool answered: its own was lost, or had too much to do",
-    "memory_full": "raise limits.memory_bytes",
-    "not_seen_before": "the conversation began elsewhere, before the last start or under another key",
-}
 
 
 def why(
@@ -65,7 +53,7 @@ def print_losses(console: Console, prompts: Sequence[Mapping[str, Any]]) -> None
     print_table(console, _COLUMNS, [list(map(Cell, _row(each))) for each in prompts])
     for reason in dict.fromkeys(each["reason"] for each in prompts if each["lost"]):
         first = next(each for each in prompts if each["lost"] and each["reason"] == reason)
-        say(console, f"{reason}: {_ADVICE[reason].format(**first)}")
+        say(console, f"{reason}: {advice_on_loss(reason, first['message'], first['at'])}")
 
 
 def _row(prompt: Mapping[str, Any]) -> tuple[str, ...]:

@@ -19,7 +19,6 @@ from gateway.errors import ConfigError
 _EXPECTED = {
     "model_type": "a table of settings",
     "dict_type": "a table",
-    "string_too_short": "at least 8 characters",
     "string_pattern_mismatch": "1 to 8 of letters, digits, '_' and '-'",
 }
 """Where the library speaks of Python's types, not of the file's."""
@@ -74,6 +73,8 @@ def _describe(details: ErrorDetails, values: Mapping[str, Any]) -> str:
     if details["type"] == "extra_forbidden":
         return f"unknown key {dotted!r}: {suggest_key(path[-1], path[:-1])}"
     expected = _EXPECTED.get(details["type"]) or details["msg"].removeprefix("Input should be ")
+    if details["type"] == "string_too_short":
+        expected = f"at least {details.get('ctx', {}).get('min_length')} characters"
     given = _find(values, details["loc"])
     shown = MASK if any(map(sounds_secret, path)) else f"{str(given)[:60]!r}"
     return f"key {dotted!r}: expected {expected}, got {type(given).__name__} {shown}"

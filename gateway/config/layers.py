@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from gateway.config.check_settings import check_settings, suggest_key
+from gateway.config.console import VARIABLE
 from gateway.config.expand import INPUT_PREFIX, Expander
 from gateway.errors import ConfigError
 
 PREFIX: Final = "CODEC_GATEWAY_"
-_TOKEN_VARIABLE = f"{PREFIX}TOKEN"
+_SHORT: Final = {f"{PREFIX}TOKEN": ("serve", "token"), VARIABLE: ("console", "token")}
+"""Variables with names of their own."""
 _LISTS = {
     ("tokens", "maps"),
     ("serve", "allowed_hosts"),
@@ -64,13 +66,13 @@ def layer_from_environ(environ: Mapping[str, str], cwd: Path) -> tuple[Layer, li
     warnings: list[str] = []
     for name, text in environ.items():
         if (
-            not name.startswith(PREFIX)
+            not (name.startswith(PREFIX) or name in _SHORT)
             or not text
             or name.startswith(INPUT_PREFIX)
             or _KUBERNETES.fullmatch(f"{name}={text}")
         ):
             continue
-        path = ("serve", "token") if name == _TOKEN_VARIABLE else tuple(name.removeprefix(PREFIX).lower().split("__"))
+        path = _SHORT.get(name) or tuple(name.removeprefix(PREFIX).lower().split("__"))
         if len(path) == 1 and path[0] not in {"engine", "separator", "prefix", "tool_search", "mcp_config"}:
             meant = suggest_key(path[0])
             warnings.append(f"environment variable {name!r} is not a setting: {meant} (nested keys take '__')")

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from gateway.config.access import build_audit, build_oauth, build_telemetry, build_trajectories
 from gateway.config.address import is_loopback
 from gateway.config.connections import ConnectionsConfig, read_networks
+from gateway.config.console import ConsoleConfig
 from gateway.config.engines import build_engines
 from gateway.config.env_file import parse_env_file
 from gateway.config.expand import Expander
@@ -98,6 +99,7 @@ def load_config(
         telemetry=build_telemetry(layer.get("telemetry", {})),
         replicas=replicas,
         shared=build_shared(layer.get("shared", {}), alone=replicas.address is None and serve.workers == 1),
+        console=replace(ConsoleConfig(), **layer.get("console", {})),
         separator=separator,
         prefix=layer.get("prefix", GatewayConfig().prefix),
         tool_search=layer.get("tool_search", GatewayConfig().tool_search),

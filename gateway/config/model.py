@@ -13,6 +13,7 @@ from typing import Literal
 
 from gateway.config.access import AuditConfig, OAuthConfig, TelemetryConfig, TrajectoriesConfig
 from gateway.config.connections import ConnectionsConfig
+from gateway.config.console import ConsoleConfig
 from gateway.config.replicas import ReplicasConfig
 from gateway.config.shared import SharedConfig
 from gateway.config.wire import WireConfig
@@ -291,6 +292,7 @@ class GatewayConfig:
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     replicas: ReplicasConfig = field(default_factory=ReplicasConfig)
     shared: SharedConfig = field(default_factory=SharedConfig)
+    console: ConsoleConfig = field(default_factory=ConsoleConfig)
     worker: WorkerConfig | None = None
     """Which of several processes of one machine this is; None: it is the only one, or their parent."""
     separator: str = "__"

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from gateway.config.access_sections import AuditSection, OAuthSection, TelemetrySection, TrajectoriesSection
+from gateway.config.console import ConsoleSection
 from gateway.config.replicas import ReplicasSection
 from gateway.config.serve_section import ConnectionsSection, ServeSection
 from gateway.config.settings import (
@@ -39,7 +40,8 @@ One file is enough: the `mcpServers` JSON that Claude Desktop, Claude Code, Curs
 1. flags of the command,
 2. environment variables `CODEC_GATEWAY_*`: two underscores go one table down, lists are written with commas
    (`CODEC_GATEWAY_SERVE__PORT=9000`, `CODEC_GATEWAY_SERVE__ALLOWED_HOSTS=gateway,gateway.lan`);
-   `CODEC_GATEWAY_TOKEN` is short for `serve.token`, and an empty variable counts as not set,
+   `CODEC_GATEWAY_TOKEN` is short for `serve.token`, `CODEC_ADMIN_TOKEN` for `console.token`, and an empty variable
+   counts as not set,
 3. `codec-gateway.toml`: the file that is named, or the one beside the JSON that is named, or the one in the current
    folder,
 4. the default.
@@ -122,8 +124,8 @@ allowed_hosts = ["gateway.lan"]
 On loopback nobody is asked for a token unless you set one. Beyond loopback a token is required:
 `CODEC_GATEWAY_TOKEN`, or one that is made at the first start and kept, readable by you alone, in your state folder.
 `codec-gateway token` shows it. Where there are API keys or an OAuth issuer everybody is asked, on loopback too:
-[who may call](operate.md#who-may-call). The admin port (`/metrics`, `/healthz/live`, `/healthz/ready`) asks for none:
-keep it on loopback, or behind a wall.
+[who may call](operate.md#who-may-call). The admin port (`/metrics`, `/healthz/live`, `/healthz/ready`) asks for none
+but at [`/console`](console.md): keep it on loopback, or behind a wall.
 """
 
 
@@ -146,6 +148,7 @@ def render_page() -> str:
         ("telemetry", TelemetrySection),
         ("replicas", ReplicasSection),
         ("shared", SharedSection),
+        ("console", ConsoleSection),
         ("upstreams.NAME", UpstreamSection),
         ("upstreams.NAME.oauth", CredentialsSection),
     ):

@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from gateway.config.access_sections import AuditSection, TelemetrySection, TrajectoriesSection
+from gateway.config.console import ConsoleSection
 from gateway.config.model import (
     AgentConfig,
     EngineConfig,
@@ -247,4 +248,5 @@ class Settings(Section):
     telemetry: TelemetrySection = TelemetrySection()
     replicas: ReplicasSection = ReplicasSection()
     shared: SharedSection = SharedSection()
+    console: ConsoleSection = ConsoleSection()
     upstreams: dict[str, UpstreamSection] = Field(default={})

@@ -15,7 +15,8 @@ from gateway.config.model import GatewayConfig, UpstreamConfig
 
 def secrets_of(config: GatewayConfig) -> frozenset[str]:
     """Every value that must stand in no log and on no screen: of the servers, keys, tokens, the store's password."""
-    own = {value for value in (*(each.api_key for each in config.members.values()), config.serve.token) if value}
+    engines = (each.api_key for each in config.members.values())
+    own = {value for value in (*engines, config.serve.token, config.console.token) if value}
     return frozenset(own).union(config.shared.secrets, *(upstream.secrets for upstream in config.upstreams))
 
 
@@ -35,6 +36,7 @@ def show_config(config: GatewayConfig) -> dict[str, Any]:
             ("telemetry", config.telemetry),
             ("replicas", config.replicas),
             ("shared", config.shared),
+            ("console", config.console),
         )
     }
     sections["tokens"]["map"] = sections["tokens"]["map"] or "none"

@@ -58,6 +58,7 @@ class Pages:
                 Route("/healthz/live", self._show_live),
                 Route("/healthz/ready", self._show_ready),
                 Route("/status", self._show_status),
+                *(Route(path, _no_console, methods=["GET", "POST"]) for path in ("/console", "/console/{page:path}")),
             ]
         )
 
@@ -101,6 +102,12 @@ class Pages:
                 if each.ready:
                     asking.start_soon(ask, each.number)
         return dict(sorted(answers.items()))
+
+
+async def _no_console(_request: Request) -> Response:
+    """Each worker has conversations of its own, and a page that showed those of one would be taken for all."""
+    words = "the console shows one process, and this gateway runs several: serve with --workers 1 to have it"
+    return error_response(501, words, code="console_of_one_process")
 
 
 async def _page(there: Path, path: str) -> bytes | None:

@@ -25,6 +25,7 @@ OF_OTHERS = {
         "gateway.replicas.connected",
         "redis",
         "gateway.shared.store",
+        *("jinja2", "markupsafe", "gateway.serve.console.pages"),
     ),
 }
 

@@ -27,8 +27,8 @@ from gateway.benchmark.trace import LONGEST_LINE, Recorded, read_trace
 from gateway.benchmark.workload import Drawn
 from gateway.cli.bench.measuring import measure
 from gateway.cli.bench.result import print_result
-from gateway.cli.console import plain_console
 from gateway.cli.exit_codes import FAILED, INTERRUPTED, OK
+from gateway.cli.terminal import plain_console
 from gateway.errors import ConfigError
 
 __all__ = ["bench"]

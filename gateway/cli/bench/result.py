@@ -10,7 +10,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from gateway.benchmark.picture import number
-from gateway.cli.console import Cell, Column, print_table, say
+from gateway.cli.terminal import Cell, Column, print_table, say
 
 _SERVERS: Final = (
     Column("server"),

@@ -9,7 +9,7 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Collection, Iterable
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -31,9 +31,9 @@ _KNOWN: Final = 256
 _JUDGED: Final = frozenset({b"host", b"origin"})
 
 
-def token_path() -> Path:
-    """Where a generated token is kept: `token` in the user's state folder for codec-gateway."""
-    return state_folder() / "token"
+def token_path(name: str = "token") -> Path:
+    """Where a generated token is kept: `token` in the user's state folder for codec-gateway, or another one there."""
+    return state_folder() / name
 
 
 def ensure_token(config: GatewayConfig) -> str | None:
@@ -49,13 +49,13 @@ def ensure_token(config: GatewayConfig) -> str | None:
     return None if is_loopback(config.serve.host) else stored_token()
 
 
-def stored_token() -> str:
-    """The token in the state folder, made now if there is none yet.
+def stored_token(name: str = "token", variable: str = "CODEC_GATEWAY_TOKEN") -> str:
+    """The token of this name in the state folder, made now if there is none yet. `variable`: sets one instead.
 
     Raises:
         ConfigError: as `ensure_token`.
     """
-    path = token_path()
+    path = token_path(name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with contextlib.suppress(FileExistsError):
@@ -64,7 +64,7 @@ def stored_token() -> str:
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{path}: the token can't be kept there ({error}): set CODEC_GATEWAY_TOKEN, or XDG_STATE_HOME"
+            f"{path}: the token can't be kept there ({error}): set {variable}, or XDG_STATE_HOME"
         ) from None
     if mode & 0o077:
         raise ConfigError(f"{path}: others can read this token (mode {mode:04o}): remove the file, a new one is made")
@@ -134,7 +134,7 @@ class HostGuard:
             # Whoever stands before us may have judged the other one (RFC 9112, 3.2).
             return error_response(400, "more than one Host or Origin header came: send one", code="header_repeated")
         host, origin = first.get(b"host", ""), first.get(b"origin")
-        if not self._is_ours(host):
+        if not names_us(host, self._allowed):
             return error_response(
                 421,
                 f"host {escape_text(host, _SHOWN)!r} is not a name of this gateway: add it to serve.allowed_hosts",
@@ -150,16 +150,18 @@ class HostGuard:
             self._known.add(named)
         return None
 
-    def _is_ours(self, netloc: str) -> bool:
-        name = _host_name(netloc)
-        return name is not None and (is_loopback(name) or bool({name, netloc.lower()} & self._allowed))
-
     def _is_our_page(self, origin: str) -> bool:
         scheme, separator, netloc = origin.partition("://")
-        return bool(separator) and scheme in {"http", "https"} and self._is_ours(netloc)
+        return bool(separator) and scheme in {"http", "https"} and names_us(netloc, self._allowed)
 
 
-def _host_name(netloc: str) -> str | None:
+def names_us(netloc: str, allowed: Collection[str]) -> bool:
+    """Whether a `Host` is a name of ours: a loopback one, or one of `allowed` (in lower case)."""
+    name = host_name(netloc)
+    return name is not None and (is_loopback(name) or name in allowed or netloc.lower() in allowed)
+
+
+def host_name(netloc: str) -> str | None:
     """`name:port` without its port, or None where it is not exactly that (a path, a user, nothing)."""
     try:
         parts = urlsplit(f"//{netloc}")

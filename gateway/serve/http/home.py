@@ -23,8 +23,8 @@ _PLACES: Final = {
 }
 _WORDS: Final = (
     "An MCP gateway that keeps a language model's context in token ids. There is nothing to click: programs talk to it "
-    "at the addresses below. Its state is told by the command codec-gateway status, and at /healthz/ready and /metrics "
-    "of the admin port, on the machine where it runs."
+    "at the addresses below. Its state is told by the command codec-gateway status, and by /console, /healthz/ready "
+    "and /metrics of the admin port, on the machine where it runs. Its documentation begins with docs/index.md."
 )
 _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:3rem auto;padding:0 1rem;color:#1d2530;"

@@ -1,0 +1,80 @@
+"""Tables and lines for people, on a terminal of any width and in a pipe.
+
+Turns rows into a table that fits: where there is no room, the columns that matter least are left out, and the caller is
+told. In a pipe nothing is left out and nothing is folded, so that a row stays a line. No text is markup: names and
+words come from files and servers. It knows no command.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gateway.observe.escape import escape_text
+
+_PIPE: Final = 10_000
+_GAP: Final = 2
+_CELL: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table."""
+
+    title: str
+    weight: int = 0
+    """Those of the least weight are left out first; 0: never."""
+    justify: Literal["left", "right"] = "left"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A text and how it looks."""
+
+    text: str
+    style: str = ""
+
+
+def plain_console(*, stderr: bool = False) -> Console:
+    """A console on which no text is markup; in a pipe it has all the room there is."""
+    console = Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _PIPE
+    return console
+
+
+def print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> bool:
+    """Print as many columns as fit; whether that was all of them."""
+    cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
+    cells = [[Cell(escape_text(cell.text, _CELL), cell.style) for cell in row] for row in cells]
+    widths = [
+        max([cell_len(column.title), *(cell_len(row[n].text) for row in cells)]) for n, column in enumerate(columns)
+    ]
+    shown = _fitting(columns, widths, console.width)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    for n in shown:
+        table.add_column(columns[n].title, justify=columns[n].justify, overflow="fold", no_wrap=not console.is_terminal)
+    for row in cells:
+        table.add_row(*(Text(row[n].text, style=row[n].style) for n in shown))
+    console.print(table)
+    return len(shown) == len(columns)
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print one line of untrusted words; on a terminal it is folded."""
+    console.print(Text(escape_text(text), style=style), soft_wrap=not console.is_terminal)
+
+
+def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+    shown = list(range(len(columns)))
+    while sum(widths[n] + _GAP for n in shown) - _GAP > room:
+        spare = [n for n in shown if columns[n].weight]
+        if not spare:
+            break
+        # Of several of one weight the last one goes first.
+        shown.remove(min(reversed(spare), key=lambda n: columns[n].weight))
+    return shown

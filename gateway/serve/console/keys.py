@@ -1,0 +1,45 @@
+"""One-time keys: what stands in the URL by which an operator signs in.
+
+A key is the time at which it was made, a random part, and a signature of both (HMAC-SHA256) by a secret that the
+gateway knows. Whoever holds the secret makes keys by themselves: the secret itself is sent to nobody, and a program
+that took the gateway's port learns nothing but one key. Pure.
+"""
+
+import base64
+import hmac
+import secrets
+from typing import Final
+
+LIFETIME: Final = 600.0
+"""Seconds for which a key can be used."""
+_NOTE: Final = b"codec-gateway console\0"
+"""Nothing else is ever signed behind these bytes."""
+_LONGEST: Final = 200
+_LATE: Final = 5.0
+"""Seconds that a key may seem to come from the future: clocks are set."""
+_THOUSAND: Final = 1000
+
+
+def make_key(secret: str, now: float) -> str:
+    """A new key; `now` in seconds since the epoch."""
+    signed = f"{round(now * _THOUSAND)}.{secrets.token_urlsafe(16)}"
+    return f"{signed}.{_signature(secret, signed)}"
+
+
+def time_of(key: str, secret: str) -> float | None:
+    """When a holder of the secret made this key, in seconds since the epoch; None: none did."""
+    signed, _, signature = key.rpartition(".")
+    made = signed.partition(".")[0]
+    if len(key) > _LONGEST or not key.isascii() or not made.isdecimal():
+        return None
+    return int(made) / _THOUSAND if hmac.compare_digest(signature, _signature(secret, signed)) else None
+
+
+def is_fresh(made: float, now: float, started: float) -> bool:
+    """Whether a key of that time may be used: made since the gateway was started, and not too long ago."""
+    return started <= made + 1 / _THOUSAND and made - _LATE <= now <= made + LIFETIME
+
+
+def _signature(secret: str, signed: str) -> str:
+    digest = hmac.digest(secret.encode(), _NOTE + signed.encode(), "sha256")
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

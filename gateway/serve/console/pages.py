@@ -1,0 +1,164 @@
+"""The console as an application: who is signed in, which page answers, and what an error looks like.
+
+Turns a request into a page. Whoever is not signed in gets the form to do so, and the static files, which say nothing.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from math import ceil
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from gateway.errors import ConfigError, GatewayError
+from gateway.observe.logs import get_logger
+from gateway.serve.console.policy import CLIENT, SCHEME
+from gateway.serve.console.render import Renderer
+from gateway.serve.console.sign_in import SESSION_SECONDS, SignIn, SignInRefused
+from gateway.serve.console.sources import Sources
+from gateway.serve.console.static_files import read_static_files
+from gateway.serve.console.visit import Page, Visit, is_our_form, read_form
+from gateway.serve.console.why import Why
+from gateway.serve.http.errors import error_answer
+
+NAVIGATION: Final = (("/console/why", "Why"),)
+"""Address and name of the parts, in the order in which they are shown."""
+_SIGN_IN: Final = "/console/sign-in"
+_SIGN_IN_BYTES: Final = 4096
+
+log = get_logger("console")
+
+
+class Console:
+    """All pages of the console."""
+
+    def __init__(self, sources: Sources, sign_in: SignIn) -> None:
+        self._sources = sources
+        self._sign_in = sign_in
+        self._renderer = Renderer()
+        self._parts = (Why(sources, self.render),)
+        self._static = read_static_files()
+
+    def app(self) -> Starlette:
+        """The pages as an application; its paths begin with `/console`."""
+        handlers: dict[Any, Any] = {404: self._not_found, 405: self._not_found}
+        return Starlette(routes=self.routes(), exception_handlers=handlers)
+
+    def routes(self) -> list[Route]:
+        """Every path."""
+        return [
+            Route(_SIGN_IN, self._show_sign_in, methods=["GET"]),
+            Route(_SIGN_IN, self._enter, methods=["POST"]),
+            Route("/console/sign-out", self._closed(self._leave), methods=["POST"]),
+            Route("/console/static/{name}", self._show_static, methods=["GET"]),
+            Route("/console", self._closed(self._begin), methods=["GET"]),
+            *(self._route(page) for part in self._parts for page in part.pages()),
+        ]
+
+    def render(self, template: str, visit: Visit, /, **values: Any) -> Response:
+        """A page of somebody who is signed in."""
+        common = {
+            "path": visit.request.url.path,
+            "navigation": NAVIGATION,
+            "csrf": visit.session.csrf,
+            "texts": self._sources.texts,
+        }
+        return self._renderer.page(template, {**common, **values})
+
+    def _route(self, page: Page) -> Route:
+        return Route(page.path, self._closed(page.show), methods=list(page.methods))
+
+    def _closed(self, show: Callable[[Visit], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """A page that asks for sign-in first, and for our own form where it changes something."""
+
+        async def answer(request: Request) -> Response:
+            session = self._sign_in.session(request.cookies.get(_cookie_of(request), ""))
+            if session is None:
+                if request.method == "POST":
+                    return self._refused(401, "you are not signed in, or no longer")
+                return RedirectResponse(_SIGN_IN, 303)
+            try:
+                if request.method != "POST":
+                    return await show(Visit(request, session, {}))
+                form = await read_form(request)
+                if not is_our_form(session, form):
+                    return self._refused(403, "this form is none of this session's: open its page again")
+                return await show(Visit(request, session, form))
+            except Exception as error:  # noqa: BLE001 - the boundary of these pages, as `http/errors.py` for /v1
+                status, body = error_answer(error)
+                return self._refused(status, body["error"]["message"])
+
+        return answer
+
+    async def _begin(self, _visit: Visit) -> Response:
+        return RedirectResponse(NAVIGATION[0][0], 303)
+
+    async def _show_sign_in(self, request: Request) -> Response:
+        return self._sign_in_page(request.query_params.get("key", ""))
+
+    async def _enter(self, request: Request) -> Response:
+        """A POST, so that nothing which only looks at the address (a preview, a prefetch) uses the key up."""
+        address = str(request.scope[CLIENT])
+        try:
+            form = await read_form(request, _SIGN_IN_BYTES)
+            cookie = self._sign_in.enter(form.get("key", "").strip(), address)
+        except SignInRefused as refusal:
+            self._sources.metrics.access.auth_failed("unknown")
+            log.warning("sign-in to the console refused", address=address, reason=refusal.words)
+            if not refusal.wait:
+                return self._sign_in_page("", refusal.words, 403)
+            answer = self._sign_in_page("", refusal.words, 429)
+            answer.headers["Retry-After"] = str(ceil(refusal.wait))
+            return answer
+        except ConfigError as error:
+            return self._sign_in_page("", error.message, 503)
+        except GatewayError as error:
+            status, body = error_answer(error)
+            return self._sign_in_page("", body["error"]["message"], status)
+        log.info("somebody signed in to the console", address=address)
+        answer = RedirectResponse("/console", 303)
+        answer.set_cookie(
+            _cookie_of(request),
+            cookie,
+            max_age=int(SESSION_SECONDS),
+            path="/console",
+            secure=request.scope[SCHEME] == "https",
+            httponly=True,
+            samesite="strict",
+        )
+        return answer
+
+    async def _leave(self, visit: Visit) -> Response:
+        name = _cookie_of(visit.request)
+        self._sign_in.leave(visit.request.cookies.get(name, ""))
+        answer = RedirectResponse(_SIGN_IN, 303)
+        answer.delete_cookie(name, path="/console", httponly=True, samesite="strict")
+        return answer
+
+    async def _show_static(self, request: Request) -> Response:
+        found = self._static.get(request.path_params["name"])
+        return Response(found.data, 200, found.headers) if found else self._refused(404, "there is no such file")
+
+    async def _not_found(self, request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 404
+        return self._refused(status, f"{request.method} {request.url.path} is no page of the console")
+
+    def _sign_in_page(self, key: str, problem: str = "", status: int = 200) -> Response:
+        return self._renderer.page("sign_in.html", _signed_out(key=key, problem=problem), status)
+
+    def _refused(self, status: int, words: str) -> Response:
+        return self._renderer.page("refused.html", _signed_out(status=status, words=words), status)
+
+
+def _signed_out(**values: Any) -> Mapping[str, Any]:
+    """What a page shows to whom it need not know."""
+    return {"path": "", "navigation": (), "csrf": "", "texts": False, **values}
+
+
+def _cookie_of(request: Request) -> str:
+    """Browsers send a host's cookies to every port of it: two gateways of one machine need two names."""
+    server = request.scope.get("server")
+    return f"codec-console-{server[1] if server else 0}"

@@ -1,0 +1,127 @@
+"""Who is signed in to the console: one-time keys and the operator's token, turned into sessions that end.
+
+A session is a random value in a cookie; here its SHA-256 alone is kept. Sessions, used keys and wrong tries have
+bounds. What can't be guessed is looked at before the tries of an address are: nobody locks the operator out by
+guessing. It knows no page.
+"""
+
+import hmac
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Final
+
+from gateway.serve.auth.rate_limiter import FailedTries
+from gateway.serve.console.keys import LIFETIME, is_fresh, make_key, time_of
+
+SESSION_SECONDS: Final = 12 * 3600.0
+MOST_SESSIONS: Final = 16
+"""One more ends the oldest."""
+_MOST_USED: Final = 256
+"""Keys that are remembered as used; only who holds a secret can make more of them."""
+
+
+def wall_clock() -> float:
+    """Seconds since the epoch: keys come from other processes, and a session ends though the machine slept."""
+    return datetime.now(UTC).timestamp()
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Somebody who signed in."""
+
+    csrf: str
+    """What every form of theirs must send back."""
+    ends: float
+
+
+class SignInRefused(Exception):
+    """What was given lets nobody in. `wait`: seconds until another try is looked at."""
+
+    def __init__(self, words: str, wait: float = 0.0) -> None:
+        super().__init__(words)
+        self.words = words
+        self.wait = wait
+
+
+class SignIn:
+    """The sessions of one process."""
+
+    def __init__(
+        self,
+        token: Callable[[], str],
+        clock: Callable[[], float] = wall_clock,
+        tries: FailedTries | None = None,
+    ) -> None:
+        """`token` gives the operator's secret, as it is now. Raises what it raises where it can't be read."""
+        self._token = token
+        self._clock = clock
+        self._tries = FailedTries() if tries is None else tries
+        self._own = secrets.token_urlsafe(32)
+        self._started = clock()
+        self._used: OrderedDict[str, float] = OrderedDict()
+        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+
+    def key(self) -> str:
+        """A one-time key of this process."""
+        return make_key(self._own, self._clock())
+
+    def enter(self, given: str, address: str) -> str:
+        """A new session for a key or the operator's token: what its cookie holds. `address`: where it comes from.
+
+        Raises:
+            SignInRefused: neither, a key that was used or is old, or too many wrong ones came from there.
+            ConfigError: the operator's token can't be read.
+        """
+        made = time_of(given, self._own)
+        if made is None:
+            token = self._token()
+            if hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()):
+                return self._begin()
+            made = time_of(given, token)
+        if made is None:
+            if (refused := self._tries.refused(address)) is not None:
+                raise SignInRefused("too many wrong tries came from your address: try again later", refused.wait)
+            self._tries.failed(address)
+            raise SignInRefused("this is neither a one-time key nor the operator's token")
+        self._use(given, made)
+        return self._begin()
+
+    def session(self, cookie: str) -> Session | None:
+        """Whose cookie this is; None: nobody's, or no longer."""
+        digest = _digest(cookie)
+        session = self._sessions.get(digest)
+        if session is None or session.ends > self._clock():
+            return session
+        del self._sessions[digest]
+        return None
+
+    def leave(self, cookie: str) -> None:
+        """End a session."""
+        self._sessions.pop(_digest(cookie), None)
+
+    def _use(self, key: str, made: float) -> None:
+        now = self._clock()
+        while self._used and next(iter(self._used.values())) + LIFETIME < now:
+            self._used.popitem(last=False)
+        if key in self._used or not is_fresh(made, now, self._started) or len(self._used) >= _MOST_USED:
+            raise SignInRefused(
+                "this URL was used, is older than ten minutes, or was made before the gateway was started: "
+                "`codec-gateway console` prints a new one"
+            )
+        self._used[key] = now
+
+    def _begin(self) -> str:
+        cookie = secrets.token_urlsafe(32)
+        while len(self._sessions) >= MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        self._sessions[_digest(cookie)] = Session(secrets.token_urlsafe(32), self._clock() + SESSION_SECONDS)
+        return cookie
+
+
+def _digest(cookie: str) -> bytes:
+    # What a table of hashes tells by its timing helps nobody to find a value.
+    return sha256(cookie.encode("utf-8", "replace")).digest()

@@ -1,0 +1,36 @@
+"""What the console's pages show: the parts of one running gateway, named in one place."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gateway.agent import Agent
+    from gateway.config.model import GatewayConfig
+    from gateway.engine.pool import EnginePool
+    from gateway.observe.audit import Audit
+    from gateway.observe.metrics import Metrics
+    from gateway.proxy import Proxy, ResultTokens
+    from gateway.serve.admin.status import StatusReport
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the pages look."""
+
+    proxy: "Proxy"
+    tokens: "ResultTokens"
+    engines: "EnginePool"
+    agent: "Agent"
+    status: "StatusReport"
+    metrics: "Metrics"
+    audit: "Audit | None"
+
+    @property
+    def config(self) -> "GatewayConfig":
+        """The settings as they are now."""
+        return self.proxy.config
+
+    @property
+    def texts(self) -> bool:
+        """Whether words of conversations may be shown."""
+        return self.config.console.texts == "on"

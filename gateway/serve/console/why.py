@@ -1,0 +1,96 @@
+"""Why: what the last conversations lost of the engine's cache, what their clients changed, and what mends it.
+
+Turns what the agent noted of requests into a table of figures. Words of a conversation are shown where the settings let
+the console show them, and nowhere else.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from starlette.responses import Response
+
+from gateway.agent.recall import Comparison
+from gateway.config.masking import mask_text
+from gateway.config.show import secrets_of
+from gateway.engine.left_behind import shared_prefix
+from gateway.observe.escape import escape_text
+from gateway.serve.admin.losses import advice_on_loss
+from gateway.serve.console.render import Fit
+from gateway.serve.console.sources import Sources
+from gateway.serve.console.visit import Page, Visit
+
+_WORDS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a client changed: what both texts have in common, and what each goes on with."""
+
+    message: int
+    at: int
+    same: Fit
+    was: Fit
+    now: Fit
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One request that carried a conversation on."""
+
+    when: datetime
+    caller: str
+    conversation: int | None
+    held: int
+    reused: int
+    lost: int
+    reason: str | None
+    advice: str | None
+    change: Change | None
+    """None where nothing was changed, or where no words are shown."""
+
+    @property
+    def share(self) -> int:
+        """Percent of the held ids that were found again."""
+        return 100 if not self.held else round(100 * min(self.reused, self.held) / self.held)
+
+
+class Why:
+    """The page."""
+
+    def __init__(self, sources: Sources, render: Callable[..., Response]) -> None:
+        self._sources = sources
+        self._render = render
+
+    def pages(self) -> Sequence[Page]:
+        """Its path."""
+        return (Page("/console/why", self._show),)
+
+    async def _show(self, visit: Visit) -> Response:
+        rows = [self._row(each) for each in self._sources.agent.recall.last()]
+        lost: dict[str, int] = {}
+        for row in rows:
+            if row.lost and row.reason is not None:
+                lost[row.reason] = lost.get(row.reason, 0) + row.lost
+        return self._render("why.html", visit, rows=rows, lost=sorted(lost.items(), key=lambda pair: -pair[1]))
+
+    def _row(self, compared: Comparison) -> Row:
+        told = compared.told
+        miss = told.miss
+        advice = None
+        if told.lost and told.reason is not None:
+            place = (None, None) if miss is None else (miss.message, miss.at)
+            advice = advice_on_loss(told.reason, *place)
+        figures = (compared.conversation, told.held, told.reused, told.lost, told.reason)
+        return Row(compared.when, compared.principal, *figures, advice, self._change(compared))
+
+    def _change(self, compared: Comparison) -> Change | None:
+        miss = compared.told.miss
+        if miss is None or miss.message is None or miss.at is None or not self._sources.texts:
+            return None
+        secrets = secrets_of(self._sources.config)
+        was, now = mask_text(miss.was, secrets), mask_text(miss.now, secrets)
+        same = shared_prefix(was, now)
+        words = (was[:same], was[same:], now[same:])
+        return Change(miss.message, miss.at, *(Fit(escape_text(each, _WORDS)) for each in words))
