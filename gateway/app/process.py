@@ -70,11 +70,11 @@ async def open_app(services: Services, config: GatewayConfig) -> AsyncGenerator[
     framed = FramedMcp(mcp, services.engines.maps.accepted, config.limits.body_bytes, services.metrics.shim_detokenized)
     app: ASGIApp = Starlette(
         routes=[
-            *messages.routes(),
             *openai.routes(),
+            *responses.routes(),
+            *messages.routes(),
             *completions.routes(),
             *model.routes(),
-            *responses.routes(),
             *documents.routes(),
             Route("/mcp", endpoint=framed),
             Mount("/mcp", app=framed),

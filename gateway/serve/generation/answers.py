@@ -7,7 +7,8 @@ nothing is cut silently. Where an API has an event for it, a stream says that it
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import anyio
@@ -79,32 +80,43 @@ class Answering:
 class WholeAnswer(Response):
     """The answer as one JSON object."""
 
-    def __init__(self, answering: Answering, reply: Reply, form: ApiForm) -> None:
+    def __init__(self, answering: Answering, new_reply: Callable[[], Reply], form: ApiForm) -> None:
         self._answering = answering
-        self._reply = reply
+        self._new_reply = new_reply
         self._form = form
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Wait for the whole answer, then send it."""
+        reply = self._new_reply()
 
         async def keep(event: AgentEvent) -> None:
-            self._reply.feed(event)
+            reply.feed(event)
 
         failure = await self._answering.run(scope, receive, keep)
         if self._answering.client_left:
             return
         refused = None if failure is None else self._form.refused(failure)
-        await (refused or self._form.whole(self._reply.completion()))(scope, receive, send)
+        await (refused or self._form.whole(reply.completion()))(scope, receive, send)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A reply, and what its stream begins with."""
+
+    reply: Reply
+    events: bytes
 
 
 class StreamedAnswer(Response):
     """The answer as server-sent events, each sent as soon as it is there."""
 
-    def __init__(self, answering: Answering, reply: Reply, form: ApiForm, silence: float = _SILENCE) -> None:
-        """`silence`: seconds after which a form that has one sends its ping."""
+    def __init__(
+        self, answering: Answering, new_reply: Callable[[], Reply], form: ApiForm, silence: float = _SILENCE
+    ) -> None:
+        """`new_reply` is called once, while the engine works; `silence`: seconds after which a form sends its ping."""
         self._answering = answering
-        self._reply = reply
+        self._new_reply = new_reply
         self._form = form
         self._silence = silence
         self._begun = False
@@ -117,28 +129,35 @@ class StreamedAnswer(Response):
         """Send chunks as they come; the first event decides between a stream and an HTTP error."""
 
         async def show(event: AgentEvent) -> None:
-            chunks = self._reply.feed(event)
+            chunks = self._opened.reply.feed(event)
             if chunks:
                 await self._send(send, chunks)
 
-        async def ping(chunk: Chunk) -> None:
-            while True:
+        async def open_and_ping() -> None:
+            # The engine has been asked; what the stream begins with is written before it answers.
+            _ = self._opened
+            ping = self._form.ping
+            while ping is not None:
                 await anyio.sleep(self._silence)
                 if not self._said:
                     # Not cut between the head and what begins the stream: the answer may be made meanwhile.
                     with anyio.CancelScope(shield=True):
-                        await self._send(send, [chunk])
+                        await self._send(send, [ping])
                 self._said = False
 
-        beside = None if self._form.ping is None else partial(ping, self._form.ping)
-        failure = await self._answering.run(scope, receive, show, beside=beside)
+        failure = await self._answering.run(scope, receive, show, beside=open_and_ping)
         if self._answering.client_left:
             return
         if failure is not None and not self._begun:
             await self._form.refused(failure)(scope, receive, send)
             return
-        ending = b"" if failure is None else self._form.events(self._reply.fail(failure))
+        ending = b"" if failure is None else self._form.events(self._opened.reply.fail(failure))
         await send({"type": "http.response.body", "body": ending + self._form.last, "more_body": False})
+
+    @cached_property
+    def _opened(self) -> _Opened:
+        reply = self._new_reply()
+        return _Opened(reply, self._form.events(reply.begin()))
 
     async def _send(self, send: Send, chunks: list[Chunk]) -> None:
         # A ping that comes while a client does not read must not overtake the head. Once a token: nothing waits here.
@@ -148,11 +167,12 @@ class StreamedAnswer(Response):
             await self._sending.acquire()
         try:
             self._said = True
+            body = self._form.events(chunks)
             if not self._begun:
                 self._begun = True
                 await send({"type": "http.response.start", "status": 200, "headers": self._form.stream_headers})
-                chunks = [*self._reply.begin(), *chunks]
-            await send({"type": "http.response.body", "body": self._form.events(chunks), "more_body": True})
+                body = self._opened.events + body
+            await send({"type": "http.response.body", "body": body, "more_body": True})
         finally:
             self._sending.release()
 

@@ -6,6 +6,7 @@ it than by an error.
 """
 
 from datetime import UTC, datetime
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -85,7 +86,8 @@ class MessagesEndpoint:
         async def make(emit: Emit) -> Finished:
             return await self._agent.answer(conversation, asked.options(), emit)
 
-        reply = MessagesReply(
+        new_reply = partial(
+            MessagesReply,
             conversation.ready.facts.model,
             len(conversation.ids),
             manner,
@@ -94,7 +96,8 @@ class MessagesEndpoint:
             room=lambda: conversation.room,
         )
         answering = Answering(make, self._metrics.chat_request)
-        return StreamedAnswer(answering, reply, form) if asked.stream else WholeAnswer(answering, reply, form)
+        answer = StreamedAnswer if asked.stream else WholeAnswer
+        return answer(answering, new_reply, form)
 
     async def _count(self, request: Request) -> Response:
         """The ids that the engine would be given."""

@@ -88,24 +88,30 @@ class ChatEndpoint:
                 name_calls=False,
                 json_event=event_bytes(plain),
             )
-        unused = chat.unused(conversation.ready.template.options)
-        token_map = conversation.ready.token_map
-        replies = [
-            ChatReply(
-                conversation.ready.facts.model,
-                created,
-                usage_chunk=chat.usage_chunk,
-                prompt_ids=prompt if chat.return_token_ids else None,
-                ignored=unused,
-                answer_id=conversation.answer_id,
-                spell=token_map.token_bytes if chat.logprobs else None,
-            )
-            for _ in conversations
-        ]
-        reply = replies[0]
-        if chat.n > 1:
-            reply = ChoicesReply(replies, len(prompt), usage_chunk=chat.usage_chunk)
-        return StreamedAnswer(answering, reply, form) if chat.stream else WholeAnswer(answering, reply, form)
+        answer = StreamedAnswer if chat.stream else WholeAnswer
+        return answer(answering, lambda: _reply(chat, conversations, prompt, created), form)
+
+
+def _reply(
+    chat: ChatRequest, conversations: Sequence[Conversation], prompt: Sequence[int], created: int
+) -> ChatReply | ChoicesReply:
+    ready = conversations[0].ready
+    unused = chat.unused(ready.template.options)
+    replies = [
+        ChatReply(
+            ready.facts.model,
+            created,
+            usage_chunk=chat.usage_chunk,
+            prompt_ids=prompt if chat.return_token_ids else None,
+            ignored=unused,
+            answer_id=conversations[0].answer_id,
+            spell=ready.token_map.token_bytes if chat.logprobs else None,
+        )
+        for _ in conversations
+    ]
+    if chat.n == 1:
+        return replies[0]
+    return ChoicesReply(replies, len(prompt), usage_chunk=chat.usage_chunk)
 
 
 async def open_chat(agent: Agent, principal: Principal, chat: ChatRequest, messages: Sequence[Message]) -> Conversation:

@@ -6,6 +6,7 @@ How an answer is shown is `serve/generation/answers.py`'s and the Codec endpoint
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -80,8 +81,9 @@ class CompletionsEndpoint:
                 name_calls=True,
                 json_event=event_bytes(_reply(prompt)),
             )
-        reply = _reply(prompt, usage_chunk=fields.usage_chunk, ids=fields.return_token_ids)
-        return StreamedAnswer(answering, reply, form) if fields.stream else WholeAnswer(answering, reply, form)
+        new_reply = partial(_reply, prompt, usage_chunk=fields.usage_chunk, ids=fields.return_token_ids)
+        answer = StreamedAnswer if fields.stream else WholeAnswer
+        return answer(answering, new_reply, form)
 
 
 def _reply(prompt: Prompt, *, usage_chunk: bool = False, ids: bool = False) -> CompletionReply:

@@ -95,7 +95,7 @@ class ResponsesEndpoint:
             return self._refused(error)
         answering = Answering(exchange.make, self._metrics.chat_request)
         answer = StreamedAnswer if asked.stream else WholeAnswer
-        return answer(answering, exchange.reply(), RESPONSES)
+        return answer(answering, exchange.reply, RESPONSES)
 
     def _refused(self, error: GatewayError) -> Response:
         self._metrics.chat_request("engine_error" if isinstance(error, EngineError) else "client_error")

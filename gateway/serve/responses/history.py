@@ -12,7 +12,7 @@ from gateway.agent.history import MOST_MESSAGES
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
 from gateway.serve.responses.form import NotStored
-from gateway.serve.responses.items import REFERENCE, Item, clean_item, name_of_hosted
+from gateway.serve.responses.items import REFERENCE, Item, clean_item, name_of_hosted, user_message
 from gateway.serve.responses.names import NewName
 from gateway.serve.responses.request import ResponsesRequest
 from gateway.serve.responses.shared_responses import Stored
@@ -75,8 +75,11 @@ def gather(request: ResponsesRequest, store: Stored, owner: str, most: int) -> G
     """
     loader = _Loader(most)
     found = Gathered(loader.load(_earlier(request.previous_response_id, store, owner), "previous_response_id"))
-    given = _listed(request.input)
-    if len(found.earlier) + len(given) > MOST_MESSAGES:
+    if isinstance(request.input, str):
+        given, found.own = (), [("input[0]", user_message(request.input))] if request.input else []
+    else:
+        given = _listed(request.input)
+    if len(found.earlier) + len(found.own) + len(given) > MOST_MESSAGES:
         raise RequestInvalid(f"input: the conversation holds more than {MOST_MESSAGES} items", param="input")
     for number, each in enumerate(given):
         where = f"input[{number}]"
@@ -119,8 +122,6 @@ def shown(stored: StoredResponse) -> dict[str, Any]:
 
 
 def _listed(given: object) -> Sequence[object]:
-    if isinstance(given, str):
-        return [{"type": "message", "role": "user", "content": given}] if given else []
     if isinstance(given, list | tuple):
         return cast(Sequence[object], given)
     raise RequestInvalid("input must be a text, or a list of items", param="input")

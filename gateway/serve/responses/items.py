@@ -93,6 +93,11 @@ def _read_message(item: Mapping[str, Any], place: Place) -> Item:
     return {"role": role, "status": "completed", "content": [text_part(role, text) for text in texts]}
 
 
+def user_message(text: str) -> Item:
+    """What an input that is a text means, in its one form."""
+    return {"type": "message", "role": "user", "status": "completed", "content": [text_part("user", text)]}
+
+
 def text_part(role: str, text: str) -> Item:
     """A part of a message."""
     if role != "assistant":

@@ -6,12 +6,14 @@ reply's (`reply.py`). Source: OpenAI's API reference, "Streaming events" of the 
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from gateway.serve.responses.items import Item, text_part, tool_error
 from gateway.serve.responses.tools import ClientTool
 
 Event = dict[str, Any]
+
+_TEXT_EVENTS: Final = {"message": "output_text", "summary": "reasoning_summary_text", "thought": "reasoning_text"}
 
 
 class _Item:
@@ -54,8 +56,7 @@ class TextWriter(_Item):
         else:
             super().__init__(index, "rs", {"type": "reasoning", "summary": no_parts})
         self.kind = kind
-        names = {"message": "output_text", "summary": "reasoning_summary_text", "thought": "reasoning_text"}
-        self._text_event = names[kind]
+        self._text_event = _TEXT_EVENTS[kind]
         self._part_event = "reasoning_summary_part" if kind == "summary" else "content_part"
         self._place = {"summary_index": 0} if kind == "summary" else {"content_index": 0}
         self._weights: list[Item] = []

@@ -1,0 +1,101 @@
+"""Answers as they are shown: when a reply is made, and what its stream begins with."""
+
+from typing import Any
+
+import anyio
+import pytest
+from starlette.types import Message
+
+from gateway.agent.events import AgentEvent, Emit, Finished
+from gateway.serve.generation.answers import Answering, StreamedAnswer
+from gateway.serve.generation.form import ApiForm
+from gateway.toolcalls import Content
+
+
+class _Reply:
+    """A reply that shows what it was told."""
+
+    def begin(self) -> list[dict[str, Any]]:
+        return [{"begins": True}]
+
+    def feed(self, event: AgentEvent) -> list[dict[str, Any]]:
+        return [{"says": event.text}] if isinstance(event, Content) else []
+
+    def completion(self) -> dict[str, Any]:
+        return {}
+
+    def fail(self, error: Exception) -> list[dict[str, Any]]:
+        return [{"fails": str(error)}]
+
+
+class _Run:
+    """One answer over ASGI, to a client that stays."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.opened = anyio.Event()
+        self.sent: list[bytes] = []
+
+    def new_reply(self) -> _Reply:
+        self.made += 1
+        self.opened.set()
+        return _Reply()
+
+    async def of(self, make: Any) -> list[bytes]:
+        async def send(message: Message) -> None:
+            self.sent.append(message.get("body", b""))
+
+        form = ApiForm(lambda error: (500, {"fails": str(error)}))
+        answer = StreamedAnswer(Answering(make, lambda outcome: None), self.new_reply, form)
+        with anyio.fail_after(20):
+            await answer({"type": "http"}, anyio.sleep_forever, send)
+        return self.sent
+
+
+pytestmark = pytest.mark.anyio
+_END = Finished("stop", 1, 0, 1)
+
+
+async def test_reply_is_made_once_while_the_engine_works() -> None:
+    run = _Run()
+
+    async def make(emit: Emit) -> None:
+        await run.opened.wait()
+        await emit(Content("Hello"))
+        await emit(Content(" there"))
+        await emit(_END)
+
+    sent = await run.of(make)
+
+    assert sent == [b"", b'data: {"begins":true}\n\ndata: {"says":"Hello"}\n\n', b'data: {"says":" there"}\n\n', b""]
+    assert run.made == 1
+
+
+async def test_answer_that_is_there_at_once_begins_as_any_other() -> None:
+    run = _Run()
+
+    async def make(emit: Emit) -> None:
+        await emit(Content("Hello"))
+
+    assert (await run.of(make))[1] == b'data: {"begins":true}\n\ndata: {"says":"Hello"}\n\n'
+    assert run.made == 1
+
+
+async def test_answer_that_fails_before_its_first_event_is_an_error_of_http() -> None:
+    run = _Run()
+
+    async def make(emit: Emit) -> None:
+        await run.opened.wait()
+        raise RuntimeError("the engine is gone")
+
+    assert await run.of(make) == [b"", b'{"fails":"the engine is gone"}']
+
+
+async def test_answer_that_fails_behind_its_first_event_ends_its_stream_with_the_error() -> None:
+    run = _Run()
+
+    async def make(emit: Emit) -> None:
+        await emit(Content("Hello"))
+        raise RuntimeError("the engine is gone")
+
+    assert (await run.of(make))[2:] == [b'data: {"fails":"the engine is gone"}\n\n']
