@@ -7,6 +7,7 @@ gateway that runs it, in JSON and in frames. Turns a running gateway into rows.
 
 import json
 from collections.abc import Callable
+from random import Random
 from time import perf_counter, process_time
 from typing import Any, Final, cast
 
@@ -79,17 +80,21 @@ def _hand(client: httpx2.Client, gateway: Gateway, idle: float, make: Callable[[
 
 
 def loop(gateway: Gateway, rounds: int) -> dict[str, Any]:
-    """Run the loop in three ways, the ways taking turns, after a round that warms up."""
+    """Run the loop in three ways, in an order drawn anew each round, after a round that warms up.
+
+    What a way finds in the engine's cache is what the one before it has left there.
+    """
     runs: dict[str, Callable[[httpx2.Client], list[Asked]]] = {
         "JSON, the client runs the tool": _by_client,
         "JSON, the gateway runs it": lambda client: [_post(client, _by_gateway())],
         "protobuf and gzip, the gateway runs it": lambda client: [_framed(client)],
     }
     taken: dict[str, list[Sample]] = {name: [] for name in runs}
+    drawn = Random(1)
     with httpx2.Client(base_url=gateway.url, timeout=120) as client:
         for turn in range(rounds + 1):
-            for name, run in runs.items():
-                asked = run(client)
+            for name in drawn.sample(list(runs), len(runs)):
+                asked = runs[name](client)
                 sample = {
                     "requests": float(len(asked)),
                     "bytes_up": float(sum(len(up) for up, _, _ in asked)),
