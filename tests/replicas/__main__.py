@@ -21,7 +21,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=64, help="of the load, half of each era")
     parser.add_argument("--seed", type=int, default=1, help="of what is drawn")
     parser.add_argument("--only", choices=[*SCENES], action="append", help="may be repeated; default: all")
-    parser.add_argument("--shared", action="store_true", help="the replicas share a store: Redis, on a host of its own")
+    parser.add_argument("--shared", action="store_true", help="the replicas of the chat share a store")
     parser.add_argument("--record", action="store_true", help="write bench/results/replicas_check.json")
     chosen = parser.parse_args()
     if lacks := missing():

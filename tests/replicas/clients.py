@@ -8,7 +8,7 @@ import json
 import random
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import aiohttp
@@ -21,6 +21,10 @@ from tests.replicas.site import SERVERS, TOKEN, now
 Era = Literal["2025", "2026"]
 KINDS = {"quick": 78, "ask": 8, "slow": 4, "resume": 6, "cancel": 4}
 """What calls are, and how many of a hundred."""
+SHARED_KINDS = {**KINDS, "quick": 70, "late": 8}
+"""With a store: clients also come back when their answer waits for them, and perhaps nobody has it any more."""
+_STREAMS = ("resume", "late")
+"""Of 2025 alone."""
 _META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientInfo": {"name": "check", "version": "1"},
@@ -80,12 +84,14 @@ class Client:
     since: float = 0.0
     leaves: float = 0.01
     """How often it ends its session behind a call."""
+    kinds: Mapping[str, int] = field(default_factory=lambda: KINDS)
+    key: str = TOKEN
 
     async def run(self, tickets: Tickets) -> None:
         """Make calls while there are tickets."""
         for number in tickets:
-            kind = self.draw.choices([*KINDS], [*KINDS.values()])[0]
-            if self.era == "2026" and kind == "resume":
+            kind = self.draw.choices([*self.kinds], [*self.kinds.values()])[0]
+            if self.era == "2026" and kind in _STREAMS:
                 kind = "slow"
             call = Call(number, self.era, kind)
             await self.make(call)
@@ -122,7 +128,7 @@ class Client:
         for _ in range(_TIMES):
             try:
                 async with self.http.post(
-                    self.url, json=message_of("initialize", _GREETING, 0), headers=HEADERS
+                    self.url, json=message_of("initialize", _GREETING, 0), headers=self._own
                 ) as answer:
                     said = await answer.read()
                     if answer.status == 200 and b'"result"' in said:
@@ -159,9 +165,13 @@ class Client:
         """Of a request; `call`: the tool that is called."""
         if self.era == "2025":
             named = {} if self.session is None else {"mcp-session-id": self.session}
-            return {**HEADERS, "mcp-protocol-version": "2025-11-25", **named}
+            return {**self._own, "mcp-protocol-version": "2025-11-25", **named}
         named = {"mcp-method": "tools/call", "mcp-name": str(call)}
-        return {**HEADERS, "mcp-protocol-version": "2026-07-28", **named}
+        return {**self._own, "mcp-protocol-version": "2026-07-28", **named}
+
+    @property
+    def _own(self) -> dict[str, str]:
+        return {**HEADERS, "authorization": f"Bearer {self.key}"}
 
     async def tell(self, message: dict[str, Any]) -> bool:
         """What is not answered, until it is taken or its session is gone: it may come twice. Gives whether it was."""
@@ -195,7 +205,7 @@ class Errand:
         self._call = call
         tool = call.kind if call.kind in TOOLS else "slow"
         self._tool = f"{server}__{tool}"
-        steps = {"resume": 4, "long": 30, "cancel": 100}.get(call.kind, 2)
+        steps = {"resume": 4, "late": 4, "long": 30, "cancel": 100}.get(call.kind, 2)
         self._params: dict[str, Any] = {
             "name": self._tool,
             "arguments": {"number": call.number, "word": word, "steps": steps},
@@ -255,6 +265,9 @@ class Errand:
 
     async def _resumed(self) -> dict[str, Any]:
         """The rest of the stream, by the id of the last event."""
+        if self._call.kind == "late" and not self._call.back:
+            await anyio.sleep(self._client.draw.uniform(0.3, 5.0))
+        self._call.back = self._call.back or now()
         for _ in range(_TIMES):
             self._call.resumed += 1
             headers = {**self._client.headers(), "last-event-id": str(self._last)}
@@ -305,7 +318,7 @@ class Errand:
             if call.era == "2026":
                 return True
             await self._client.tell(message_of("notifications/cancelled", {"requestId": call.number}))
-        return call.kind == "resume" and not call.resumed and self._last is not None
+        return call.kind in _STREAMS and not call.resumed and self._last is not None
 
     def _yes(self, params: dict[str, Any]) -> dict[str, Any]:
         if params["message"] != str(self._call.number):

@@ -12,7 +12,7 @@ class Options:
     clients: int
     seed: int
     shared: bool
-    """Whether the replicas share a store."""
+    """Whether the replicas of the chat share a store."""
 
 
 @dataclass

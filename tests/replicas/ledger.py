@@ -5,7 +5,7 @@ run may have been refused for a session that ended with its replica. Everything 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,6 +16,8 @@ SESSION_GONE = "404: session gone"
 CALL_GONE = "-32602: waiting call gone"
 _SLACK = 0.5
 """Seconds by which what happened to a replica may be noticed later than it was."""
+_WRITTEN = 1.0
+"""Seconds within which an answer that its server gave is in the store."""
 
 
 @dataclass
@@ -44,6 +46,8 @@ class Call:
     """Answers of HTTP that were none, and of whom."""
     stopped: bool = False
     """Whether its client cancelled it while it ran."""
+    back: float = 0.0
+    """When its client first came back for its stream; 0: it did not."""
 
     @property
     def involved(self) -> set[str]:
@@ -63,6 +67,53 @@ class Loss:
     ended: float
 
 
+@dataclass(frozen=True)
+class Outage:
+    """From when to when the store was away, from all replicas or from one that said so."""
+
+    how: Literal["kept", "forgot", "frozen", "said"]
+    """Killed, and there again with what it had or without; frozen; away for one replica, whatever it was."""
+    began: float
+    ended: float
+    replica: str | None = None
+
+
+@dataclass(frozen=True)
+class Store:
+    """What a store that replicas share must have kept of the answers that they left."""
+
+    finished: Mapping[int, float]
+    """When a server finished a call."""
+    outages: Sequence[Outage]
+
+    def fault(self, call: Call, events: Iterable[Loss]) -> str:
+        """What must not be with a call whose client came back, and was told that its session is gone."""
+        if not self._ends(call, events):
+            return f"it was done and not given, and nothing had happened to {_named(call)}"
+        return "" if self.excuse(call, events) else "its answer was in the store, and was not given"
+
+    def excuse(self, call: Call, events: Iterable[Loss]) -> str:
+        """Why the store need not have the answer of a call that was done; "" for no reason."""
+        done = self.finished[call.number]
+        if min(self._ends(call, events), default=done) < done + _WRITTEN:
+            return "its replica was gone before it was written"
+        if self._was_away(call, done, done + _WRITTEN):
+            return "the store was away when it was to be written"
+        if any(each.how == "forgot" and done <= each.ended and each.began <= call.ended for each in self.outages):
+            return "the store came back empty"
+        return "the store was away when it was asked for" if self._was_away(call, call.back, call.ended) else ""
+
+    def _ends(self, call: Call, events: Iterable[Loss]) -> list[float]:
+        return [each.began for each in events if each.replica == call.owner and _met(call, each)]
+
+    def _was_away(self, call: Call, began: float, ended: float) -> bool:
+        return any(
+            each.began - _SLACK <= ended and began - _SLACK <= each.ended
+            for each in self.outages
+            if each.replica is None or each.replica in call.involved
+        )
+
+
 class Ledger:
     """All calls."""
 
@@ -71,18 +122,33 @@ class Ledger:
         self.strange: list[str] = []
         """What clients saw that should not be, beside the outcome of a call."""
 
-    def faults(self, events: Iterable[Loss], counts: Mapping[int, tuple[int, int]]) -> list[str]:
-        """What must not be."""
+    def faults(
+        self, events: Iterable[Loss], counts: Mapping[int, tuple[int, int]], store: Store | None = None
+    ) -> list[str]:
+        """What must not be. `store`: which the replicas share."""
         happened = list(events)
         found = list(self.strange)
         for call in self.calls:
             begun, finished = counts.get(call.number, (0, 0))
-            why = _fault(call, begun, finished, happened)
+            left = store is not None and _was_left(call, finished)
+            why = store.fault(call, happened) if left else _fault(call, begun, finished, happened)
             if why:
                 times = f"{call.began:.1f} to {call.ended:.1f}"
                 told = ", ".join([times, call.outcome, *call.refusals])
                 found.append(f"call {call.number} ({call.era}, {call.kind}, {told}): {why}")
         return found
+
+    def left(self, events: Iterable[Loss], counts: Mapping[int, tuple[int, int]], store: Store) -> dict[str, int]:
+        """What became of answers whose replica was gone when their client came back, to their number."""
+        happened = list(events)
+        found: Counter[str] = Counter()
+        for call in self.calls:
+            mine = [each for each in happened if each.replica == call.owner]
+            if call.outcome == ANSWERED and any(call.began <= x.began and x.ended <= call.back for x in mine):
+                found["given"] += 1
+            elif _was_left(call, counts.get(call.number, (0, 0))[1]):
+                found[store.excuse(call, happened) or "not given"] += 1
+        return dict(found)
 
     def table(self, counts: Mapping[int, tuple[int, int]]) -> dict[str, dict[str, int]]:
         """Outcome to kind to number. A call that was not answered is told apart by whether it had run."""
@@ -95,6 +161,10 @@ class Ledger:
         return {
             name: dict(sorted(found[name].items())) for name in sorted(found, key=lambda name: -found[name].total())
         }
+
+
+def _was_left(call: Call, finished: int) -> bool:
+    return bool(call.back) and call.outcome == SESSION_GONE and finished == 1
 
 
 def _fault(call: Call, begun: int, finished: int, events: list[Loss]) -> str:
@@ -130,8 +200,8 @@ def _lost(call: Call, events: list[Loss]) -> bool:
 
 def _ended(call: Call, events: list[Loss]) -> bool:
     """Whether a replica that had to do with it ended in any way, since its session began."""
-    return any(
-        call.since <= each.ended + _SLACK and each.began - _SLACK <= call.ended
-        for each in events
-        if not call.involved or each.replica in call.involved
-    )
+    return any(_met(call, each) for each in events if not call.involved or each.replica in call.involved)
+
+
+def _met(call: Call, event: Loss) -> bool:
+    return call.since <= event.ended + _SLACK and event.began - _SLACK <= call.ended

@@ -24,7 +24,7 @@ _PRIVATE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "-
 
 def missing() -> list[str]:
     """What a check on hosts of its own needs, and is not here."""
-    programs = [name for name in ("unshare", "mount", "ip", "haproxy", "nginx") if which(name) is None]
+    programs = [name for name in ("unshare", "mount", "ip", "haproxy", "nginx", "redis-server") if which(name) is None]
     others = {"root": os.geteuid() == 0, "/dev/net/tun": Path("/dev/net/tun").exists()}
     return [*programs, *(name for name, there in others.items() if not there)]
 

@@ -5,8 +5,6 @@ request for another start) is held by tests/gateway/replicas; here it is what a 
 """
 
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +80,7 @@ class _Strangers:
 
     async def run(self) -> None:
         owner, other, _, stranger = self._site.replicas
-        key = _key_of_another(owner)
+        key = owner.key("other")
         async with aiohttp.ClientSession() as http:
             client = Client(http, f"{owner.url}/mcp", "2025", Ledger(), self._site.owner, random.Random(1))
             await client.begin()
@@ -123,10 +121,3 @@ async def _ping(http: aiohttp.ClientSession, replica: Replica, session: str, bea
         headers["authorization"] = f"Bearer {bearer}"
     async with http.post(f"{replica.url}/mcp", json=message_of("ping", {}, 1), headers=headers) as answer:
         return answer.status
-
-
-def _key_of_another(replica: Replica) -> str:
-    """A key of somebody else, known to all replicas: they share the file."""
-    command = [sys.executable, "-m", "gateway", "keys", "add", "other", "--config", str(replica.folder / "mcp.json")]
-    made = subprocess.run(command, cwd=replica.folder, capture_output=True, text=True, check=True)
-    return made.stdout.split()[0]

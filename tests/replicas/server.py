@@ -1,13 +1,15 @@
 """`python -m tests.replicas.server NAME ADDRESS PORT`: an MCP server of 2025-11-25 that counts what it is asked to do.
 
 Every call has a number of its own. `quick` answers, `ask` puts a question to the client first, `slow` tells of its
-progress and takes its time. `GET /counts` gives, for each number, how often it was begun and how often it was finished.
+progress and takes its time. `GET /counts` gives, for each number, how often it was begun, how often it was finished,
+and when it was last, by the clock that all processes of a machine have.
 """
 
 import asyncio
 import json
 import secrets
 import sys
+import time
 from collections import Counter
 from typing import Any
 
@@ -31,6 +33,7 @@ class Server:
         self._name = name
         self._begun: Counter[int] = Counter()
         self._finished: Counter[int] = Counter()
+        self._when: dict[int, float] = {}
         self._questions: dict[str, asyncio.Future[str]] = {}
         self._running: dict[tuple[str, Any], asyncio.Task[Any]] = {}
 
@@ -63,8 +66,8 @@ class Server:
         return web.Response(status=202)
 
     async def counts(self, request: web.Request) -> web.Response:
-        """What was begun and finished, by number."""
-        return web.json_response({"begun": self._begun, "finished": self._finished})
+        """What was begun and finished, and when, by number."""
+        return web.json_response({"begun": self._begun, "finished": self._finished, "when": self._when})
 
     def _greeting(self) -> dict[str, Any]:
         info = {"name": self._name, "version": "1"}
@@ -75,7 +78,7 @@ class Server:
         number, word = int(params["arguments"]["number"]), str(params["arguments"]["word"])
         self._begun[number] += 1
         if params["name"] == "quick":
-            self._finished[number] += 1
+            self._finish(number)
             return _result(message, _text(answer_of(self._name, number, word)))
         stream = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await stream.prepare(request)
@@ -88,9 +91,13 @@ class Server:
             return stream
         finally:
             self._running.pop(key).cancel()
-        self._finished[number] += 1
+        self._finish(number)
         await _event(stream, _answer(message, _text(answer_of(self._name, number, word, told))))
         return stream
+
+    def _finish(self, number: int) -> None:
+        self._finished[number] += 1
+        self._when[number] = time.monotonic()
 
     async def _do(self, stream: web.StreamResponse, params: dict[str, Any], number: int) -> str:
         if params["name"] == "ask":

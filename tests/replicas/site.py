@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ import urllib.request
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from gateway.replicas.keys import ReplicaKeys
 from tests.replicas.balancers import Balancer, haproxy
 from tests.replicas.ledger import Loss
 from tests.replicas.network import Host, Switch, host, switched, wait_for
+from tests.replicas.store import Redis, redis
 
 TOKEN = "a-token-for-the-check-of-replicas-0"
 INNER_PORT = 8602
@@ -99,10 +100,26 @@ class Replica:
         """The log of this start."""
         return self.log.read_bytes()[self.told :].decode(errors="replace")
 
-    def events(self, words: str) -> list[dict[str, Any]]:
-        """Entries of the log of this start whose event holds `words`."""
-        entries = (json.loads(line) for line in self.said().splitlines() if line.startswith("{"))
+    def events(self, words: str, *, ever: bool = False) -> list[dict[str, Any]]:
+        """Entries of the log whose event holds `words`, of this start or of all."""
+        text = self.log.read_text(errors="replace") if ever and self.log.exists() else "" if ever else self.said()
+        # One that was killed may have left half a line.
+        entries = (json.loads(line) for line in text.splitlines() if line[:1] == "{" and line[-1:] == "}")
         return [entry for entry in entries if words in entry["event"]]
+
+    def key(self, name: str, *arguments: str) -> str:
+        """A key of somebody, known to all replicas: they share the file."""
+        words = ["keys", "add", name, *arguments, "--config", str(self.folder / "mcp.json")]
+        command = [sys.executable, "-m", "gateway", *words]
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=True).stdout.split()[0]
+
+    def asks_store(self) -> bool:
+        """Whether it says that the store which it shares answers."""
+        try:
+            with urllib.request.urlopen(f"http://{self.host.address}:{_ADMIN}/metrics", timeout=5) as answer:
+                return b"\ncodec_shared_up 1" in answer.read()
+        except (OSError, HTTPException):
+            return False
 
     def kill(self) -> None:
         assert self.process is not None
@@ -125,6 +142,7 @@ class Site:
     switch: Switch
     balancer: Balancer
     key: Path
+    store: Redis | None
     losses: list[Loss] = field(default_factory=list[Loss])
 
     @property
@@ -153,16 +171,24 @@ class Site:
     def counts(self) -> dict[int, tuple[int, int]]:
         """How often each call was begun and finished, over all servers."""
         found: dict[int, tuple[int, int]] = {}
-        for number in range(SERVERS):
-            with urllib.request.urlopen(f"http://10.77.0.{21 + number}:{_SERVER}/counts", timeout=30) as answer:
-                told = json.load(answer)
+        for told in _counted():
             for call, times in told["begun"].items():
                 begun, finished = found.get(int(call), (0, 0))
                 found[int(call)] = (begun + times, finished + told["finished"].get(call, 0))
         return found
 
+    def finished(self) -> dict[int, float]:
+        """When each call was finished."""
+        return {int(call): when for told in _counted() for call, when in told["when"].items()}
+
 
 SERVERS = 3
+
+
+def _counted() -> Generator[dict[str, dict[str, Any]]]:
+    for number in range(SERVERS):
+        with urllib.request.urlopen(f"http://10.77.0.{21 + number}:{_SERVER}/counts", timeout=30) as answer:
+            yield json.load(answer)
 
 
 @contextmanager
@@ -189,16 +215,18 @@ def site(
         if servers is None:
             servers = {f"s{number}": {"url": stack.enter_context(_server(folder, number))} for number in range(SERVERS)}
         replicas = [Replica(each, folder / each.name) for each in hosts]
-        store = stack.enter_context(_redis(folder)) if shared else ""
+        store = stack.enter_context(redis(folder)) if shared else None
         known = ", ".join(f'"{each.address}"' for each in (at, *hosts))
         for each in replicas:
             settings = {"address": each.host.address, "inner": each.host.inner, "hosts": known}
             each.folder.mkdir()
             (each.folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-            text = SETTINGS.format(key=key, engine=engine, shared=store, folder=folder, **settings)
+            text = SETTINGS.format(
+                key=key, engine=engine, shared="" if store is None else store.settings, folder=folder, **settings
+            )
             (each.folder / "codec-gateway.toml").write_text(text)
         balancer = stack.enter_context(make(folder, at, {each.name: each.host.address for each in replicas}))
-        made = Site(folder, replicas, switch, balancer, key)
+        made = Site(folder, replicas, switch, balancer, key, store)
         stack.callback(_end, replicas)
         made.start(*replicas[: count if running is None else running])
         yield made
@@ -222,28 +250,6 @@ def _server(folder: Path, number: int) -> Generator[str]:
         finally:
             process.kill()
             process.wait()
-
-
-@contextmanager
-def _redis(folder: Path) -> Generator[str]:
-    """Redis on a host of its own; gives the settings of whoever shares it."""
-    with host("redis", 31) as at:
-        command = ["redis-server", "--bind", at.address, "--protected-mode", "no", "--save", "", "--dir", str(folder)]
-        process = subprocess.Popen(at.command(command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        try:
-            wait_for("redis listens", lambda: _listens(at.address, 6379))
-            yield f'[shared]\nurl = "redis://{at.address}:6379/0"\n'
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _listens(address: str, port: int) -> bool:
-    try:
-        with socket.create_connection((address, port), timeout=1):
-            return True
-    except OSError:
-        return False
 
 
 def _answers(url: str) -> bool:
