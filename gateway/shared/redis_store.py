@@ -1,8 +1,9 @@
 """One Redis or Valkey: scripts that it runs for a request, within a time, or not at all.
 
 Turns a script and its arguments into what it gives, or into None: away, slow, at fault, or no Redis at all. After one
-question that was not answered nobody asks again until it answers a try, each second, on nobody's way. What was seen of
-it is said once, and once that it is over. It knows no key and no value.
+question that was not answered nobody asks again until it answers a try, each second, on nobody's way. Where that
+question may have been too large for its time, a look decides at once whether it is away. What was seen of it is said
+once, and once that it is over. It knows no key and no value.
 """
 
 import asyncio
@@ -84,6 +85,10 @@ class RedisStore:
         self._told: str | None = None
         """The last refusal that was said."""
         self._failed = asyncio.Event()
+        """It is to be looked at."""
+        self._sure = asyncio.Event()
+        """Unset while a look is to tell whether it is there."""
+        self._sure.set()
         metrics.up(False)
 
     @property
@@ -93,18 +98,30 @@ class RedisStore:
 
     async def run(self, kind: str, script: Script, keys: Sequence[bytes], args: Sequence[Argument]) -> Any:
         """What a script gives; None: there is no answer. `kind`: what is counted."""
-        if self._reason is not None:
+        until = asyncio.get_running_loop().time() + self._timeout
+        if not await self._answers(until):
             self._metrics.asked(kind, "away")
             return None
+        excuse = True
         try:
-            async with asyncio.timeout(self._timeout), self._turns:
+            async with asyncio.timeout_at(until), self._turns:
+                # To wait for others is not its fault.
+                excuse = script.large
                 answer = await self._evaluate(script, keys, args)
         # Whatever a server may say that is none, or not for us: no request fails for it.
         except Exception as error:  # noqa: BLE001
-            self._metrics.asked(kind, self._fault(error))
+            self._metrics.asked(kind, self._fault(error, excuse=excuse))
             return None
         self._metrics.asked(kind, "ok")
         return answer
+
+    async def _answers(self, until: float) -> bool:
+        """Whether it is there, as far as anybody knows; where it is being looked at, as that comes out."""
+        if not self._sure.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    await self._sure.wait()
+        return self._reason is None and self._sure.is_set()
 
     @asynccontextmanager
     async def running(self, beat: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
@@ -136,12 +153,14 @@ class RedisStore:
     async def _look(self, beat: Callable[[], Awaitable[None]]) -> None:
         try:
             # To connect may take longer than a request may wait; the answer after that may not.
-            async with asyncio.timeout(_CONNECT):
+            async with asyncio.timeout(_CONNECT if self._sure.is_set() else self._timeout):
                 await self._client.execute_command("PING")
             await beat()
         except Exception as error:  # noqa: BLE001 - as above
             self._lost(error)
             return
+        finally:
+            self._sure.set()
         self._failed.clear()
         if self._reason is not None:
             self._reason = self._told = None
@@ -154,14 +173,20 @@ class RedisStore:
         except NoScriptError:
             return await self._client.execute_command("EVAL", script.text, len(keys), *keys, *args)
 
-    def _fault(self, error: Exception) -> SharedResult:
+    def _fault(self, error: Exception, *, excuse: bool) -> SharedResult:
+        """What came of a question. `excuse`: whether it may be late for another reason than that the store is away."""
         if isinstance(error, ResponseError):
             if self._told is None:
                 self._told = _shown(error)
                 log.warning("the shared store refuses a question: this gateway goes on without", reason=self._told)
             return "refused"
-        self._lost(error)
-        return "late" if isinstance(error, TimeoutError | RedisTimeoutError) else "lost"
+        late = isinstance(error, TimeoutError | RedisTimeoutError)
+        if late and excuse:
+            self._sure.clear()
+            self._failed.set()
+        else:
+            self._lost(error)
+        return "late" if late else "lost"
 
     def _lost(self, error: Exception) -> None:
         before, self._reason = self._reason, _shown(error)

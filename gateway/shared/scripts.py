@@ -15,6 +15,8 @@ class Script:
     """One script, and the digest by which a store knows one that it has seen."""
 
     text: str
+    large: bool = False
+    """Whether what is said may be too much for its time."""
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -137,7 +139,8 @@ for n = 2, #KEYS do
   end
 end
 return {}
-"""
+""",
+    large=True,
 )
 """Find the first of several that is there, and what it follows, whole or not at all.
 
@@ -180,7 +183,8 @@ for _ = 1, 256 do
   if oldest then forget(whose, oldest) elseif whose then leave(whose) else break end
 end
 return 1
-"""
+""",
+    large=True,
 )
 """Keep a record, and forget others over the bounds: those used longest ago, of whoever has the most.
 

@@ -1,6 +1,7 @@
 """A shared store as a process: the one in memory, or the real Redis where `SHARED_STORE=redis` asks for it."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -34,6 +35,15 @@ class Store:
         self._process = subprocess.Popen(real if REAL else memory, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         assert any("eady" in line for line in self._process.stdout)
+
+    def freeze(self) -> None:
+        """It keeps its connections, and says nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End it without a word."""

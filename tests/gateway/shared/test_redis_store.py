@@ -10,12 +10,14 @@ import pytest
 from gateway.config.shared import SharedConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
+from gateway.shared import Bounds, Record
 from gateway.shared.store import SharedStore, store_of
 from tests.gateway.shared.conftest import SECRET, asked, open_store, until_up
 from tests.standins.stores import Store, free_port, running_store
 
 pytestmark = pytest.mark.anyio
 
+BOUNDS = Bounds(10**8, 10**8, 60.0)
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -181,6 +183,84 @@ async def test_store_that_falls_silent_costs_one_wait_and_no_second() -> None:
     assert asked(metrics, "limit", "late") == 1
     assert asked(metrics, "limit", "away") == 4
     assert after == 0
+
+
+def dripping(store: Store) -> Talk:
+    """What passes on what a store says, but a value of more than some bytes piece by piece, and never its end."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner, out = await asyncio.open_connection("127.0.0.1", store.port)
+
+        async def back() -> None:
+            while data := await inner.read(1 << 20):
+                for at in range(0, len(data), 1000):
+                    writer.write(data[at : at + 1000])
+                    if len(data) > 4000:
+                        await anyio.sleep(0.05)
+
+        task = asyncio.get_running_loop().create_task(back())
+        try:
+            while data := await reader.read(1 << 20):
+                out.write(data)
+        except ConnectionError:
+            pass
+        task.cancel()
+        out.close()
+        writer.close()
+
+    return talk
+
+
+LARGE = Record("1", None, bytes(1_000_000))
+
+
+async def kept(store: Store, prefix: str, record: Record = LARGE) -> None:
+    async with open_store(store.url, prefix=prefix) as shared:
+        await shared.keep("memory", "ann", record, BOUNDS)
+
+
+async def test_large_value_that_does_not_come_in_time_does_not_make_the_store_away(store: Store) -> None:
+    await kept(store, "h:")
+    metrics = Metrics()
+    async with served(dripping(store)) as url, open_store(url, metrics, prefix="h:", timeout=1) as shared:
+        found = [await shared.find("memory", "ann", "1", BOUNDS) for _ in range(2)]
+        after = await one(shared)
+        status = shared.status
+
+    assert found == [[], []]
+    assert after == 0
+    assert status.up
+    assert asked(metrics, "memory", "late") == 2
+    assert asked(metrics, "limit", "away") == 0
+
+
+async def test_small_questions_behind_many_large_values_do_not_make_the_store_away(store: Store) -> None:
+    await kept(store, "i:")
+    metrics = Metrics()
+    async with served(dripping(store)) as url, open_store(url, metrics, prefix="i:", timeout=1) as shared:
+        large = [shared.find("memory", "ann", "1", BOUNDS) for _ in range(64)]
+        answers = await asyncio.gather(*large, *(one(shared, f"{n}") for n in range(8)))
+        after = await one(shared)
+
+    assert answers[:64] == [[]] * 64
+    assert after == 0
+    assert asked(metrics, "limit", "away") == 0
+
+
+async def test_store_that_falls_silent_in_a_large_question_is_away_after_one_look() -> None:
+    metrics = Metrics()
+    with running_store() as store:
+        async with open_store(store.url, metrics, timeout=1) as shared:
+            store.freeze()
+            found = await shared.find("memory", "ann", "1", BOUNDS)
+            after = await one(shared)
+            await until_up(shared, False)
+            store.thaw()
+            await until_up(shared)
+
+    assert (found, after) == ([], None)
+    assert asked(metrics, "memory", "late") == 1
+    assert asked(metrics, "limit", "away") >= 1
 
 
 async def test_key_that_somebody_else_has_is_refused_and_the_store_stays(store: Store) -> None:
