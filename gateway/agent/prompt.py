@@ -17,6 +17,7 @@ from gateway.agent.conversation import Conversation, Spliced, calls_of_turns
 from gateway.agent.events import PromptCompared
 from gateway.agent.history import tool_definitions, with_preamble
 from gateway.agent.memory import ConversationMemory, Lived, Miss, Recalled, Remembered, Turn, retold
+from gateway.agent.memory.store import NO_ENGINE
 from gateway.agent.sources import spans_of_new, spans_of_rendering
 from gateway.engine.foreign import is_json_result
 from gateway.engine.interface import Message
@@ -107,6 +108,8 @@ def compared(conversation: Conversation, cached: int) -> PromptCompared:
     if cached + conversation.ready.facts.can.reuse_block > before.held:
         return PromptCompared(before.held, cached)
     ready = conversation.ready
+    if before.engine == NO_ENGINE:
+        return PromptCompared(before.held, cached, "replica_moved")
     if before.engine == ready.number:
         return PromptCompared(before.held, cached, "slot_taken")
     return PromptCompared(

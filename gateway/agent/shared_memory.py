@@ -5,6 +5,7 @@ remembered here into the answers that are missing, in one question. What comes b
 stands in the history at its place.
 """
 
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
@@ -26,10 +27,11 @@ class SharedMemory:
         self.keys: Final = keys
         self._shared = shared
         self._bounds = Bounds.of(limits.memory_bytes, limits.principal_share, ttl)
+        self._process = secrets.token_bytes(8)
 
     def keep(self, node: Remembered) -> Awaitable[object]:
         """Write an answer that is remembered here. Gives what can be waited for."""
-        return self._shared.keep("memory", node.owner, _record(node), self._bounds, partial(_before, node))
+        return self._shared.keep("memory", node.owner, self._record(node), self._bounds, partial(self._before, node))
 
     async def recall(
         self,
@@ -53,18 +55,17 @@ class SharedMemory:
             return False
         before: Remembered | None = None
         for record in await self._shared.find_alias("memory", owner, aliases, self._bounds):
-            node = read(record.value, owner, record.id, before, number() if before is None else before.number)
+            mine = number() if before is None else before.number
+            node = read(record.value, owner, record.id, before, mine, self._process)
             if not any(by_place.get(node.place) == node.digest for by_place in digests):
                 return False
             digest = digests[0][node.place]
             before = memory.same(digest, record.id) or memory.remember(node, digest)
         return before is not None
 
+    def _record(self, node: Remembered) -> Record:
+        before = None if node.before is None else node.before.answer_id
+        return Record(node.answer_id, before, written(node, self._process), (node.digest.hex(),))
 
-def _record(node: Remembered) -> Record:
-    before = None if node.before is None else node.before.answer_id
-    return Record(node.answer_id, before, written(node), (node.digest.hex(),))
-
-
-def _before(node: Remembered) -> list[Record]:
-    return [_record(each) for each in node.chain()[:-1]]
+    def _before(self, node: Remembered) -> list[Record]:
+        return [self._record(each) for each in node.chain()[:-1]]

@@ -52,6 +52,7 @@ LossReason = Literal[
     "slot_taken",
     "engine_restarted",
     "engine_moved",
+    "replica_moved",
     "memory_full",
     "not_seen_before",
 ]

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from gateway.replicas.keys import derived
 
-_FORMAT: Final = b"\x01"
-"""Of values. One of another format is not there."""
+_FORMAT: Final = b"\x02"
+"""Of values, and of what the rooms pack into them. One of another format is not there."""
 _NONCE: Final = 12
 _DIGEST: Final = 18
 

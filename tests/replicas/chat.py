@@ -2,7 +2,7 @@
 
 Without a store each replica knows only what it answered itself, reads the rest from its text, and says so: `held` is
 less than what the conversation had come to, or there is a `reason`. With one (`--shared`) it is all of that, exactly;
-each engine has its own cache still, so a part is processed again (`engine_moved`).
+each engine has its own cache still, so a part is processed again (`replica_moved`).
 """
 
 import json
@@ -70,7 +70,7 @@ def _held(made: Site, *, shared: bool) -> Found:
         found.lines.append(f"  request {number}: {json.dumps(told)}")
         if shared:
             # All ids are known; what another engine has in its cache is another matter, which the reason says.
-            fine = told["held"] == before["end"] and told.get("reason", "engine_moved") == "engine_moved"
+            fine = told["held"] == before["end"] and told.get("reason", "replica_moved") == "replica_moved"
         else:
             # Of what others answered this replica held nothing: either it says that it knows nothing, or held is less.
             fine = told["held"] < before["end"] or "reason" in told

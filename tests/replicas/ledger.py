@@ -104,7 +104,9 @@ class Store:
         return "the store was away when it was asked for" if self._was_away(call, call.back, call.ended) else ""
 
     def _ends(self, call: Call, events: Iterable[Loss]) -> list[float]:
-        return [each.began for each in events if each.replica == call.owner and _met(call, each)]
+        # One that is asked to end writes what it has before it does.
+        mine = [each for each in events if each.replica == call.owner and _met(call, each)]
+        return [each.ended if each.how == "drain" else each.began for each in mine]
 
     def _was_away(self, call: Call, began: float, ended: float) -> bool:
         return any(

@@ -25,6 +25,10 @@ _NODE_BYTES: Final = 1200
 """What a node takes beside its ids and texts, measured."""
 
 
+NO_ENGINE: Final = -1
+"""The start of an engine of another process."""
+
+
 @dataclass(slots=True, eq=False)
 class Remembered:
     """One answer, and the conversation that it ended. Frozen in all but its place in the tree."""

@@ -1,38 +1,37 @@
 """Answers of a conversation as records, for other replicas, and back.
 
 Turns what is remembered of one answer into bytes, with the digest of its history, and such bytes into the same answer
-behind the one that it goes on from. What only this process knows of it (which engine, which conversation) stays here.
-Pure.
+behind the one that it goes on from. Which engine it was means something in this process alone, which conversation
+stays here. Whoever changes what stands in the bytes gives sealed values another format (`gateway/shared/keys.py`).
 """
 
 import sys
 from array import array
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from gateway.agent.memory.history import Call, Shown
 from gateway.agent.memory.lived import Lived, LivedTurn
-from gateway.agent.memory.store import Remembered
+from gateway.agent.memory.store import NO_ENGINE, Remembered
 from gateway.observe.trajectories import Span
 from gateway.shared.packing import packed, unpacked
 from gateway.toolcalls import CallClosed
 
-NO_ENGINE: Final = -1
-"""The start of an engine that is nobody's here."""
 
-
-def written(node: Remembered) -> bytes:
-    """An answer as bytes."""
+def written(node: Remembered, process: bytes) -> bytes:
+    """An answer as bytes. `process`: this one's name, by which it knows its engines again."""
     shown = [node.shown.content, node.shown.reasoning, [[c.id, c.name, c.arguments] for c in node.shown.calls]]
     lived = [_lived(each) for each in node.lived]
     figures = [node.place, node.kept, node.held, node.written]
-    parts = [node.digest, figures, shown, lived, _bytes(node.added), node.strangers]
+    engine = [process, node.engine, node.engine_name]
+    parts = [node.digest, figures, shown, lived, _bytes(node.added), node.strangers, engine]
     return packed(parts)
 
 
-def read(data: bytes, owner: str, answer_id: str, before: Remembered | None, number: int) -> Remembered:
+def read(data: bytes, owner: str, answer_id: str, before: Remembered | None, number: int, process: bytes) -> Remembered:
     """The answer of such bytes, with the digest that it was kept under. `number`: of its conversation."""
-    digest, (place, kept, held, own), (content, reasoning, calls), lived, added, strangers = unpacked(data)
+    digest, (place, kept, held, own), (content, reasoning, calls), lived, added, strangers, where = unpacked(data)
+    engine, engine_name = where[1:] if where[0] == process else (NO_ENGINE, "")
     return Remembered(
         owner=owner,
         before=before,
@@ -42,9 +41,9 @@ def read(data: bytes, owner: str, answer_id: str, before: Remembered | None, num
         kept=kept,
         added=_ids(added),
         held=held,
-        engine=NO_ENGINE,
+        engine=engine,
         number=number,
-        engine_name="",
+        engine_name=engine_name,
         answer_id=answer_id,
         written=own,
         strangers=strangers,

@@ -15,6 +15,8 @@ _ADVICE: Final = {
     "(engine.cache_mib)",
     "engine_restarted": "the engine was started again; its log says why",
     "engine_moved": "another engine of the pool answered: its own was lost, or had too much to do",
+    "replica_moved": "another replica or worker gave the answer before, or this one before it was started again; "
+    "stickiness keeps a conversation where its cache is",
     "memory_full": "raise limits.memory_bytes",
     "not_seen_before": "the conversation began elsewhere, before the last start or under another key",
 }

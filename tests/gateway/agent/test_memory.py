@@ -9,6 +9,8 @@ import pytest
 
 from gateway.agent import AnswerOptions
 from gateway.agent.events import Finished, PromptCompared
+from gateway.agent.memory.store import NO_ENGINE
+from gateway.agent.prompt import compared
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Message
 from gateway.errors import EngineUnavailable
@@ -197,6 +199,29 @@ async def test_what_the_client_changes_in_the_system_text_is_named(open_stage):
     assert told.lost == told.held > 0
     assert (told.miss.message, told.miss.at) == (0, len("Today is "))
     assert (told.miss.was, told.miss.now) == ("Today is Monday. Be brief.", "Today is Tuesday. Be brief.")
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "reason"),
+    [
+        (None, "engine", "slot_taken"),
+        (1_000_000, "engine", "engine_restarted"),
+        (1_000_000, "second", "engine_moved"),
+        (NO_ENGINE, "", "replica_moved"),
+    ],
+)
+async def test_ids_that_the_engine_does_not_have_are_told_by_who_gave_the_answer_before(
+    open_stage, engine: int | None, name: str, reason: str
+):
+    async with open_stage("One.", "Two.") as stage:
+        answer = await answered(stage, QUESTION)
+        history = [*QUESTION, answer, {"role": "user", "content": "And?"}]
+        conversation = await stage.agent.open(history, principal=Principal("a"))
+        conversation.before.engine = conversation.ready.number if engine is None else engine
+        conversation.before.engine_name = name
+        told = compared(conversation, 0)
+
+    assert (told.reason, told.lost) == (reason, told.held)
 
 
 async def test_forgotten_conversation_says_that_results_of_its_calls_are_lost(open_stage):

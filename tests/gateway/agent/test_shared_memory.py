@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.agent.memory import Call, ConversationMemory, History, Lived, LivedTurn, Remembered, Shown, root_digest
-from gateway.agent.memory.written import NO_ENGINE, read, written
+from gateway.agent.memory.store import NO_ENGINE
+from gateway.agent.memory.written import read, written
 from gateway.agent.shared_memory import SharedMemory
 from gateway.config import LimitsConfig
 from gateway.observe.trajectories import Span
@@ -57,9 +58,11 @@ def test_answer_comes_back_as_it_was(
         *("ann", None, place, shown, tuple(lived), kept, added, held, 7, 3, "engine", "id", own, strangers, b"digest")
     )
 
-    back = read(written(node), "ann", "id", None, 3)
+    back = read(written(node, b"one"), "ann", "id", None, 3, b"other")
+    own = read(written(node, b"one"), "ann", "id", None, 3, b"one")
 
     assert (back.engine, back.engine_name) == (NO_ENGINE, "")
+    assert (own.engine, own.engine_name) == (7, "engine")
     for name in (
         "owner",
         "place",
@@ -204,6 +207,22 @@ async def test_beginning_that_was_answered_while_the_store_was_away_is_written_w
         messages.append(user("e"))
 
         assert await other.recall("ann", messages) == [1, 2]
+
+
+async def test_answer_that_this_process_has_forgotten_was_given_by_its_engine_and_one_of_another_by_nobodys() -> None:
+    async with replicas(Direct(Memory()), (SECRET,), (SECRET,)) as (one, other):
+        messages = [user("a")]
+        await one.answer("ann", messages, "b", 1)
+        messages.append(user("c"))
+        one.memory = ConversationMemory(10_000_000)
+        engines: list[int] = []
+        for each in (one, other):
+            await each.recall("ann", messages)
+            found = each.memory.recall("ann", each.history("ann", messages), {})
+            assert found is not None
+            engines.append(found.last.engine)
+
+    assert engines == [1, NO_ENGINE]
 
 
 async def test_what_is_remembered_here_is_not_taken_over_again() -> None:
