@@ -7,7 +7,7 @@ The manifests in deploy/kubernetes are the chart's default rendering; a differen
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
@@ -20,6 +20,7 @@ HELM: Final = "helm.sh/helm/v3/cmd/helm@v3.19.0"
 KUBERNETES: Final = "1.34.0"
 _OUR_OWN_KINDS: Final = {"ServiceMonitor", "PrometheusRule"}
 """Kinds that a cluster learns from others; Kubernetes has no schema of them."""
+_NAMESPACE_OF_THE_STORE: Final = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "redis"}}}
 _HEAD: Final = "# Made by: python -m deploy.check.chart. The chart's defaults, for clusters without Helm.\n"
 
 
@@ -29,6 +30,7 @@ def steps() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "chart: lint", lint
     yield "chart: render and validate", validate
     yield "chart: replicas that share a secret", check_sharing
+    yield "chart: a store needs such a secret", refuse_a_store_alone
     yield "chart: rules and alerts", check_rules
     yield "chart: plain manifests", compare
 
@@ -88,6 +90,17 @@ def check_sharing() -> str:
         "only gateways reach the port": [rule for rule in policy["ingress"] if rule["ports"] == [{"port": "replicas"}]]
         == [{"ports": [{"port": "replicas"}], "from": peers}],
         "gateways may reach it": {"ports": [{"port": 8602}], "to": peers} in policy["egress"],
+        "the store's address is a secret": settings["CODEC_GATEWAY_SHARED__URL"]["valueFrom"]
+        == {"secretKeyRef": {"name": "codec-gateway-store", "key": "url"}},
+        "its keys have their prefix": settings["CODEC_GATEWAY_SHARED__PREFIX"]["value"] == "{agents}:",
+        "the store's authority is a file": {"name": "shared", "mountPath": "/shared", "readOnly": True}
+        in gateway["volumeMounts"]
+        and _volume(pod, "shared")["configMap"]
+        == {"name": "store-authority", "items": [{"key": "ca.crt", "path": "ca.crt"}]},
+        "gateways may reach the store, and it alone": [
+            rule for rule in policy["egress"] if {"port": 6380} in rule["ports"]
+        ]
+        == [{"ports": [{"port": 6380}], "to": [_NAMESPACE_OF_THE_STORE]}],
         "pins are put before the start": [each["name"] for each in pod["initContainers"]] == ["pins"],
         "replicas are spread": [each["topologyKey"] for each in pod["topologySpreadConstraints"]]
         == ["topology.kubernetes.io/zone", "kubernetes.io/hostname"],
@@ -95,6 +108,17 @@ def check_sharing() -> str:
     if missing := [what for what, holds in held.items() if not holds]:
         raise Failed(f"in the rendering of ci/sharing.yaml these do not hold: {', '.join(missing)}")
     return f"{len(held)} things of ci/sharing.yaml"
+
+
+def refuse_a_store_alone() -> str:
+    """A store without a secret that replicas share is refused by the schema: nothing could be sealed."""
+    try:
+        render(["--set=shared.existingSecret=store"])
+    except Failed as failure:
+        if "existingSecret" in str(failure):
+            return "shared.existingSecret without sharing.existingSecret is refused"
+        raise
+    raise Failed("shared.existingSecret without sharing.existingSecret is rendered")
 
 
 def check_rules() -> str:
@@ -130,6 +154,10 @@ def render(values: list[str], *flags: str) -> str:
     helm = need("helm", "built by the step before")
     command = [helm, "template", "codec-gateway", str(CHART), "--namespace=codec", f"--kube-version={KUBERNETES}"]
     return run([*command, *values, *flags])
+
+
+def _volume(pod: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(each for each in pod["volumes"] if each["name"] == name)
 
 
 def _value_files() -> list[list[str]]:

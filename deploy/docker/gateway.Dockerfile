@@ -7,7 +7,7 @@
 ARG BASE=docker.io/library/python:3.13-slim-bookworm
 
 FROM ${BASE} AS build
-# "embedded" brings llama.cpp and SmolLM2-135M, "otel" traces; both: "embedded,otel".
+# "embedded" brings llama.cpp and SmolLM2-135M, "otel" traces, "shared" a shared store; all: "embedded,otel,shared".
 ARG EXTRAS=""
 # Compiled modules count without a look at their sources' times, which a layer rounds: half of them would be stale.
 ENV UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy UV_NO_CACHE=1 UV_SYSTEM_CERTS=1 PIP_NO_CACHE_DIR=1 \
