@@ -4,9 +4,10 @@ Whoever asks goes on without an answer: None says that the store is away, slow o
 runs the gateway. Apart from what does it: a gateway without a store loads nothing of that.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from asyncio import Task
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, Self
+from typing import Any, Final, Literal, Protocol, Self
 
 Limit = Literal["rate", "tries"]
 """What is limited: a principal's requests a minute, an address's wrong guesses."""
@@ -102,6 +103,10 @@ class Shared(Protocol):
 
     def keep_last(self, room: Room, owner: str, record: Record, bounds: Bounds) -> Awaitable[object]:
         """The same of a record that is worth something without what it follows, which goes when its time is over."""
+        ...
+
+    def behind(self, work: Coroutine[Any, Any, object]) -> Task[object]:
+        """Have something done behind whoever asks for it, and before the store is left."""
         ...
 
     async def drop(self, room: Room, owner: str, record: str) -> bool | None:

@@ -134,8 +134,7 @@ class RedisStore:
             watching.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait({watching})
-                with suppress(RedisError, OSError):
-                    await self._client.aclose()
+                await self._close()
 
     async def ask(self, script: Script, keys: Sequence[bytes], args: Sequence[Argument]) -> Any:
         """What a script gives, whether the store is away or not. Raises what the library does."""
@@ -158,14 +157,20 @@ class RedisStore:
             await beat()
         except Exception as error:  # noqa: BLE001 - as above
             self._lost(error)
+            # They may lead to a server that is no primary any more, or to nobody.
+            await self._close()
             return
-        finally:
-            self._sure.set()
         self._failed.clear()
+        self._sure.set()
         if self._reason is not None:
             self._reason = self._told = None
             self._metrics.up(True)
             log.info("the shared store answers")
+
+    async def _close(self) -> None:
+        """Close all connections; others are made when they are needed."""
+        with suppress(RedisError, OSError):
+            await self._client.aclose()
 
     async def _evaluate(self, script: Script, keys: Sequence[bytes], args: Sequence[Argument]) -> Any:
         try:
@@ -181,7 +186,7 @@ class RedisStore:
                 log.warning("the shared store refuses a question: this gateway goes on without", reason=self._told)
             return "refused"
         late = isinstance(error, TimeoutError | RedisTimeoutError)
-        if late and excuse:
+        if late and excuse and self._reason is None:
             self._sure.clear()
             self._failed.set()
         else:
@@ -191,6 +196,7 @@ class RedisStore:
     def _lost(self, error: Exception) -> None:
         before, self._reason = self._reason, _shown(error)
         self._failed.set()
+        self._sure.set()
         self._metrics.up(False)
         if before is None or self._told is None:
             self._told = self._reason

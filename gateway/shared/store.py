@@ -29,6 +29,8 @@ _MOST: Final = 100_000
 """More replicas than that are none."""
 _LARGEST: Final = 4 * 1024 * 1024
 """Bytes that are asked for at a time: more would not come in time."""
+_LAST: Final = 2.0
+"""Seconds that what is on its way may take at the end."""
 _WRITING: Final = 32 * 1024 * 1024
 """Bytes that may be on their way to the store."""
 
@@ -106,15 +108,20 @@ class SharedStore:
             self._metrics.asked(room, "away" if self._store.reason is not None else "dropped")
             return _NOTHING
         self._writing += size
-        task = asyncio.get_running_loop().create_task(write())
-        self._writes.add(task)
+        task = self.behind(write())
 
-        def over(ended: asyncio.Task[object]) -> None:
-            self._writes.discard(ended)
+        def over(_: asyncio.Task[object]) -> None:
             self._writing -= size
 
         task.add_done_callback(over)
         return _Written(task, self._timeout)
+
+    def behind(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
+        """Have something done behind whoever asks for it, and before the store is left."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+        return task
 
     async def _keep(self, room: Room, owner: str, record: Record, bounds: Bounds, before: Before) -> None:
         if await self._put(room, owner, record, bounds) == 0 and (earlier := before()):
@@ -147,10 +154,13 @@ class SharedStore:
             try:
                 yield
             finally:
+                with anyio.move_on_after(_LAST, shield=True):
+                    while self._writes:
+                        await asyncio.wait(self._writes)
+                for each in self._writes:
+                    each.cancel()
                 # The others' shares grow at once.
                 with anyio.CancelScope(shield=True):
-                    if self._writes:
-                        await asyncio.wait(self._writes)
                     await self._store.run("limit", ABSENT, self._present, [self._me])
 
     async def _beat(self) -> None:

@@ -3,7 +3,6 @@
 Turns events as they are numbered into records, one after the other, behind whoever writes them. It knows no HTTP.
 """
 
-import asyncio
 from collections import deque
 from typing import Final
 
@@ -28,7 +27,7 @@ class EventLog:
         self._size = 0
         self._ahead: set[tuple[int, int]] = set()
         """Events that were written before anybody read them."""
-        self._task: asyncio.Task[None] | None = None
+        self._writing = False
 
     def write(self, stream: int, number: int, frame: bytes, *, ahead: bool = False) -> None:
         """Write an event. `ahead`: it waits for its reader yet, and will have this number then."""
@@ -42,8 +41,9 @@ class EventLog:
         self._size += len(frame)
         while len(self._waiting) > _WAITING or self._size > _WAITING_BYTES:
             self._size -= len(self._waiting.popleft()[2])
-        if self._task is None and self._waiting:
-            self._task = asyncio.get_running_loop().create_task(self._write())
+        if not self._writing and self._waiting:
+            self._writing = True
+            self._shared.behind(self._write())
 
     async def _write(self) -> None:
         # One after the other: the last one that is written is the last one that there is.
@@ -52,7 +52,7 @@ class EventLog:
             self._size -= len(frame)
             record = event_record(self._session, stream, number, frame)
             await self._shared.keep_last("event", self._owner, record, self._bounds)
-        self._task = None
+        self._writing = False
 
 
 def event_record(session_id: str, stream: int, number: int, frame: bytes) -> Record:

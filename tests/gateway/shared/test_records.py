@@ -1,5 +1,6 @@
 """Records that replicas keep for each other: found whole, bounded for all, and nobody else's."""
 
+import asyncio
 import os
 from collections import Counter
 from typing import Any
@@ -298,6 +299,15 @@ async def test_store_that_is_away_keeps_nothing_and_is_not_waited_for() -> None:
             assert await shared.drop("response", "ann", "1") is None
 
     assert asked(metrics, "response", "away") == 3
+
+
+async def test_work_that_does_not_end_holds_nobody_up_at_the_end(store: Store) -> None:
+    with anyio.fail_after(30):
+        async with open_store(store.url, prefix="ri:") as shared:
+            endless = shared.behind(anyio.sleep_forever())
+        await asyncio.wait({endless})
+
+    assert endless.cancelled()
 
 
 async def test_writes_that_are_on_their_way_are_finished_at_the_end(store: Store) -> None:

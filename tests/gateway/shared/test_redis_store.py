@@ -1,6 +1,7 @@
 """The store at its worst: away, silent, foreign, killed in the middle. Nobody who asks is told, or waits for long."""
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -185,6 +186,31 @@ async def test_store_that_falls_silent_costs_one_wait_and_no_second() -> None:
     assert after == 0
 
 
+async def passed_on(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    port: int,
+    late: Callable[[bytes], float] = lambda data: 0,
+) -> None:
+    """Pass a connection on to a store. `late`: seconds by which what it says is late."""
+    inner, out = await asyncio.open_connection("127.0.0.1", port)
+
+    async def back() -> None:
+        while data := await inner.read(1 << 20):
+            await anyio.sleep(late(data))
+            writer.write(data)
+
+    task = asyncio.get_running_loop().create_task(back())
+    try:
+        while data := await reader.read(1 << 20):
+            out.write(data)
+    except ConnectionError:
+        pass
+    task.cancel()
+    out.close()
+    writer.close()
+
+
 def dripping(store: Store) -> Talk:
     """What passes on what a store says, but a value of more than some bytes piece by piece, and never its end."""
 
@@ -261,6 +287,49 @@ async def test_store_that_falls_silent_in_a_large_question_is_away_after_one_loo
     assert (found, after) == ([], None)
     assert asked(metrics, "memory", "late") == 1
     assert asked(metrics, "limit", "away") >= 1
+
+
+async def test_primary_that_became_a_replica_is_left_for_the_new_one_behind_the_same_address(store: Store) -> None:
+    moved = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if moved.is_set():
+            return await passed_on(reader, writer, store.port)
+        return await says(b"-READONLY You can't write against a read only replica.\r\n")(reader, writer)
+
+    async with served(talk) as url, open_store(url, up=False) as shared:
+        before = await one(shared)
+        moved.set()
+        await until_up(shared)
+        after = await one(shared, "of the new one")
+
+    assert (before, after) == (None, 0)
+
+
+async def test_answer_that_comes_late_is_never_taken_for_that_of_another_question(store: Store) -> None:
+    metrics = Metrics()
+    draw = random.Random(1)
+
+    def late(data: bytes) -> float:
+        return draw.choice([0, 0, 0.02, 0.12]) if b"record" in data or len(data) > 60 else 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await passed_on(reader, writer, store.port, late)
+
+    async with open_store(store.url, prefix="l:") as before:
+        for number in range(20):
+            await before.keep("memory", "ann", Record(f"{number}", None, f"value {number}".encode()), BOUNDS)
+    async with served(talk) as url, open_store(url, metrics, prefix="l:", timeout=0.1, up=False) as shared:
+        await until_up(shared)
+        found: list[tuple[int, bytes]] = []
+        for _ in range(15):
+            answers = await asyncio.gather(*(shared.find("memory", "ann", f"{n}", BOUNDS) for n in range(20)))
+            found += [(n, each[0].value) for n, each in enumerate(answers) if each]
+
+    assert found
+    assert all(value == f"value {number}".encode() for number, value in found)
+    assert asked(metrics, "memory", "unreadable") == 0
+    assert asked(metrics, "memory", "late") > 0
 
 
 async def test_key_that_somebody_else_has_is_refused_and_the_store_stays(store: Store) -> None:

@@ -205,3 +205,15 @@ async def test_quick_answers_cost_the_store_nothing(servers, site_of):
     results = ("ok", "nothing", "away")
     names = [{"kind": "event", "result": result} for result in results]
     assert [metrics.registry.get_sample_value("codec_shared_operations_total", each) for each in names] == [0, 0, 0]
+
+
+async def test_events_that_wait_to_be_written_at_the_end_are_written() -> None:
+    client, metrics = Direct(Memory()), Metrics()
+    async with shared_in_memory(client, metrics=metrics) as ending:
+        log = LeftEvents(ending, 1.0, 60.0).log("ann", "one")
+        for number in range(1, 6):
+            log.write(1, number, b"%d" % number)
+    async with shared_in_memory(client) as other:
+        found = await LeftEvents(other, 1.0, 60.0).after("ann", "one", 1, 0)
+
+    assert found == [(number, b"%d" % number) for number in range(1, 6)]
