@@ -76,7 +76,8 @@ def gather(request: ResponsesRequest, store: Stored, owner: str, most: int) -> G
     loader = _Loader(most)
     found = Gathered(loader.load(_earlier(request.previous_response_id, store, owner), "previous_response_id"))
     if isinstance(request.input, str):
-        given, found.own = (), [("input[0]", user_message(request.input))] if request.input else []
+        given = ()
+        found.own.extend([("input[0]", user_message(request.input))] if request.input else [])
     else:
         given = _listed(request.input)
     if len(found.earlier) + len(found.own) + len(given) > MOST_MESSAGES:
