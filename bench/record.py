@@ -27,6 +27,11 @@ def summary(samples: Sequence[float]) -> dict[str, Any]:
     }
 
 
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Give the sample behind that share of sorted ones."""
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
 def machine() -> dict[str, Any]:
     """Describe the machine: what a reader needs to judge a number, and nothing that names it."""
     return {

@@ -18,6 +18,7 @@ from bench.path.single import check
 from bench.path.stand import Engine
 from bench.path.ways import PROTOBUF, Way
 from bench.processes import Gateway
+from bench.record import quantile
 
 RATE: Final = 100
 COUNTS: Final = (25, 50, 100, 150, 200)
@@ -72,8 +73,8 @@ async def crowd(
     return {
         "streams": streams,
         "tokens": len(delays),
-        "p50_ms": round(_quantile(delays, 0.5), 2),
-        "p99_ms": round(_quantile(delays, 0.99), 2),
+        "p50_ms": round(quantile(delays, 0.5), 2),
+        "p99_ms": round(quantile(delays, 0.99), 2),
         "max_ms": round(delays[-1], 2),
         "tokens_a_second": round(sum(each.a_second for each in got)),
         "gateway_us_per_token": round((after.gateway - before.gateway) / len(delays) * 1e6, 2),
@@ -93,7 +94,3 @@ async def _look(gateway: Gateway, seconds: float) -> int:
     """The gateway's resident memory when all streams are open and most of each has passed."""
     await anyio.sleep(seconds)
     return resident_bytes(gateway.running.pid)
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bench.record import quantile
 from bench.wire.replay import POLICIES, Replay, Shape, Variant, replay
 from bench.wire.streams import RECORDED, SYNTHETIC, stream
 from leaf_sdk import TokenMap
@@ -92,15 +93,11 @@ def _row(replays: Sequence[Replay], scenario: Scenario, baseline: int) -> dict[s
         "smaller": round(baseline / first.size, 1),
         "first_ms": round(first_ms, 1),
         "bytes_by_first_s": round(first.size * first_ms / 1e3, 1),
-        "p50_ms": round(_quantile(delays, 0.50), 1),
-        "p99_ms": round(_quantile(delays, 0.99), 1),
+        "p50_ms": round(quantile(delays, 0.50), 1),
+        "p99_ms": round(quantile(delays, 0.99), 1),
         **_cpu("server_us", [each.server_cpu / len(delays) * 1e6 for each in replays]),
         **_cpu("client_us", [each.client_cpu / len(delays) * 1e6 for each in replays]),
     }
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
 def _cpu(name: str, samples: Sequence[float]) -> dict[str, Any]:

@@ -18,14 +18,12 @@ from gateway.replicas import Replica, Replicas
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.http.body import read_body
 from gateway.serve.http.elsewhere import Elsewhere
-from gateway.serve.http.errors import error_answer, error_response
+from gateway.serve.http.errors import SOON, error_answer, error_response
 from gateway.serve.http.request_id import new_request_id
 from gateway.serve.messages.form import form_of
 from gateway.serve.openai.form import OPENAI
 from gateway.serve.responses.form import broken_off
 from gateway.serve.responses.names import named_by
-
-_AGAIN: Final = {"retry-after": "2"}
 
 
 def _broken_chat(error: NotAnswered, _events: int) -> bytes:
@@ -71,7 +69,7 @@ class AtHome:
 
         async def unanswered(error: NotAnswered) -> ASGIApp:
             if error.asked:
-                return error_response(503, f"{error.message}: ask again", code="replica_lost", headers=_AGAIN)
+                return error_response(503, f"{error.message}: ask again", code="replica_lost", headers=SOON)
             return lambda scope, _, send: self._app(scope, _replay(parts, receive), send)
 
         broken = _BROKEN[scope["path"]]

@@ -3,11 +3,9 @@
 Each API has its own shape of an error: a client of MCP reads JSON-RPC alone.
 """
 
-from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from gateway.serve.http.anthropic import REQUEST_ID, anthropic_error, speaks_anthropic
-from gateway.serve.http.request_id import new_request_id
+from gateway.serve.http.errors import SOON, error_response
 from gateway.serve.mcp.http import AGAIN, STOPPING, Rejected, send_rejection
 
 
@@ -17,11 +15,5 @@ async def stopping(scope: Scope, receive: Receive, send: Send) -> None:
         headers = (*AGAIN, (b"connection", b"close"))
         await send_rejection(send, Rejected(503, STOPPING, headers=headers))
         return
-    headers = {"retry-after": "2", "connection": "close"}
-    if speaks_anthropic(scope):
-        named = new_request_id()
-        status, body = anthropic_error(503, STOPPING, named)
-        headers[REQUEST_ID] = named
-    else:
-        status, body = 503, {"error": {"message": STOPPING, "type": "server_error"}}
-    await JSONResponse(body, status, headers)(scope, receive, send)
+    refusal = error_response(503, STOPPING, code="stopping", headers={**SOON, "connection": "close"})
+    await refusal(scope, receive, send)

@@ -8,6 +8,7 @@ from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response
 
 from gateway.agent.events import AgentEvent
+from gateway.serve.http.errors import SOON
 
 Chunk = dict[str, Any]
 
@@ -60,7 +61,7 @@ class ApiForm:
     def refused(self, error: Exception) -> JSONResponse:
         """The HTTP error for what went wrong before anything was sent."""
         status, body = self.refuse(error)
-        again = {"retry-after": "2"} if status in _AGAIN else {}
+        again = SOON if status in _AGAIN else {}
         return JSONResponse(body, status, {**self.headers, **again})
 
     def whole(self, chunk: Chunk, status: int = 200) -> Response:

@@ -31,6 +31,9 @@ from gateway.serve.http.anthropic import REQUEST_ID, anthropic_error, speaks_ant
 from gateway.serve.http.body import BodyOverLimit, BodyUnread
 from gateway.serve.http.request_id import new_request_id
 
+SOON: Final[Mapping[str, str]] = {"retry-after": "2"}
+"""Header of an answer that says: not now."""
+
 log = get_logger("serve")
 
 _KINDS: Final[tuple[tuple[type[GatewayError], int, str, str], ...]] = (
@@ -86,7 +89,8 @@ class Refusal(Response):
             status, body = anthropic_error(self.status_code, self._message, named)
             answer = JSONResponse(body, status, {**self._headers, REQUEST_ID: named})
         else:
-            body = error_body(self._message, "invalid_request_error", self._code, None)
+            kind = "server_error" if self.status_code >= 500 else "invalid_request_error"
+            body = error_body(self._message, kind, self._code, None)
             answer = JSONResponse(body, self.status_code, self._headers)
         await answer(scope, receive, send)
 

@@ -18,6 +18,7 @@ from gateway.protocol.messages import INVALID_REQUEST
 from gateway.proxy.caller import Principal
 from gateway.serve.http.body import media_type
 from gateway.serve.http.drain import LATE
+from gateway.serve.http.errors import SOON
 from gateway.serve.mcp.core import error_answer
 from gateway.serve.mcp.outbox import ignore
 from leaf_sdk.vocab import TokenMap
@@ -30,7 +31,7 @@ PING: Final = 15.0
 """Seconds of silence after which a stream says that it is still there."""
 _LOOK: Final = 0.1
 """Seconds that a request may take before we look whether its client is still there."""
-AGAIN: Final = ((b"retry-after", b"2"),)
+AGAIN: Final = tuple((name.encode(), value.encode()) for name, value in SOON.items())
 """Header of a refusal that will not last."""
 STOPPING: Final = "the gateway is stopping; ask again"
 _PING_FRAME: Final = b": ping\n\n"

@@ -76,8 +76,9 @@ async def test_refusal_tells_when_to_ask_again():
     async with client_of(app) as client:
         answer = await client.post("/")
 
-    assert answer.headers["retry-after"]
-    assert "stopping" in answer.json()["error"]["message"]
+    assert answer.headers["retry-after"] == "2"
+    error = answer.json()["error"]
+    assert (error["type"], error["code"], "stopping" in error["message"]) == ("server_error", "stopping", True)
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
