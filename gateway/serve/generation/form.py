@@ -61,8 +61,8 @@ class ApiForm:
     def refused(self, error: Exception) -> JSONResponse:
         """The HTTP error for what went wrong before anything was sent."""
         status, body = self.refuse(error)
-        again = SOON if status in _AGAIN else {}
-        return JSONResponse(body, status, {**self.headers, **again})
+        headers = {**self.headers, **SOON} if status in _AGAIN else self.headers
+        return JSONResponse(body, status, headers)
 
     def whole(self, chunk: Chunk, status: int = 200) -> Response:
         """A whole answer."""

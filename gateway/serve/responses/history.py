@@ -75,11 +75,9 @@ def gather(request: ResponsesRequest, store: Stored, owner: str, most: int) -> G
     """
     loader = _Loader(most)
     found = Gathered(loader.load(_earlier(request.previous_response_id, store, owner), "previous_response_id"))
-    if isinstance(request.input, str):
-        given = ()
-        found.own.extend([("input[0]", user_message(request.input))] if request.input else [])
-    else:
-        given = _listed(request.input)
+    if isinstance(request.input, str) and request.input:
+        found.own.append(("input[0]", user_message(request.input)))
+    given = _listed(request.input)
     if len(found.earlier) + len(found.own) + len(given) > MOST_MESSAGES:
         raise RequestInvalid(f"input: the conversation holds more than {MOST_MESSAGES} items", param="input")
     for number, each in enumerate(given):
@@ -123,6 +121,9 @@ def shown(stored: StoredResponse) -> dict[str, Any]:
 
 
 def _listed(given: object) -> Sequence[object]:
+    """Items that are to be read; a text is none."""
+    if isinstance(given, str):
+        return ()
     if isinstance(given, list | tuple):
         return cast(Sequence[object], given)
     raise RequestInvalid("input must be a text, or a list of items", param="input")
