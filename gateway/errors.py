@@ -24,6 +24,7 @@ GatewayError
 ├── RequestInvalid              a client asked for something we can't do
 │   ├── NotStored               an id names no response that is kept for it (gateway.serve.responses)
 │   ├── ModelUnknown            it names a model that no engine serves
+│   ├── NotHere                 an address names nothing that the console has (gateway.serve.console)
 │   ├── ContextExceeded         its conversation does not fit into the engine's context
 │   ├── BodyOverLimit           its body is too large (gateway.serve.http)
 │   └── BodyUnread              its body is in a form that is not read (gateway.serve.http)

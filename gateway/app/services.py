@@ -38,7 +38,17 @@ class Services(McpServices):
     @property
     def console_sources(self) -> Sources:
         """What the console shows."""
-        return Sources(self.proxy, self.tokens, self.engines, self.agent, self.status, self.metrics, self.records.audit)
+        return Sources(
+            proxy=self.proxy,
+            tokens=self.tokens,
+            notices=self.notices,
+            costs=self.costs,
+            engines=self.engines,
+            agent=self.agent,
+            status=self.status,
+            metrics=self.metrics,
+            audit=self.records.audit,
+        )
 
 
 @asynccontextmanager

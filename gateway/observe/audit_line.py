@@ -23,7 +23,7 @@ _LONGEST_INT: Final = 256
 """Bits of a number that is written as one."""
 _NAMES_KEPT: Final = 4096
 
-Face = Literal["mcp-stdio", "mcp-http", "v1"]
+Face = Literal["mcp-stdio", "mcp-http", "v1", "console"]
 Source = Literal["leaf", "shim", "mixed", "none"]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Metric
+from prometheus_client import CollectorRegistry, Counter, Histogram, Metric
 from prometheus_client.registry import Collector
 
 
@@ -39,6 +39,15 @@ def read_counter(counter: Counter) -> dict[str, float]:
     """The values of a counter by its one label; by an empty text where it has none."""
     samples = [s for metric in counter.collect() for s in metric.samples if s.name.endswith("_total")]
     return {next(iter(s.labels.values()), ""): s.value for s in samples}
+
+
+def read_histogram(histogram: Histogram, label: str) -> list[tuple[float, int]]:
+    """The buckets of a histogram's series by its one label: each upper bound, and how many fell between the one before
+    and it."""
+    samples = [s for metric in histogram.collect() for s in metric.samples if s.name.endswith("_bucket")]
+    below = [(float(s.labels["le"]), int(s.value)) for s in samples if label in s.labels.values()]
+    counts = [count for _, count in below]
+    return [(bound, count - before) for (bound, count), before in zip(below, [0, *counts], strict=False)]
 
 
 def count_tasks() -> int:

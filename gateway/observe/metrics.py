@@ -16,7 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from gateway.observe.access_metrics import AccessMetrics
 from gateway.observe.connection_metrics import ConnectionMetrics
 from gateway.observe.engine_metrics import EngineMetrics
-from gateway.observe.exposition import Described, WithoutCreated, count_tasks, read_counter
+from gateway.observe.exposition import Described, WithoutCreated, count_tasks, read_counter, read_histogram
 from gateway.observe.labels import (
     CHAT_OUTCOMES,
     DROP_REASONS,
@@ -218,6 +218,10 @@ class Metrics:
                 self._call_series[server, outcome] = series
         series[0].inc()
         series[1].observe(seconds)
+
+    def call_times(self, server: str) -> list[tuple[float, int]]:
+        """How long the tool calls to a configured server took: each upper bound in seconds, and how many calls."""
+        return read_histogram(self._call_seconds, self._servers.admit(server))
 
     def engine_up(self, up: bool) -> None:
         """The engine answers with a proven map, or no longer does."""

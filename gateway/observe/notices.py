@@ -5,6 +5,8 @@ map, however many calls follow; the metrics count the calls. What has been said 
 it stays silent: tool names come from upstreams. It knows nothing of results or ids.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from structlog.typing import FilteringBoundLogger
@@ -22,6 +24,11 @@ class TokenNotices:
         self._log = log
         self._said: set[tuple[str, str, str]] = set()
         self._last: dict[str, Kind] = {}
+        self._counts: dict[str, Counter[Kind]] = {}
+
+    def counts(self, tool: str) -> Mapping[Kind, int]:
+        """How many of the tool's blocks with text got their ids in each way."""
+        return self._counts.get(tool[:_NAME_LENGTH]) or Counter[Kind]()
 
     def last(self, tool: str) -> Kind | None:
         """How the tool's last block with text got its ids; None: none was asked for ids yet."""
@@ -56,12 +63,16 @@ class TokenNotices:
             )
 
     def _is_new(self, kind: Kind, tool: str, map_id: str) -> bool:
+        name = tool[:_NAME_LENGTH]
+        if (counts := self._counts.get(name)) is not None:
+            counts[kind] += 1
         # A call after the first has nothing to say, and every call asks.
         if self._last.get(tool) == kind and (kind, tool, map_id) in self._said:
             return False
-        name = tool[:_NAME_LENGTH]
         if name in self._last or len(self._last) < REMEMBERED:
             self._last[name] = kind
+            if counts is None:
+                self._counts[name] = Counter((kind,))
         key = (kind, name, map_id[:_NAME_LENGTH])
         if key in self._said or len(self._said) >= REMEMBERED:
             return False

@@ -5,7 +5,7 @@ remembered, as long as the tool is there. It shows nothing and sends nothing.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,6 +40,8 @@ class DefinitionCosts:
         self._token_map = token_map
         self._known: dict[tuple[str, str], Cost] = {}
         self._changed = anyio.Event()
+        self.sums: Mapping[str, int] = {}
+        """What the definitions of each server's tools cost together, as last counted."""
 
     def of(self, entry: ToolEntry) -> Cost:
         """What this tool costs; estimated until it was counted."""
@@ -58,6 +60,7 @@ class DefinitionCosts:
             known[key] = cost
             sums[entry.server] = sums.get(entry.server, 0) + cost.tokens
         self._known = known
+        self.sums = sums
         return sums
 
     def again(self) -> None:

@@ -24,6 +24,7 @@ from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Princip
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.change_feed import ChangeFeed, ListChange
 from gateway.proxy.connector import Connector
+from gateway.proxy.last_calls import LastCalls
 from gateway.proxy.naming import Naming, ToolEntry
 from gateway.proxy.offers import RELAYED, merge_capabilities, merge_instructions
 from gateway.proxy.registry import ServerRegistry
@@ -79,10 +80,12 @@ class Proxy:
             config, metrics, self._connector, self._upstreams, self._changes, share_rule, sampler
         )
         self._bridge = bridge = Bridge(self._registry.start_soon, share_rule, name_call)
+        self._metrics = metrics
+        self.last_calls = LastCalls()
         self._router = Router(
             self._upstreams,
             self._catalog,
-            metrics.tool_called,
+            self._note_call,
             self.watch,
             self.ready,
             bridge,
@@ -121,6 +124,10 @@ class Proxy:
             await self.ready()
             self._router.started()
             yield
+
+    def _note_call(self, server: str, tool: str, principal: str, ended: str, seconds: float) -> None:
+        self._metrics.tool_called(server, ended, seconds)
+        self.last_calls.note(server, tool, principal, ended, seconds)
 
     @property
     def waits_for_clients(self) -> bool:

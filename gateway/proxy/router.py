@@ -40,6 +40,8 @@ _LISTS: Final[Mapping[str, Kind]] = {
 _TASKS: Final = ("tasks/get", "tasks/result", "tasks/cancel", "tasks/update")
 _NEED_NOT_WAIT: Final = frozenset({"tools/call", "logging/setLevel"})
 """Methods that see for themselves whether servers that still start have a part in the request."""
+Called = Callable[[str, str, str, str, float], None]
+"""Told a call's server, the tool's own name there, whose call it was, how it ended, and its seconds."""
 Handler = Callable[[str, dict[str, Any], Caller], Awaitable[dict[str, Any]]]
 
 
@@ -50,7 +52,7 @@ class Router:
         self,
         upstreams: Mapping[str, Upstream],
         catalog: Catalog,
-        called: Callable[[str, str, float], None],
+        called: Called,
         watch: Watch,
         ready: Callable[[], Awaitable[None]],
         bridge: Bridge,
@@ -59,7 +61,7 @@ class Router:
         """Needs no running server.
 
         Args:
-            called: counts a tool call: its server, how it ended, and its seconds.
+            called: notes a tool call that is over.
             watch, ready: as `Proxy`'s.
             searching: whether clients list the two tools of `tool_search.py` in place of all.
         """
@@ -137,10 +139,10 @@ class Router:
         except BaseException as error:
             # What ends a call without a word of the server's own is its caller's going.
             how = "refused" if isinstance(error, RpcError) else "cancelled"
-            self._called(server, how, perf_counter() - began)
+            self._called(server, own, caller.principal.name, how, perf_counter() - began)
             raise
         took = perf_counter() - began
-        self._called(server, ended, took)
+        self._called(server, own, caller.principal.name, ended, took)
         return CallOutcome(result, ended, server, own, took)
 
     def started(self) -> None:

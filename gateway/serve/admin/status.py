@@ -92,11 +92,24 @@ class StatusReport:
             "prompts": [_prompt(each) for each in self._recall.last()],
         }
 
+    def servers(self) -> list[dict[str, Any]]:
+        """Where each server stands, without its tools: as often as somebody likes to look."""
+        secrets = secrets_of(self._proxy.config)
+        return [self._figures(status, secrets) for status in self._proxy.statuses()]
+
     def _server(self, status: UpstreamStatus, broken: Sequence[dict[str, str]]) -> dict[str, Any]:
         config = next((each for each in self._proxy.config.upstreams if each.name == status.name), None)
-        secrets = secrets_of(self._proxy.config)
         tools = [entry for entry in self._proxy.tools() if entry.server == status.name]
         shown = [self._tool(entry, config, broken) for entry in tools]
+        return {
+            **self._figures(status, secrets_of(self._proxy.config)),
+            "definition_tokens": sum(tool["tokens"] for tool in shown),
+            "definition_tokens_estimated": any(tool["estimated"] for tool in shown),
+            "tools": shown,
+        }
+
+    def _figures(self, status: UpstreamStatus, secrets: frozenset[str]) -> dict[str, Any]:
+        config = next((each for each in self._proxy.config.upstreams if each.name == status.name), None)
         return {
             "name": status.name,
             "transport": status.transport,
@@ -116,9 +129,6 @@ class StatusReport:
                 for name, why in sorted(status.invalid_tools.items())
             ],
             "bolt_ons": [_bolt_on(each) for each in status.bolt_ons],
-            "definition_tokens": sum(tool["tokens"] for tool in shown),
-            "definition_tokens_estimated": any(tool["estimated"] for tool in shown),
-            "tools": shown,
         }
 
     def _tool(

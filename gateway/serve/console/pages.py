@@ -15,16 +15,19 @@ from starlette.routing import Route
 
 from gateway.errors import ConfigError, GatewayError
 from gateway.observe.logs import get_logger
+from gateway.serve.console.missing import NotHere
 from gateway.serve.console.policy import CLIENT, SCHEME
 from gateway.serve.console.render import Renderer
+from gateway.serve.console.servers import Servers
 from gateway.serve.console.sign_in import SESSION_SECONDS, SignIn, SignInRefused
 from gateway.serve.console.sources import Sources
 from gateway.serve.console.static_files import read_static_files
+from gateway.serve.console.tools import Tools
 from gateway.serve.console.visit import Page, Visit, is_our_form, read_form
 from gateway.serve.console.why import Why
 from gateway.serve.http.errors import error_answer
 
-NAVIGATION: Final = (("/console/why", "Why"),)
+NAVIGATION: Final = (("/console/why", "Why"), ("/console/servers", "Servers"))
 """Address and name of the parts, in the order in which they are shown."""
 _SIGN_IN: Final = "/console/sign-in"
 _SIGN_IN_BYTES: Final = 4096
@@ -39,7 +42,7 @@ class Console:
         self._sources = sources
         self._sign_in = sign_in
         self._renderer = Renderer()
-        self._parts = (Why(sources, self.render),)
+        self._parts = (Why(sources, self.render), Servers(sources, self.render), Tools(sources, self.render))
         self._static = read_static_files()
 
     def app(self) -> Starlette:
@@ -62,6 +65,7 @@ class Console:
         """A page of somebody who is signed in."""
         common = {
             "path": visit.request.url.path,
+            "section": visit.request.url.path,
             "navigation": NAVIGATION,
             "csrf": visit.session.csrf,
             "texts": self._sources.texts,
@@ -87,6 +91,8 @@ class Console:
                 if not is_our_form(session, form):
                     return self._refused(403, "this form is none of this session's: open its page again")
                 return await show(Visit(request, session, form))
+            except NotHere as error:
+                return self._refused(404, error.message)
             except Exception as error:  # noqa: BLE001 - the boundary of these pages, as `http/errors.py` for /v1
                 status, body = error_answer(error)
                 return self._refused(status, body["error"]["message"])
@@ -155,7 +161,7 @@ class Console:
 
 def _signed_out(**values: Any) -> Mapping[str, Any]:
     """What a page shows to whom it need not know."""
-    return {"path": "", "navigation": (), "csrf": "", "texts": False, **values}
+    return {"path": "", "section": "", "navigation": (), "csrf": "", "texts": False, **values}
 
 
 def _cookie_of(request: Request) -> str:

@@ -4,10 +4,12 @@ Turns values into HTML. Every value is escaped, and every text that a page did n
 control characters and its length (`observe/escape.py`), by construction: a template can't forget it.
 """
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -49,7 +51,9 @@ class Renderer:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters.update(seconds=show_seconds, count=show_count, clock=show_clock)
+        # The library types the table by the filters that it has itself.
+        filters = cast(dict[str, Callable[..., object]], self._templates.filters)
+        filters.update(_FILTERS)
 
     def page(self, template: str, values: Mapping[str, Any], status: int = 200) -> Response:
         """A template's page."""
@@ -73,6 +77,27 @@ def show_count(number: int) -> str:
     return Fit(f"{number:,}".replace(",", "\u202f"))
 
 
+def show_short(text: object, limit: int) -> Fit:
+    """So many characters of what should be a text."""
+    return Fit(escape_text(text, limit) if isinstance(text, str) else "")
+
+
+def in_address(text: str) -> Fit:
+    """A text as a value in the query of an address."""
+    return Fit(quote(text.encode("utf-8", "surrogatepass"), safe=""))
+
+
 def show_clock(when: datetime) -> str:
     """The time of day (UTC)."""
     return when.strftime("%H:%M:%S")
+
+
+_FILTERS: Final[Mapping[str, Callable[..., object]]] = {
+    "seconds": show_seconds,
+    "count": show_count,
+    "clock": show_clock,
+    "short": show_short,
+    "whole": Fit,
+    "address": in_address,
+    "quoted": shlex.quote,
+}

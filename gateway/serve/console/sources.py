@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from gateway.engine.pool import EnginePool
     from gateway.observe.audit import Audit
     from gateway.observe.metrics import Metrics
+    from gateway.observe.notices import TokenNotices
     from gateway.proxy import Proxy, ResultTokens
+    from gateway.proxy.costs import DefinitionCosts
     from gateway.serve.admin.status import StatusReport
 
 
@@ -19,6 +21,8 @@ class Sources:
 
     proxy: "Proxy"
     tokens: "ResultTokens"
+    notices: "TokenNotices"
+    costs: "DefinitionCosts"
     engines: "EnginePool"
     agent: "Agent"
     status: "StatusReport"

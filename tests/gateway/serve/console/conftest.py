@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -174,3 +175,11 @@ def settings_of() -> Callable[..., GatewayConfig]:
 @pytest.fixture
 def page_of() -> Callable[[str], Element]:
     return read_page
+
+
+@pytest.fixture(scope="session")
+def map_path(tmp_path_factory: pytest.TempPathFactory, model_map_bytes: bytes) -> Path:
+    """The token map of the packaged model as a file."""
+    path = tmp_path_factory.mktemp("console") / "map.json"
+    path.write_bytes(model_map_bytes)
+    return path

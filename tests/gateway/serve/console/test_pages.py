@@ -7,7 +7,7 @@ import pytest
 
 pytestmark = pytest.mark.anyio
 TOKEN = "an-operators-token-of-40-characters-here"
-PAGES = ["/console/why"]
+PAGES = ["/console/why", "/console/servers"]
 
 
 @pytest.mark.parametrize("path", ["/console", *PAGES])

@@ -1,0 +1,63 @@
+"""How long calls took, as bars: the places and sizes that a template draws.
+
+Turns the counts of a histogram into rectangles in a field of fixed size. Pure.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import Final, NamedTuple
+
+WIDTH: Final = 300
+HEIGHT: Final = 90
+_BASE: Final = 74
+_TOP: Final = 8
+_GAP: Final = 2
+_MARKS: Final = {0.001: "1 ms", 0.01: "10 ms", 0.1: "100 ms", 1.0: "1 s", 10.0: "10 s"}
+
+
+class Bar(NamedTuple):
+    """One bucket."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    words: str
+    """Up to which time, and how many calls."""
+
+
+class Mark(NamedTuple):
+    """A time under the bars."""
+
+    x: float
+    words: str
+
+
+class Picture(NamedTuple):
+    """The whole histogram."""
+
+    calls: int
+    bars: tuple[Bar, ...]
+    marks: tuple[Mark, ...]
+    width: int = WIDTH
+    height: int = HEIGHT
+    base: int = _BASE
+
+
+def picture_of(buckets: Sequence[tuple[float, int]]) -> Picture:
+    """`buckets`: each upper bound in seconds, and how many calls lie between the one before and it."""
+    calls, most = sum(count for _, count in buckets), max((count for _, count in buckets), default=0)
+    step = WIDTH / max(len(buckets), 1)
+    bars: list[Bar] = []
+    for n, (bound, count) in enumerate(buckets):
+        # One call among thousands is seen too.
+        height = max(2.0, (_BASE - _TOP) * count / most) if count else 0.0
+        place = (n * step, _BASE - height, step - _GAP, height)
+        bars.append(Bar(*(round(each, 1) for each in place), words=_words(bound, count)))
+    marks = [Mark(round((n + 1) * step, 1), _MARKS[bound]) for n, (bound, _) in enumerate(buckets) if bound in _MARKS]
+    return Picture(calls, tuple(bars), tuple(marks))
+
+
+def _words(bound: float, count: int) -> str:
+    up_to = "longer" if bound == inf else f"up to {bound * 1000:g} ms" if bound < 1 else f"up to {bound:g} s"
+    return f"{up_to}: {count} {'call' if count == 1 else 'calls'}"

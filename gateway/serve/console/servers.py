@@ -1,0 +1,104 @@
+"""Servers: where each stands, how long its calls took, which tools it offers and what these cost.
+
+Turns the report of the gateway, its metrics and the last calls into a table of servers and a page for each. Names,
+words and reasons are those of servers: templates show them as text.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import anyio.to_thread
+from starlette.responses import Response
+
+from gateway.errors import ConfigError
+from gateway.observe.notices import Kind
+from gateway.proxy import ToolEntry
+from gateway.proxy.upstream.pins import Change, PinFile
+from gateway.serve.console.histogram import picture_of
+from gateway.serve.console.missing import NotHere
+from gateway.serve.console.sources import Sources
+from gateway.serve.console.visit import Page, Visit
+
+_TOOLS: Final = 100
+"""Tools on one page."""
+_CALLS: Final = 20
+
+
+class ToolRow(NamedTuple):
+    """One tool in its server's table."""
+
+    entry: ToolEntry
+    tokens: int
+    estimated: bool
+    counts: dict[Kind, int]
+
+
+class Servers:
+    """The pages of servers."""
+
+    def __init__(self, sources: Sources, render: Callable[..., Response]) -> None:
+        self._sources = sources
+        self._render = render
+
+    def pages(self) -> Sequence[Page]:
+        """Their paths."""
+        return (Page("/console/servers", self._show_all), Page("/console/server", self._show_one))
+
+    async def _show_all(self, visit: Visit) -> Response:
+        costs, proxy = self._sources.costs, self._sources.proxy
+        offered: dict[str, int] = {}
+        for entry in proxy.tools():
+            offered[entry.server] = offered.get(entry.server, 0) + 1
+        changes, problem = await anyio.to_thread.run_sync(self._changes)
+        return self._render(
+            "servers.html",
+            visit,
+            servers=self._sources.status.servers(),
+            offered=offered,
+            costs=costs.sums,
+            changes=changes,
+            problem=problem,
+            shim=self._sources.metrics.get_shim_metrics(),
+        )
+
+    async def _show_one(self, visit: Visit) -> Response:
+        name, wanted = visit.query("name"), visit.query("q").strip().lower()
+        server = next((each for each in self._sources.status.servers() if each["name"] == name), None)
+        if server is None:
+            raise NotHere("there is no server of this name")
+        entries = [each for each in self._sources.proxy.tools() if each.server == name]
+        found = [each for each in entries if wanted in each.name.lower()]
+        first = _TOOLS * _number(visit.query("page"))
+        return self._render(
+            "server.html",
+            visit,
+            section="/console/servers",
+            server=server,
+            tools=[self._row(each) for each in found[first : first + _TOOLS]],
+            total=len(entries),
+            found=len(found),
+            first=first,
+            step=_TOOLS,
+            wanted=visit.query("q"),
+            cost=self._sources.costs.sums.get(name, 0),
+            picture=picture_of(self._sources.metrics.call_times(name)),
+            calls=self._sources.proxy.last_calls.of(name)[:_CALLS],
+        )
+
+    def _row(self, entry: ToolEntry) -> ToolRow:
+        cost = self._sources.costs.of(entry)
+        return ToolRow(entry, cost.tokens, cost.estimated, dict(self._sources.notices.counts(entry.name)))
+
+    def _changes(self) -> tuple[list[Change], str | None]:
+        """Tools that are not as they were pinned, of servers with pins; and why that can't be told."""
+        pinned = {each.name for each in self._sources.config.upstreams if each.pin != "off"}
+        try:
+            changes: list[Any] = PinFile().changes() if pinned else []
+        except ConfigError as error:
+            return [], error.message
+        return [each for each in changes if each.server in pinned], None
+
+
+def _number(text: str) -> int:
+    """A page's number; 0 for whatever is none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
