@@ -21,6 +21,7 @@ from gateway.config.state import state_folder
 from gateway.errors import ConfigError
 from gateway.observe.escape import escape_text
 from gateway.observe.logs import get_logger
+from gateway.proxy.upstream.pinned_definitions import PinnedDefinitions
 
 _TOOLS: Final = 5000
 """Tools of one server that are pinned, in all its life."""
@@ -101,6 +102,20 @@ class PinFile:
                 self.write(pins)
         return accepted
 
+    @property
+    def definitions(self) -> PinnedDefinitions:
+        """What the pinned tools said, as far as it is kept."""
+        return PinnedDefinitions(self.path.with_name("pinned-definitions.json"))
+
+    def keep(self, definitions: Mapping[str, dict[str, Any]]) -> None:
+        """Keep definitions, by their digests, for as long as a pin names them. Raises `ConfigError`."""
+        with self.alone():
+            wanted = {each for tools in self.read().values() for pair in tools.values() for each in pair.values()}
+            try:
+                self.definitions.keep(definitions, wanted)
+            except OSError as error:
+                raise self._unwritten(error) from None
+
     def changes(self) -> list[Change]:
         """What differs from its pin. Raises `ConfigError`."""
         return [
@@ -144,13 +159,15 @@ class Pins:
         self._key = f"{config.name} {_target(config)}"
         self._log = get_logger("gateway.proxy").bind(server=config.name)
         self._told: set[tuple[str, str]] = set()
+        self._kept: frozenset[str] = frozenset()
+        """Digests of the definitions that were listed last: those are kept."""
 
     def screen(self, definitions: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
         """The definitions that may be shown; new tools are pinned."""
         if self._config.pin == "off":
             return tuple(definitions)
         try:
-            changed = self._compare({item["name"]: digest_of(item) for item in definitions})
+            changed = self._compare({item["name"]: (digest_of(item), item) for item in definitions})
         except ConfigError as error:
             # What can't be compared can't be trusted, where the operator asked for that.
             self._log.error("tool definitions can't be compared with their pins", cause=error.message)
@@ -161,12 +178,24 @@ class Pins:
         self.blocked = (self.blocked - {item["name"] for item in definitions}) | changed
         return tuple(item for item in definitions if item["name"] not in changed)
 
-    def _compare(self, digests: dict[str, str]) -> set[str]:
+    def _compare(self, listed: dict[str, tuple[str, dict[str, Any]]]) -> set[str]:
+        digests = {name: digest for name, (digest, _) in listed.items()}
         tools = self._file.note(self._key, digests)
+        self._keep(dict(listed.values()))
         # One for which there was no room is no more trusted than one that changed.
         changed = {name for name, digest in digests.items() if name not in tools or tools[name]["pinned"] != digest}
         self._tell([(name, digests[name]) for name in sorted(changed) if (name, digests[name]) not in self._told])
         return changed
+
+    def _keep(self, definitions: dict[str, dict[str, Any]]) -> None:
+        """Keep what was listed, to be shown where it changes."""
+        if not definitions.keys() - self._kept:
+            return
+        self._kept = frozenset(definitions)
+        try:
+            self._file.keep(definitions)
+        except ConfigError as error:
+            self._log.warning("definitions of pinned tools can't be kept to be shown", cause=error.message)
 
     def _tell(self, changes: list[tuple[str, str]]) -> None:
         """Say of each changed tool once that it is another."""

@@ -16,18 +16,24 @@ from starlette.routing import Route
 from gateway.errors import ConfigError, GatewayError
 from gateway.observe.logs import get_logger
 from gateway.serve.console.missing import NotHere
+from gateway.serve.console.pins import Pins
 from gateway.serve.console.policy import CLIENT, SCHEME
 from gateway.serve.console.render import Renderer
 from gateway.serve.console.servers import Servers
 from gateway.serve.console.sign_in import SESSION_SECONDS, SignIn, SignInRefused
 from gateway.serve.console.sources import Sources
 from gateway.serve.console.static_files import read_static_files
+from gateway.serve.console.tokenizer import Tokenizer
 from gateway.serve.console.tools import Tools
 from gateway.serve.console.visit import Page, Visit, is_our_form, read_form
 from gateway.serve.console.why import Why
 from gateway.serve.http.errors import error_answer
 
-NAVIGATION: Final = (("/console/why", "Why"), ("/console/servers", "Servers"))
+NAVIGATION: Final = (
+    ("/console/why", "Why"),
+    ("/console/servers", "Servers"),
+    ("/console/tokenizer", "Tokenizer"),
+)
 """Address and name of the parts, in the order in which they are shown."""
 _SIGN_IN: Final = "/console/sign-in"
 _SIGN_IN_BYTES: Final = 4096
@@ -42,7 +48,7 @@ class Console:
         self._sources = sources
         self._sign_in = sign_in
         self._renderer = Renderer()
-        self._parts = (Why(sources, self.render), Servers(sources, self.render), Tools(sources, self.render))
+        self._parts = tuple(part(sources, self.render) for part in (Why, Servers, Pins, Tools, Tokenizer))
         self._static = read_static_files()
 
     def app(self) -> Starlette:

@@ -5,17 +5,16 @@ words and reasons are those of servers: templates show them as text.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import anyio.to_thread
 from starlette.responses import Response
 
-from gateway.errors import ConfigError
 from gateway.observe.notices import Kind
 from gateway.proxy import ToolEntry
-from gateway.proxy.upstream.pins import Change, PinFile
 from gateway.serve.console.histogram import picture_of
 from gateway.serve.console.missing import NotHere
+from gateway.serve.console.pins import changed_tools
 from gateway.serve.console.sources import Sources
 from gateway.serve.console.visit import Page, Visit
 
@@ -49,14 +48,14 @@ class Servers:
         offered: dict[str, int] = {}
         for entry in proxy.tools():
             offered[entry.server] = offered.get(entry.server, 0) + 1
-        changes, problem = await anyio.to_thread.run_sync(self._changes)
+        changes, problem = await anyio.to_thread.run_sync(changed_tools, self._sources.config)
         return self._render(
             "servers.html",
             visit,
             servers=self._sources.status.servers(),
             offered=offered,
             costs=costs.sums,
-            changes=changes,
+            changed=len(changes),
             problem=problem,
             shim=self._sources.metrics.get_shim_metrics(),
         )
@@ -88,15 +87,6 @@ class Servers:
     def _row(self, entry: ToolEntry) -> ToolRow:
         cost = self._sources.costs.of(entry)
         return ToolRow(entry, cost.tokens, cost.estimated, dict(self._sources.notices.counts(entry.name)))
-
-    def _changes(self) -> tuple[list[Change], str | None]:
-        """Tools that are not as they were pinned, of servers with pins; and why that can't be told."""
-        pinned = {each.name for each in self._sources.config.upstreams if each.pin != "off"}
-        try:
-            changes: list[Any] = PinFile().changes() if pinned else []
-        except ConfigError as error:
-            return [], error.message
-        return [each for each in changes if each.server in pinned], None
 
 
 def _number(text: str) -> int:

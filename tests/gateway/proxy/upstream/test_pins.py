@@ -147,7 +147,8 @@ def test_state_that_can_not_be_written_blocks(tmp_path):
 def test_file_is_replaced_whole_and_leaves_no_draft(file):
     pins(file).screen([FIRST])
 
-    assert [path.name for path in file.path.parent.iterdir()] == ["pins.json"]
+    names = sorted(path.name for path in file.path.parent.iterdir())
+    assert names == ["pinned-definitions.json", "pins.json"]
     assert json.loads(file.path.read_text())
 
 
@@ -199,3 +200,49 @@ def test_server_that_thinks_up_tools_for_ever_fills_no_disk_and_gets_nothing_unp
     assert full.screen(tools) == tuple(tools[:3])
     assert full.blocked == {"3", "4"}
     assert [len(of_one) for of_one in file.read().values()] == [3]
+
+
+def test_what_was_pinned_and_what_is_seen_is_kept_to_be_compared(file):
+    pins(file).screen([FIRST])
+    pins(file).screen([OTHER])
+    (change,) = file.changes()
+
+    kept = file.definitions.read()
+
+    assert (kept[change.pinned], kept[change.seen]) == (FIRST, OTHER)
+
+
+def test_what_no_pin_names_is_kept_no_longer(file):
+    pins(file).screen([FIRST])
+    pins(file).screen([OTHER])
+    file.accept("up")
+    pins(file).screen([OTHER, {"name": "u"}])
+
+    assert sorted(each["name"] for each in file.definitions.read().values()) == ["t", "u"]
+
+
+def test_definitions_are_kept_within_a_bound_and_pinned_in_any_case(file):
+    long = [{"name": f"t{n}", "description": "x" * 60_000} for n in range(100)]
+    pins(file).screen([*long, {"name": "longer", "description": "x" * 70_000}])
+
+    assert file.definitions.read().keys() < {digest_of(each) for each in long}
+    assert file.path.with_name("pinned-definitions.json").stat().st_size < 4_300_000
+    assert len(file.read()["up " + next(iter(file.read())).split()[1]]) == 101
+
+
+@pytest.mark.parametrize("broken", ["{", "[]", '{"x": 1}', "\xff"])
+def test_kept_definitions_that_can_not_be_read_are_none_and_pins_work(file, broken):
+    pins(file).screen([FIRST])
+    file.path.with_name("pinned-definitions.json").write_text(broken, encoding="latin-1")
+
+    assert file.definitions.read() == {}
+    assert pins(file).screen([OTHER]) == ()
+
+
+def test_unchanged_list_is_not_kept_again(file):
+    screen = pins(file).screen
+    screen([FIRST])
+    file.path.with_name("pinned-definitions.json").unlink()
+    screen([FIRST])
+
+    assert file.definitions.read() == {}

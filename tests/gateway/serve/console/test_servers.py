@@ -217,23 +217,3 @@ async def test_calls_by_hand_are_bounded(place, page_of, monkeypatch) -> None:
         calls.cancel_scope.cancel()
 
     assert "wait until one is over" in page_of(fifth.text).one("p", role="alert").text
-
-
-async def test_changed_tool_is_shown_with_the_command_that_takes_it(
-    run_console, settings_of, tmp_path, monkeypatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    async with run_console(settings_of(clock(pin="warn"))):
-        pass
-    file = tmp_path / "codec-gateway" / "pins.json"
-    pins = json.loads(file.read_text())
-    for tools in pins.values():
-        tools["get_time"]["pinned"] = "0" * 64
-    file.write_text(json.dumps(pins))
-
-    async with run_console(settings_of(clock(pin="warn"))) as site:
-        await site.browser.sign_in()
-        page = await site.browser.page("/console/servers")
-
-    assert "codec-gateway pins accept time get_time" in page.text
-    assert [form.attributes["action"] for form in page.all("form")] == ["/console/sign-out"]

@@ -1,0 +1,83 @@
+"""Tokenizer: a text that somebody pasted, cut by the accepted maps; special tokens as text and as control tokens.
+
+Turns a sent form into chips. The text is kept nowhere.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import anyio.to_thread
+from starlette.responses import Response
+
+from gateway.serve.console.cutting import Cut, cut_text
+from gateway.serve.console.sources import Sources
+from gateway.serve.console.visit import Form, Page, Visit
+from leaf_sdk.errors import CodecError
+from leaf_sdk.vocab import TokenMap
+
+_LONGEST: Final = 4000
+"""Characters of a text."""
+
+
+class Side(NamedTuple):
+    """One map's cuts of a text."""
+
+    token_map: TokenMap
+    as_text: Cut
+    as_control: Cut
+    same: bool
+    """Whether both are the same ids: the text spells no special token."""
+
+
+class Tokenizer:
+    """The page."""
+
+    def __init__(self, sources: Sources, render: Callable[..., Response]) -> None:
+        self._sources = sources
+        self._render = render
+
+    def pages(self) -> Sequence[Page]:
+        """Its path."""
+        return (Page("/console/tokenizer", self._show, ("GET", "POST")),)
+
+    async def _show(self, visit: Visit) -> Response:
+        maps = {key: each for key, each in self._sources.engines.maps.accepted.items() if each.can_encode}
+        # A browser sends each line break of a form as two characters.
+        text = visit.form.get("text", "").replace("\r\n", "\n")
+        sides: list[Side] = []
+        problem = ""
+        if len(text) > _LONGEST:
+            problem = f"the text has {len(text)} characters; at most {_LONGEST} are cut here"
+        elif text:
+            try:
+                sides = await anyio.to_thread.run_sync(_cut, _chosen(maps, visit.form), text)
+            except CodecError as error:
+                problem = str(error)
+        return self._render(
+            "tokenizer.html",
+            visit,
+            maps=maps,
+            text=text[:_LONGEST],
+            longest=_LONGEST,
+            sides=sides,
+            problem=problem,
+            first=visit.form.get("first", ""),
+            second=visit.form.get("second", ""),
+        )
+
+
+def _chosen(maps: dict[str, TokenMap], form: Form) -> list[TokenMap]:
+    """The maps that a form names, each once; else the first of all."""
+    named = [maps[key] for key in dict.fromkeys((form.get("first", ""), form.get("second", ""))) if key in maps]
+    return named or list(maps.values())[:1]
+
+
+def _cut(maps: Sequence[TokenMap], text: str) -> list[Side]:
+    sides: list[Side] = []
+    for n, token_map in enumerate(maps):
+        other = maps[1 - n] if len(maps) > 1 else None
+        as_text = cut_text(token_map, text, other)
+        as_control = cut_text(token_map, text, other, specials=True)
+        same = token_map.encode(text) == token_map.encode(text, specials=True)
+        sides.append(Side(token_map, as_text, as_control, same))
+    return sides
