@@ -68,13 +68,16 @@ test-templates: $(READY) ## try every marker at every place of every chat templa
 
 bench-maps: tokenizers ## time opening, encoding and decoding by maps, and write bench/results/maps.json
 	@$(BIN)/python -m bench.maps
+	@$(BIN)/python -m bench.reference
 
 bench-toolcalls: $(READY) ## time the tool-call parsers, the watcher, and the first delta on a real engine
 	@$(BIN)/python -m bench.toolcalls
+	@$(BIN)/python -m bench.reference
 	@$(BIN)/python -m bench.first_delta
 
 bench-leaf: $(READY) ## time what ids beside a text cost and save, and write bench/results/leaf.json
 	@$(BIN)/python -m bench.leaf
+	@$(BIN)/python -m bench.reference
 
 bench-install: $(READY) ## count what installing the SDK brings and time its import; writes bench/results/install.json (downloads)
 	@$(BIN)/python -m bench.install
@@ -115,11 +118,14 @@ faults: $(READY) ## break servers, clients and the gateway in every way, and cou
 
 bench-wire: $(READY) ## measure token streams on the wire and through the whole path: bytes, delay, CPU; writes their pages
 	@$(BIN)/python -m bench.wire
+	@$(BIN)/python -m bench.wire.lengths
 	@$(BIN)/python -m bench.path
+	@$(BIN)/python -m bench.reference
 
 bench-mcp: $(READY) ## time the MCP gateway beside others of its kind, and write bench/results/mcp.json
 	@$(BIN)/python -m bench.mcp
 	@$(BIN)/python -m bench.mcp.ids_cost
+	@$(BIN)/python -m bench.reference
 
 bench-cache: $(READY) ## count what conversations find again of the engine's cache, and write its page: half an hour
 	@$(BIN)/python -m bench.cache

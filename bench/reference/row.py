@@ -1,0 +1,100 @@
+"""A figure of the reference beside ours, and which of the two is better: the rows that every scene is made of.
+
+Theirs is typed, with the words in which it is stated; ours always comes from a result. Whether ours is better is
+computed, so that it stays right when a result is measured again. Pure.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+Results = Mapping[str, Mapping[str, Any]]
+"""Results of benchmarks by the names of their files."""
+Unit = Literal["B", "B/token", "ms", "µs", "ns", "times", "million/s"]
+Verdict = Literal["better", "alike", "worse", ""]
+
+_ALIKE: Final = 1.05
+_MORE_IS_BETTER: Final[frozenset[Unit]] = frozenset(("times", "million/s"))
+NOTHING: Final = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure of both. None: theirs is not stated, or ours is not measured; `words` then say what is there."""
+
+    what: str
+    theirs: float | None
+    ours: float | None
+    unit: Unit
+    stated: str = ""
+    """Theirs in its own words, where these are not the number."""
+    words: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What ours is beside theirs; nothing where one of them is missing."""
+        factor = self.factor
+        if factor is None:
+            return ""
+        return "better" if factor > _ALIKE else "worse" if factor < 1 / _ALIKE else "alike"
+
+    @property
+    def factor(self) -> float | None:
+        """How many times better ours is; below 1 it is worse."""
+        if self.theirs is None or self.ours is None:
+            return None
+        return self.ours / self.theirs if self.unit in _MORE_IS_BETTER else self.theirs / self.ours
+
+    def line(self) -> str:
+        """Give the row as Markdown."""
+        theirs = self.stated or (NOTHING if self.theirs is None else _with_unit(f"{self.theirs:,}", self.unit))
+        ours = self.words or (NOTHING if self.ours is None else shown(self.ours, self.unit))
+        return f"| {self.what} | {theirs} | {ours} | {self._judged()} |"
+
+    def _judged(self) -> str:
+        factor = self.factor
+        if factor is None or self.verdict == "alike":
+            return self.verdict
+        return f"{self.verdict}, {_digits(max(factor, 1 / factor))}×"
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One bench of the reference."""
+
+    title: str
+    definition: str
+    """What they measure, in their sense."""
+    stated: str
+    """Where its figures stand."""
+    rows: Sequence[Row]
+    why: str
+
+
+def kib(size: float) -> float:
+    """Give the bytes of a size that the reference writes as KB, of 1,024 each."""
+    return size * 1024
+
+
+def median(row: Mapping[str, Any], *keys: str) -> float:
+    """Give the median that stands at the end of these keys."""
+    found: Any = row
+    for key in keys:
+        found = found[key]
+    return float(found["median"])
+
+
+def shown(value: float, unit: Unit) -> str:
+    """Give a figure with its unit."""
+    return _with_unit(f"{value:,.0f}" if unit == "B" else _digits(value), unit)
+
+
+def _with_unit(digits: str, unit: Unit) -> str:
+    return f"{digits}×" if unit == "times" else f"{digits} {unit}"
+
+
+def _digits(value: float) -> str:
+    """Three digits, and all of those before the point."""
+    places = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    return f"{value:,.{min(places, 4)}f}"
