@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from gateway.agent.memory import History, LivedAnswer, LivedTurn, Miss, Remembered
+from gateway.agent.memory import History, LivedAnswer, LivedTurn, Miss, Notes, Remembered
 from gateway.agent.trail import Trail
 from gateway.engine.interface import Message
 from gateway.engine.readiness import ReadyEngine
@@ -79,6 +79,8 @@ class Conversation:
     """The answer's name, for its client and in trajectories."""
     trail: Trail | None = None
     """Where its ids came from; None: nobody asks."""
+    notes: Notes | None = None
+    """How its answer is made; None: nobody looks."""
     home: bytes = b""
     """What decides on which of several engines it is answered (`engine/homes.py`)."""
     stay: Stay | None = None

@@ -6,7 +6,6 @@ rendering shows whole keeps its ids (the law of recall, docs/architecture.md). I
 """
 
 import json
-from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,8 +15,8 @@ from typing import Final
 from gateway.agent.conversation import Conversation, Spliced, calls_of_turns
 from gateway.agent.events import PromptCompared
 from gateway.agent.history import tool_definitions, with_preamble
-from gateway.agent.memory import ConversationMemory, Lived, Miss, Recalled, Remembered, Turn, retold
-from gateway.agent.memory.store import NO_ENGINE
+from gateway.agent.memory import Lived, Miss, Recalled, Turn, retold
+from gateway.agent.memory.remembered import NO_ENGINE
 from gateway.agent.sources import spans_of_new, spans_of_rendering
 from gateway.engine.foreign import is_json_result
 from gateway.engine.interface import Message
@@ -115,35 +114,6 @@ def compared(conversation: Conversation, cached: int) -> PromptCompared:
     return PromptCompared(
         before.held, cached, "engine_restarted" if before.engine_name == ready.name else "engine_moved"
     )
-
-
-def remember(memory: ConversationMemory, conversation: Conversation) -> Remembered | None:
-    """Keep an answer that is over, however it ended, if its client can come back to it."""
-    lived, history, last = conversation.lived, conversation.history, conversation.lived.last
-    if history is None or last is None or not lived.whole:
-        return None
-    before, shown = conversation.before, lived.shown
-    # What is kept is a part of the prompt, and the last turn comes behind that.
-    added = array("I", conversation.ids[conversation.kept : lived.start]) + last.ids
-    node = Remembered(
-        owner=conversation.principal.name,
-        before=before,
-        place=len(history.messages),
-        shown=shown,
-        # Read now, not between a call and its result.
-        lived=tuple(each.formed(conversation.ready.token_map) for each in lived.messages),
-        kept=conversation.kept,
-        added=added,
-        held=min(conversation.held, conversation.kept + len(added)),
-        engine=conversation.ready.number,
-        engine_name=conversation.ready.name,
-        number=before.number if before is not None else new_number(),
-        answer_id=conversation.answer_id,
-        written=lived.start + last.own,
-        strangers=history.strangers(before.place + 1 if before is not None else 0, len(history.messages)),
-    )
-    memory.remember(node, history.with_answer(shown))
-    return node
 
 
 async def _go_on(conversation: Conversation, recalled: Recalled, held: Sequence[int]) -> None:

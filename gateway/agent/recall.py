@@ -6,17 +6,32 @@ conversation on it keeps a line of figures, without any text, for who runs the g
 
 import json
 import secrets
+from array import array
 from collections import deque
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import PromptCompared
 from gateway.agent.history import tool_definitions
-from gateway.agent.memory import ConversationMemory, History, Miss, Misses, Recalled, root_digest, schemas_of
-from gateway.agent.prompt import begin, compared, new_number, remember
+from gateway.agent.memory import (
+    AnswerRecord,
+    ConversationMemory,
+    History,
+    Miss,
+    Misses,
+    Notes,
+    Recalled,
+    Remembered,
+    root_digest,
+    schemas_of,
+)
+from gateway.agent.prompt import begin, compared, new_number
+from gateway.agent.records import note_prompt, record_of
 from gateway.agent.sources import answer_of
 from gateway.agent.trail import Trail
 from gateway.config import LimitsConfig
@@ -69,6 +84,8 @@ class Recall:
         self._shared = shared
         self._keys = [secrets.token_bytes(32)] if shared is None else shared.keys
         self._last: deque[Comparison] = deque(maxlen=_LINES)
+        self._watched = -inf
+        """Until when somebody looks, by the clock that never goes back."""
 
     async def begin(self, conversation: Conversation, messages: Sequence[Message]) -> None:
         """Give a conversation its prompt, behind what is remembered of it.
@@ -79,8 +96,10 @@ class Recall:
         recalled = await self._recalled(conversation, history)
         if recalled is None and history.answers:
             conversation.miss = self._miss(conversation, history)
-        if self._trajectories is not None:
-            conversation.trail = Trail(self._trajectories.logprobs)
+        watched = monotonic() < self._watched
+        if self._trajectories is not None or watched:
+            conversation.trail = Trail(self._trajectories is not None and self._trajectories.logprobs)
+            conversation.notes = Notes() if watched else None
         await begin(conversation, history.messages, recalled)
 
     async def _recalled(self, conversation: Conversation, history: History) -> Recalled | None:
@@ -101,7 +120,7 @@ class Recall:
         """
         if self._trajectories is not None and (answer := answer_of(conversation, ended)) is not None:
             self._trajectories.record(answer)
-        node, history = remember(self._memory, conversation), conversation.history
+        node, history = _remember(self._memory, conversation, record_of(conversation, ended)), conversation.history
         if node is not None and history is not None:
             messages = [*history.messages, node.shown.message]
             self._misses.note(node.number, node.owner, history.root, messages, node.held)
@@ -116,6 +135,7 @@ class Recall:
             return None
         told, before = compared(conversation, timings.cache_n), conversation.before
         number = None if before is None else before.number
+        note_prompt(conversation, told)
         self._last.append(Comparison(datetime.now(UTC), conversation.principal.name, number, told))
         if told.lost and told.reason is not None:
             self._metrics.prompt_ids_lost(told.reason, told.lost)
@@ -126,6 +146,18 @@ class Recall:
     def last(self) -> list[Comparison]:
         """The last requests that carried conversations on, the latest first."""
         return list(reversed(self._last))
+
+    def watch(self, seconds: float) -> None:
+        """Keep with each answer that begins from now on how it was made, for so long."""
+        self._watched = max(self._watched, monotonic() + seconds)
+
+    def conversations(self, most: int) -> list[Remembered]:
+        """The last answers of conversations that are remembered, of all principals, the latest first."""
+        return self._memory.conversations(most)
+
+    def branches(self, number: int) -> list[Remembered]:
+        """The last answers of one conversation, the latest first; empty where nothing of it is remembered."""
+        return self._memory.branches(number)
 
     def _miss(self, conversation: Conversation, history: History) -> Miss:
         lost = self._memory.forgotten(history)
@@ -139,3 +171,38 @@ class Recall:
         if ready.template.options:
             tools += json.dumps(ready.template.options)
         return root_digest(key, conversation.principal.name, ready.token_map.map_id, ready.facts.chat_template, tools)
+
+
+def _remember(
+    memory: ConversationMemory, conversation: Conversation, record: AnswerRecord | None = None
+) -> Remembered | None:
+    """Keep an answer that is over, however it ended, if its client can come back to it. `record`: how it was made."""
+    lived, history, last = conversation.lived, conversation.history, conversation.lived.last
+    if history is None or last is None or not lived.whole:
+        return None
+    before, shown = conversation.before, lived.shown
+    # What is kept is a part of the prompt, and the last turn comes behind that.
+    added = array("I", conversation.ids[conversation.kept : lived.start]) + last.ids
+    node = Remembered(
+        owner=conversation.principal.name,
+        before=before,
+        place=len(history.messages),
+        shown=shown,
+        # Read now, not between a call and its result.
+        lived=tuple(each.formed(conversation.ready.token_map) for each in lived.messages),
+        kept=conversation.kept,
+        added=added,
+        held=min(conversation.held, conversation.kept + len(added)),
+        engine=conversation.ready.number,
+        engine_name=conversation.ready.name,
+        number=before.number if before is not None else new_number(),
+        answer_id=conversation.answer_id,
+        written=lived.start + last.own,
+        model=conversation.ready.facts.model,
+        map_id=conversation.ready.token_map.map_id,
+        made=monotonic(),
+        record=record,
+        strangers=history.strangers(before.place + 1 if before is not None else 0, len(history.messages)),
+    )
+    memory.remember(node, history.with_answer(shown))
+    return node

@@ -1,4 +1,4 @@
-"""Where the ids of a conversation came from, noted while it grows; only where trajectories are written.
+"""Where the ids of a conversation came from, noted while it grows; only where somebody asks for it.
 
 `spans` stand for the ids behind the first `kept`, which are those of the answer before it.
 """

@@ -15,6 +15,7 @@ from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinishe
 from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
 from gateway.agent.prefill import prefill
 from gateway.agent.recall import Recall
+from gateway.agent.records import note_call, note_generation
 from gateway.agent.sources import spans_of_result
 from gateway.agent.splices import fitted, parts_of
 from gateway.config import LimitsConfig
@@ -140,6 +141,7 @@ class Answer:
         )
         result = await Generation(self._conversation, options, self._emit, self._metrics).run()
         self._generations.append(result.stats)
+        note_generation(self._conversation, result.stats)
         self._called += result.started
         if len(self._generations) == 1 and (told := self._recall.compare(self._conversation, result.stats.timings)):
             await self._emit(told)
@@ -206,6 +208,7 @@ class Answer:
             finished = outcome.finished
             sources = self._sources(outcome)
             self._conversation.lived.add_result(finished.call_id, finished.name, outcome.ids, sources)
+            note_call(self._conversation, outcome, self._runner.ledger.server_of)
             await self._emit(finished)
 
     def _sources(self, outcome: FinishedCall) -> tuple[Span, ...]:

@@ -3,18 +3,25 @@
 from gateway.agent.memory.history import RETOLD, Call, History, Shown, retold, root_digest, schemas_of
 from gateway.agent.memory.lived import Lived, LivedAnswer, LivedTurn
 from gateway.agent.memory.misses import Miss, Misses
-from gateway.agent.memory.store import ConversationMemory, Recalled, Remembered, Turn
+from gateway.agent.memory.record import AnswerRecord, CallRecord, Found, GenerationRecord, Notes
+from gateway.agent.memory.remembered import Remembered
+from gateway.agent.memory.store import ConversationMemory, Recalled, Turn
 
 __all__ = [
     "RETOLD",
+    "AnswerRecord",
     "Call",
+    "CallRecord",
     "ConversationMemory",
+    "Found",
+    "GenerationRecord",
     "History",
     "Lived",
     "LivedAnswer",
     "LivedTurn",
     "Miss",
     "Misses",
+    "Notes",
     "Recalled",
     "Remembered",
     "Shown",

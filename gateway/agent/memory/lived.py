@@ -36,6 +36,8 @@ class LivedTurn:
     """Whether it has a call that broke off, of which its client has not heard."""
     form: str = ""
     """What it wrote around its words (`form_of`): whether a template shows it so depends on that."""
+    start: int | None = None
+    """Ids of the context before it; None where another replica has told of it."""
 
     def end_text(self, token_map: TokenMap) -> str:
         """The text of the token that it ended with; "" where there was none, or the map does not have it."""
@@ -118,7 +120,7 @@ class LivedAnswer:
         # The ids of its calls are part of its own.
         calls = tuple(replace(call, ids=()) for call in turn.calls)
         spans = () if own == len(ids) else (Span("model", own), Span("assistant", len(ids) - own))
-        self.messages.append(Lived(message, array("I", ids), replace(turn, calls=calls), spans))
+        self.messages.append(Lived(message, array("I", ids), replace(turn, calls=calls, start=start), spans))
 
     def add_result(self, call_id: str, name: str, ids: Sequence[int], spans: tuple[Span, ...] = ()) -> None:
         """A call of the gateway's tools is over. `spans`: where its ids came from."""

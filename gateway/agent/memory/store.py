@@ -6,15 +6,18 @@ Nodes never change: two requests may go on from one. Bounded in bytes; what was 
 principal that has the most. It renders nothing and waits for nobody.
 """
 
-from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from heapq import nlargest
+from itertools import chain, islice
+from math import inf
 from sys import getsizeof
 from typing import Any, Final
 
-from gateway.agent.memory.history import History, Shown, ordered_results, retold
+from gateway.agent.memory.history import History, ordered_results, retold
 from gateway.agent.memory.lived import Lived
+from gateway.agent.memory.remembered import Remembered
 from gateway.engine.interface import Message
 
 _ALIKE: Final = 8
@@ -23,59 +26,6 @@ _FORGOTTEN: Final = 4096
 """Answers of which it is known that they were remembered once."""
 _NODE_BYTES: Final = 1200
 """What a node takes beside its ids and texts, measured."""
-
-
-NO_ENGINE: Final = -1
-"""The start of an engine of another process."""
-
-
-@dataclass(slots=True, eq=False)
-class Remembered:
-    """One answer, and the conversation that it ended. Frozen in all but its place in the tree."""
-
-    owner: str
-    before: "Remembered | None"
-    """The answer that its request went on from."""
-    place: int
-    """Where the answer stands among the client's messages."""
-    shown: Shown
-    lived: tuple[Lived, ...]
-    kept: int
-    """Ids that are the beginning of those of `before`."""
-    added: "array[int]"
-    held: int
-    """Ids that the engine has processed."""
-    engine: int
-    """Which start of the engine that was."""
-    number: int
-    """Which conversation it belongs to; branches are one."""
-    engine_name: str = "engine"
-    """Which of the gateway's engines."""
-    answer_id: str = ""
-    written: int = 0
-    """Ids of it that the engine held: all, unless its last turn was cut inside a token."""
-    strangers: bytes = b""
-    """Of answers before it that are nobody's here (`History.strangers`)."""
-    digest: bytes = b""
-    followers: int = field(default=0, repr=False)
-    size: int = 0
-
-    def chain(self) -> list["Remembered"]:
-        """The answers of this conversation, the first one first."""
-        found: list[Remembered] = []
-        node: Remembered | None = self
-        while node is not None:
-            found.append(node)
-            node = node.before
-        return found[::-1]
-
-    def ids(self) -> list[int]:
-        """All ids that the conversation had at the end of this answer."""
-        ids: array[int] = array("I")
-        for node in self.chain():
-            del ids[node.kept :]
-            ids.extend(node.added)
-        return ids.tolist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +86,22 @@ class ConversationMemory:
         """An answer that is remembered, by its name."""
         return next((each for each in self._found.get(digest, ()) if each.answer_id == answer_id), None)
 
+    def conversations(self, most: int) -> list[Remembered]:
+        """Answers that nothing follows, the latest first; at most `most`, of those that were used last."""
+        last = chain.from_iterable(islice(reversed(nodes.values()), most) for nodes in self._last.values())
+        return nlargest(most, last, key=lambda node: -inf if node.made is None else node.made)
+
+    def branches(self, number: int) -> list[Remembered]:
+        """Answers of one conversation that nothing follows, the latest first."""
+        found = (node for nodes in self._last.values() for node in reversed(nodes.values()) if node.number == number)
+        return sorted(found, key=lambda node: -inf if node.made is None else node.made, reverse=True)
+
     def remember(self, node: Remembered, digest: bytes) -> Remembered:
         """Keep an answer, and give it. `digest`: of its history and itself (`History.with_answer`)."""
         node.digest = digest
         node.size = _NODE_BYTES + len(node.added) * node.added.itemsize + sum(each.size for each in node.lived)
         node.size += getsizeof(node.shown.content) + getsizeof(node.shown.reasoning)
+        node.size += 0 if node.record is None else node.record.size
         # What it goes on from may have given way while it was made: it stands again, or nothing would count it.
         missing: list[Remembered] = []
         each: Remembered | None = node

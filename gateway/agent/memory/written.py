@@ -12,7 +12,7 @@ from typing import Any
 
 from gateway.agent.memory.history import Call, Shown
 from gateway.agent.memory.lived import Lived, LivedTurn
-from gateway.agent.memory.store import NO_ENGINE, Remembered
+from gateway.agent.memory.remembered import NO_ENGINE, Remembered
 from gateway.observe.trajectories import Span
 from gateway.shared.packing import packed, unpacked
 from gateway.toolcalls import CallClosed

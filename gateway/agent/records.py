@@ -1,0 +1,76 @@
+"""How an answer was made, gathered while it is: for who looks at it afterwards.
+
+Turns what the agent tells of generations, calls and prompts into the record that the memory keeps with the answer.
+Nothing of it is made unless somebody looks. Pure.
+"""
+
+from array import array
+from collections.abc import Callable
+from itertools import accumulate
+from math import nan
+
+from gateway.agent.calls import FinishedCall
+from gateway.agent.conversation import Conversation
+from gateway.agent.events import GenerationFinished, PromptCompared
+from gateway.agent.memory import AnswerRecord, CallRecord, Found, GenerationRecord
+from gateway.observe.trajectories import Span
+
+
+def note_generation(conversation: Conversation, stats: GenerationFinished) -> None:
+    """Keep the figures of a generation that is over."""
+    if (notes := conversation.notes) is None or conversation.trail is None:
+        return
+    timings = stats.timings
+    sampled = conversation.trail.sampled[-1]
+    logprobs = (nan if each is None else each for each in sampled.logprobs[: sampled.count])
+    notes.generations.append(
+        GenerationRecord(
+            start=sampled.start,
+            count=sampled.count,
+            reasoning=stats.reasoning,
+            held=stats.held,
+            cached=None if timings is None else timings.cache_n,
+            prefilled=stats.prefilled,
+            first=stats.ttft,
+            prompt_seconds=None if timings is None else timings.prompt_seconds,
+            generate_seconds=None if timings is None else timings.generate_seconds,
+            guessed=stats.guessed,
+            logprobs=array("f", logprobs),
+        )
+    )
+
+
+def note_call(conversation: Conversation, outcome: FinishedCall, server_of: Callable[[str], str | None]) -> None:
+    """Keep the figures of a call that is over."""
+    if conversation.notes is None:
+        return
+    told = outcome.finished
+    conversation.notes.calls.append(
+        CallRecord(
+            told.call_id, told.name, server_of(told.name), told.seconds, told.leaf_ids, told.shim_ids, told.is_error
+        )
+    )
+
+
+def note_prompt(conversation: Conversation, told: PromptCompared) -> None:
+    """Keep what the answer's prompt has found again."""
+    if conversation.notes is not None:
+        conversation.notes.found = Found(told.held, told.reused, told.lost, told.reason, told.miss)
+
+
+def record_of(conversation: Conversation, ended: str) -> AnswerRecord | None:
+    """Give the record of an answer that is over, as it is remembered; None where nobody looked."""
+    notes, trail, last = conversation.notes, conversation.trail, conversation.lived.last
+    if notes is None or trail is None or last is None:
+        return None
+    # Its last turn may be remembered as its client saw it, cut.
+    before = _cut(trail.spans, conversation.lived.start - trail.kept)
+    spans = (*before, *(last.spans or (Span("model", len(last.ids)),)))
+    return AnswerRecord(ended, trail.kept, spans, tuple(notes.generations), tuple(notes.calls), notes.found)
+
+
+def _cut(spans: list[Span], count: int) -> list[Span]:
+    """The spans of the first `count` ids."""
+    ends = accumulate(span.count for span in spans)
+    cut = ((span, span.count - max(end - count, 0)) for span, end in zip(spans, ends, strict=True))
+    return [Span(span.source, left, span.tool, span.server) for span, left in cut if left > 0]
