@@ -6,7 +6,7 @@ by the values that the caller knows. It does not know where the values came from
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 MASK: Final = "****"
@@ -40,6 +40,15 @@ def mask_text(text: str, secrets: Iterable[str] = ()) -> str:
         if secret == text or len(secret) >= SHORTEST_SECRET:
             text = text.replace(secret, MASK) if secret else text
     return _USERINFO.sub(MASK, _BEARER.sub(rf"\1 {MASK}", text))
+
+
+def secret_places(text: str, secrets: Iterable[str] = ()) -> Iterator[tuple[int, int]]:
+    """Where stands in the text what `mask_text` would take out: from which character up to which."""
+    for secret in secrets:
+        if len(secret) >= SHORTEST_SECRET and not _MAP_ID.fullmatch(secret):
+            yield from (found.span() for found in re.finditer(re.escape(secret), text))
+    yield from (found.span() for found in _USERINFO.finditer(text))
+    yield from ((found.end(1), found.end()) for found in _BEARER.finditer(text))
 
 
 def mask_value(name: str, value: str, secrets: Iterable[str] = ()) -> str:

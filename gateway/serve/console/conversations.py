@@ -1,0 +1,118 @@
+"""Conversations: the list of those that are remembered, and one of them with all its ids.
+
+Turns what the memory holds into pages, and into the JSON that the viewer (`static/conversation.js`) asks for in ranges.
+Nothing is kept for it but the conversation that was looked at last. It decides nothing about who may look.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import anyio
+import anyio.to_thread
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from gateway.agent.memory import Remembered
+from gateway.config.show import secrets_of
+from gateway.serve.console.hidden import hidden_ids
+from gateway.serve.console.listing import Asked, listing
+from gateway.serve.console.seen import SeenConversation, see
+from gateway.serve.console.shown import RANGE, Spelled, shown_conversation, shown_differences, shown_ids
+from gateway.serve.console.sources import Sources
+from gateway.serve.console.turns import TurnTable
+from gateway.serve.console.visit import Page, Visit
+
+T = TypeVar("T")
+ROOT: Final = "/console/conversations"
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    seen: SeenConversation
+    spelled: Spelled
+
+
+class Conversations:
+    """The pages."""
+
+    def __init__(self, sources: Sources, render: Callable[..., Response]) -> None:
+        self._sources = sources
+        self._render = render
+        self._looked: _Looked | None = None
+        self._reading = anyio.CapacityLimiter(1)
+
+    def pages(self) -> Sequence[Page]:
+        """Their paths."""
+        one = f"{ROOT}/{{number:int}}"
+        return (
+            Page(ROOT, self._list),
+            Page(one, self._show),
+            Page(f"{one}/seen.json", self._seen),
+            Page(f"{one}/ids.json", self._ids),
+            Page(f"{one}/differences.json", self._differences),
+        )
+
+    async def _list(self, visit: Visit) -> Response:
+        asked = Asked(visit.query("caller"), visit.query("model"), visit.query("why"))
+        told = listing(self._sources.agent.recall, asked)
+        return self._render("conversations.html", visit, asked=asked, told=told, gone=visit.query("gone")[:20])
+
+    async def _show(self, visit: Visit) -> Response:
+        looked = await self._look(visit)
+        if looked is None:
+            return RedirectResponse(f"{ROOT}?gone={visit.request.path_params['number']}", 303)
+        secrets = secrets_of(self._sources.config)
+        table = await self._read(partial(TurnTable, looked.seen, looked.spelled, secrets))
+        answers = [each.answer_id for each in self._sources.agent.recall.branches(looked.seen.number)]
+        return self._render("conversation.html", visit, seen=looked.seen, table=table, branches=answers, range=RANGE)
+
+    async def _seen(self, visit: Visit) -> Response:
+        return await self._tell(visit, shown_conversation)
+
+    async def _ids(self, visit: Visit) -> Response:
+        return await self._tell(visit, shown_ids, _number(visit, "from", 0), _number(visit, "count", RANGE))
+
+    async def _differences(self, visit: Visit) -> Response:
+        return await self._tell(visit, shown_differences, _number(visit, "from", 0))
+
+    async def _tell(self, visit: Visit, show: Callable[..., dict[str, Any]], *asked: int) -> Response:
+        looked = await self._look(visit)
+        if looked is None:
+            return JSONResponse({"error": "this conversation is no longer remembered: others took its place"}, 404)
+        return JSONResponse(await self._read(partial(show, looked.seen, looked.spelled, *asked)))
+
+    async def _look(self, visit: Visit) -> _Looked | None:
+        """The conversation that is asked for, up to the answer that is asked for; None: it is not remembered."""
+        node = self._find(int(visit.request.path_params["number"]), visit.query("answer"))
+        if node is None:
+            return None
+        texts = self._sources.texts
+        looked = self._looked
+        if looked is None or looked.seen.answer_id != node.answer_id or looked.spelled.texts != texts:
+            token_map = self._sources.engines.maps.accepted.get(node.map_id or "")
+            secrets = secrets_of(self._sources.config)
+
+            def read() -> _Looked:
+                seen = see(node)
+                hidden = frozenset[int]() if token_map is None else hidden_ids(seen.ids, token_map, secrets)
+                return _Looked(seen, Spelled(token_map, hidden, texts))
+
+            looked = self._looked = await self._read(read)
+        return looked
+
+    def _find(self, number: int, answer_id: str) -> Remembered | None:
+        last = self._sources.agent.recall.branches(number)
+        if not answer_id and last:
+            return last[0]
+        nodes = (node for each in last for node in each.chain())
+        return next((node for node in nodes if node.answer_id == answer_id), None)
+
+    async def _read(self, work: Callable[[], T]) -> T:
+        """In a thread, one at a time: calls wait on this loop."""
+        return await anyio.to_thread.run_sync(work, limiter=self._reading)
+
+
+def _number(visit: Visit, name: str, default: int) -> int:
+    given = visit.query(name)
+    return int(given) if given.isascii() and given.isdecimal() and len(given) < 10 else default

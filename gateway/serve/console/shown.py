@@ -1,0 +1,141 @@
+"""A conversation as the viewer reads it: JSON values with counts, sources and ids, and words where these may be shown.
+
+Turns what is seen of a conversation into them. Words are data there: the viewer makes text of them, never markup.
+"""
+
+import base64
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Final
+
+from gateway.observe.escape import escape_text
+from gateway.serve.console.again import Difference, differences
+from gateway.serve.console.runs import Run
+from gateway.serve.console.seen import SeenCall, SeenConversation, SeenTurn
+from leaf_sdk.vocab import TokenMap
+
+RANGE: Final = 4096
+"""Ids that are given at once."""
+COMPARED: Final = 50_000
+"""Ids that are tokenized again at once."""
+_TOLD: Final = 1000
+_NAME: Final = 128
+_AS_MARKERS: Final = frozenset({"template", "model", "reasoning", "assistant"})
+"""Sources of which engines read markers as special tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spelled:
+    """How ids are spelled."""
+
+    token_map: TokenMap | None
+    """None: the map that the conversation was held with is not here."""
+    hidden: Collection[int]
+    """Numbers of ids that are not told: they spell a secret."""
+    texts: bool
+    """Whether spellings may be told."""
+
+
+def shown_conversation(seen: SeenConversation, spelled: Spelled) -> dict[str, Any]:
+    """All but the ids."""
+    return {
+        "number": seen.number,
+        "answer": seen.answer_id,
+        "count": len(seen.ids),
+        "texts": spelled.texts and spelled.token_map is not None,
+        "runs": [_run(run) for run in seen.runs],
+        "turns": [_turn(turn) for turn in seen.turns],
+        "calls": [_call(call) for call in seen.calls],
+        "cache_ends": [[each.turn, each.cached, each.held, each.prompt] for each in seen.cache_ends()],
+    }
+
+
+def shown_ids(seen: SeenConversation, spelled: Spelled, start: int, count: int) -> dict[str, Any]:
+    """A range of ids: None for one that spells a secret. `bytes`: of all of them in base64, `sizes` of each."""
+    numbers = range(start, min(start + min(count, RANGE), len(seen.ids)))
+    ids = [None if number in spelled.hidden else seen.ids[number] for number in numbers]
+    told: dict[str, Any] = {"from": start, "ids": ids, "logprobs": _logprobs(seen.turns, numbers)}
+    if (token_map := spelled.token_map) is None:
+        return told
+    special = token_map.special_ids
+    told["special"] = [n for n, token_id in enumerate(ids) if token_id is not None and token_id in special]
+    if spelled.texts:
+        pieces = [b"" if token_id is None else token_map.table.get(token_id) or b"" for token_id in ids]
+        told |= {"bytes": base64.b64encode(b"".join(pieces)).decode(), "sizes": [len(piece) for piece in pieces]}
+    return told
+
+
+def shown_differences(seen: SeenConversation, spelled: Spelled, start: int) -> dict[str, Any]:
+    """What a text path would hold in place of ids from here on. `next`: where what is left begins; None: nothing is.
+
+    `unread`: ids of runs that are no text, or too long to be compared whole.
+    """
+    found: list[dict[str, Any]] = []
+    unread = 0
+    token_map, done = spelled.token_map, start
+    if token_map is None or not token_map.can_encode:
+        return {"from": start, "next": None, "known": False, "differences": []}
+    for run in seen.runs:
+        if run.stop <= start:
+            continue
+        if done - start >= COMPARED or len(found) >= _TOLD:
+            return {"from": start, "next": done, "known": True, "unread": unread, "differences": found}
+        # A run is compared whole: cut, its end would be tokenized otherwise.
+        markers = run.source in _AS_MARKERS
+        whole = run.count <= COMPARED
+        unequal = differences(seen.ids[run.start : run.stop], token_map, specials=markers) if whole else None
+        unread += run.count if unequal is None else 0
+        found += [_difference(each, run.start, spelled, token_map) for each in unequal or ()]
+        done = run.stop
+    return {"from": start, "next": None, "known": True, "unread": unread, "differences": found}
+
+
+def _difference(each: Difference, start: int, spelled: Spelled, token_map: TokenMap) -> dict[str, Any]:
+    at = start + each.start
+    secret = any(number in spelled.hidden for number in range(at, at + each.count))
+    told: dict[str, Any] = {"at": at, "count": each.count, "ids": [] if secret else each.others}
+    if spelled.texts and not secret:
+        told["bytes"] = [base64.b64encode(token_map.token_bytes(each)).decode() for each in each.others]
+    return told
+
+
+def _run(run: Run) -> list[Any]:
+    names = [None if name is None else escape_text(name, _NAME) for name in (run.tool, run.server)]
+    return [run.start, run.count, run.source, *names, run.call]
+
+
+def _turn(turn: SeenTurn) -> dict[str, Any]:
+    record = turn.record
+    return {
+        "answer": turn.answer,
+        "start": turn.start,
+        "count": turn.count,
+        "calls": turn.calls,
+        "guessed": None if record is None else record.guessed,
+    }
+
+
+def _call(call: SeenCall) -> dict[str, Any]:
+    record = call.record
+    return {
+        "name": escape_text(call.name, _NAME),
+        "server": None if record is None or record.server is None else escape_text(record.server, _NAME),
+        "turn": call.turn,
+        "seconds": None if record is None else round(record.seconds, 4),
+        "error": None if record is None else record.is_error,
+    }
+
+
+def _logprobs(turns: Iterable[SeenTurn], numbers: range) -> list[float | None] | None:
+    """Of each id, where there is one; None: there is none at all."""
+    found: list[float | None] = [None] * len(numbers)
+    told = False
+    for turn in turns:
+        if turn.start is None or turn.record is None or not turn.record.logprobs:
+            continue
+        for number in range(max(turn.start, numbers.start), min(turn.start + len(turn.record.logprobs), numbers.stop)):
+            logprob = turn.record.logprobs[number - turn.start]
+            if isfinite(logprob):
+                found[number - numbers.start], told = round(logprob, 3), True
+    return found if told else None

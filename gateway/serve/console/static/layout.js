@@ -1,0 +1,116 @@
+// Where each id stands: runs cut into segments, segments into rows of one height. Knows no document.
+const SEGMENT = 512;
+const PER_ROW = 12;
+
+export class Layout {
+  // `seen`: the conversation as the server tells it. A segment lies in one run and begins where a cache ended, if one did.
+  constructor(seen) {
+    this.segments = [];
+    const ends = new Map();
+    for (const [turn, cached, held, prompt] of seen.cache_ends) {
+      const at = Math.min(cached, seen.count);
+      ends.set(at, [...(ends.get(at) ?? []), { turn, cached, held, prompt }]);
+    }
+    const cuts = [...ends.keys()].sort((a, b) => a - b);
+    let next = 0;
+    for (const [start, count, source, tool, server, call] of seen.runs) {
+      const run = { start, count, source, tool, server, call };
+      for (let at = start; at < start + count; ) {
+        while (next < cuts.length && cuts[next] <= at) next += 1;
+        const cut = next < cuts.length ? cuts[next] : Infinity;
+        const stop = Math.min(start + count, at + SEGMENT, cut);
+        this.segments.push({ start: at, stop, run, ends: ends.get(at) ?? [], head: at === start, rows: null });
+        at = stop;
+      }
+    }
+    this.count = seen.count;
+    this.per = PER_ROW;
+    this.measure();
+  }
+
+  // Rows of a segment that hold no ids: its lines, and the head of its run.
+  before(segment) {
+    return segment.ends.length + (segment.head ? 1 : 0);
+  }
+
+  size(segment) {
+    return this.before(segment) + (segment.rows?.length ?? Math.ceil((segment.stop - segment.start) / this.per));
+  }
+
+  // Count rows anew: of segments that nobody has looked at, by how many ids stood in others' rows.
+  measure() {
+    this.tops = new Array(this.segments.length + 1);
+    let top = 0;
+    this.segments.forEach((segment, number) => {
+      this.tops[number] = top;
+      top += this.size(segment);
+    });
+    this.tops[this.segments.length] = top;
+  }
+
+  get total() {
+    return this.tops[this.segments.length];
+  }
+
+  forget() {
+    for (const segment of this.segments) segment.rows = null;
+    this.measure();
+  }
+
+  // Put a segment's ids into rows. `widths`: of its chips, gaps included.
+  pack(segment, widths, room) {
+    const rows = [];
+    let used = Infinity;
+    widths.forEach((width, n) => {
+      if (used + width > room) {
+        rows.push(segment.start + n);
+        used = 0;
+      }
+      used += width;
+    });
+    segment.rows = rows;
+    if (segment.stop - segment.start === SEGMENT) this.per = Math.max(1, SEGMENT / rows.length);
+  }
+
+  segmentAt(row) {
+    return search(this.segments.length, (n) => this.tops[n + 1] > row);
+  }
+
+  segmentOf(id) {
+    return search(this.segments.length, (n) => this.segments[n].stop > id);
+  }
+
+  // The row that an id stands in, counted over all.
+  rowOf(id) {
+    const number = this.segmentOf(id);
+    const segment = this.segments[number];
+    const { rows } = segment;
+    const within = rows
+      ? search(rows.length, (n) => n + 1 === rows.length || rows[n + 1] > id)
+      : Math.floor((id - segment.start) / this.per);
+    return this.tops[number] + this.before(segment) + within;
+  }
+
+  // First id of a row, and the first behind it; null where a row holds none.
+  idsOf(row) {
+    const number = this.segmentAt(row);
+    const segment = this.segments[number];
+    const within = row - this.tops[number] - this.before(segment);
+    if (within < 0) return null;
+    if (segment.rows) return [segment.rows[within], segment.rows[within + 1] ?? segment.stop];
+    const start = segment.start + Math.floor(within * this.per);
+    return [Math.min(start, segment.stop - 1), Math.min(Math.floor(start + this.per), segment.stop)];
+  }
+}
+
+// The first number below `count` for which `is` holds; the last where it holds for none.
+function search(count, is) {
+  let low = 0;
+  let high = count - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (is(middle)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}

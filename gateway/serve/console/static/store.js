@@ -1,0 +1,74 @@
+// Ids by ranges, as they are asked for: each range is fetched once, and the ones used longest ago go first.
+import { fromBase64, label } from "./spelling.js";
+
+const MOST = 24;
+
+export class Store {
+  constructor(address, answer, range) {
+    this.address = address;
+    this.answer = answer;
+    this.range = range;
+    this.ranges = new Map();
+    this.waiting = new Map();
+  }
+
+  async ask(what, asked = {}) {
+    const query = new URLSearchParams({ answer: this.answer, ...asked });
+    const answer = await fetch(`${this.address}/${what}?${query}`, { headers: { accept: "application/json" } });
+    if (answer.redirected || !(answer.headers.get("content-type") ?? "").includes("json")) throw new Error("You are signed out.");
+    const told = await answer.json();
+    if (!answer.ok) throw new Error(told.error ?? "The gateway did not answer.");
+    return told;
+  }
+
+  // An id with all that is known of it; null until its range is there.
+  get(number) {
+    const key = Math.floor(number / this.range);
+    const range = this.ranges.get(key);
+    return range ? range[number - key * this.range] : null;
+  }
+
+  has(start, stop) {
+    for (let key = Math.floor(start / this.range); key * this.range < stop; key += 1) {
+      if (!this.ranges.has(key)) return false;
+    }
+    return true;
+  }
+
+  // Fetch what is missing of these ids.
+  async load(start, stop) {
+    const missing = [];
+    for (let key = Math.floor(start / this.range); key * this.range < stop; key += 1) {
+      const range = this.ranges.get(key);
+      if (!range) missing.push(this.fetch(key));
+      else {
+        this.ranges.delete(key);
+        this.ranges.set(key, range);
+      }
+    }
+    await Promise.all(missing);
+  }
+
+  fetch(key) {
+    if (!this.waiting.has(key)) {
+      const fetched = this.ask("ids.json", { from: key * this.range, count: this.range }).then((told) => {
+        this.ranges.set(key, read(told));
+        if (this.ranges.size > MOST) this.ranges.delete(this.ranges.keys().next().value);
+      });
+      this.waiting.set(key, fetched.finally(() => this.waiting.delete(key)));
+    }
+    return this.waiting.get(key);
+  }
+}
+
+function read(told) {
+  const special = new Set(told.special ?? []);
+  const bytes = told.bytes === undefined ? null : fromBase64(told.bytes);
+  let at = 0;
+  return told.ids.map((id, n) => {
+    const size = told.sizes?.[n] ?? 0;
+    const piece = bytes === null ? null : bytes.subarray(at, at + size);
+    at += size;
+    return { number: told.from + n, id, piece, special: special.has(n), logprob: told.logprobs?.[n] ?? null, label: label(id, piece) };
+  });
+}

@@ -1,0 +1,178 @@
+"""The turns of a conversation as a table: counts, what was reused, how long each part took, and the calls.
+
+Turns what is seen of a conversation into rows and bars. Words of calls and results are told where they may be. Pure.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from gateway.serve.console.listing import wall_clock
+from gateway.serve.console.render import Fit, lines
+from gateway.serve.console.seen import SeenAnswer, SeenCall, SeenConversation, SeenTurn
+from gateway.serve.console.shown import Spelled
+
+SOURCES: Final = (
+    *("template", "system", "user", "assistant", "model", "reasoning", "leaf", "shim", "error"),
+    "unknown",
+)
+"""In the order in which they are shown."""
+MOST: Final = 200
+"""Turns that are shown, the latest."""
+_WORDS: Final = 4000
+"""Characters of arguments, and of a result."""
+_WIDTH: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a turn's time, as a piece of a bar."""
+
+    name: str
+    seconds: float
+    x: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """A call of a turn. None: not known."""
+
+    number: int
+    name: str
+    server: str | None
+    seconds: float | None
+    leaf: int | None
+    shim: int | None
+    error: bool
+    ids: int | None
+    place: int | None
+    """Where its result stands."""
+    arguments: Fit | None
+    """None where no words are shown."""
+    result: Fit | None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRow:
+    """A turn. None: not known."""
+
+    number: int
+    count: int
+    start: int | None
+    reasoning: int | None
+    prompt: int | None
+    cached: int | None
+    prefilled: int
+    """Ids that were processed while its tools worked."""
+    guessed: bool
+    parts: Sequence[Part]
+    calls: Sequence[CallRow]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """An answer with its turns."""
+
+    number: int
+    when: datetime | None
+    told: SeenAnswer
+    was: Fit | None
+    now: Fit | None
+    """What the client changed; None where nothing is known of that, or no words are shown."""
+    turns: Sequence[TurnRow]
+
+
+class TurnTable:
+    """The table of one conversation."""
+
+    def __init__(self, seen: SeenConversation, spelled: Spelled, secrets: Collection[str]) -> None:
+        self._seen = seen
+        self._texts = spelled.texts
+        self._map = spelled.token_map if spelled.texts else None
+        self._secrets = secrets
+        self._places = {run.call: run.start for run in reversed(seen.runs) if run.call is not None}
+        first = self.left_out = max(len(seen.turns) - MOST, 0)
+        self._turns = list(enumerate(seen.turns))[first:]
+        self._longest = max((sum(s for _, s in self._times(turn)) for _, turn in self._turns), default=0.0)
+        self.answers = list(self._answers())
+
+    @property
+    def sources(self) -> list[tuple[str, int]]:
+        """Ids of each source that there is."""
+        counts: Counter[str] = Counter()
+        for run in self._seen.runs:
+            counts[run.source] += run.count
+        return [(source, counts[source]) for source in SOURCES if counts[source]]
+
+    @property
+    def unrecorded(self) -> int:
+        """Answers that nobody looked at when they were made."""
+        return sum(not answer.recorded for answer in self._seen.answers)
+
+    def _answers(self) -> Iterator[AnswerRow]:
+        """The answers whose turns are shown."""
+        for number, answer in enumerate(self._seen.answers):
+            turns = [self._turn(n, turn) for n, turn in self._turns if turn.answer == number]
+            if turns:
+                miss = None if answer.found is None or not self._texts else answer.found.miss
+                was, now = (None, None) if miss is None else (self._words(miss.was), self._words(miss.now))
+                yield AnswerRow(number, wall_clock(answer.made), answer, was, now, turns)
+
+    def _turn(self, number: int, turn: SeenTurn) -> TurnRow:
+        record = turn.record
+        later = self._seen.turns[number + 1 : number + 2]
+        same = later and later[0].answer == turn.answer and later[0].record is not None
+        return TurnRow(
+            number=number,
+            count=turn.count,
+            start=turn.start,
+            reasoning=None if record is None else record.reasoning,
+            prompt=None if record is None else record.start,
+            cached=None if record is None else record.cached,
+            prefilled=later[0].record.prefilled if same and later[0].record is not None else 0,
+            guessed=record is not None and record.guessed,
+            parts=self._parts(turn),
+            calls=[self._call(each, self._seen.calls[each]) for each in turn.calls],
+        )
+
+    def _times(self, turn: SeenTurn) -> list[tuple[str, float]]:
+        """How long each part took, as far as it is known. Tools work at the same time: the slowest counts."""
+        record = turn.record
+        if record is None or record.prompt_seconds is None or record.generate_seconds is None:
+            return []
+        waited = max(record.first - record.prompt_seconds, 0.0)
+        ran = [call.record.seconds for call in map(self._seen.calls.__getitem__, turn.calls) if call.record is not None]
+        tools = [("tools", max(ran))] if ran else []
+        return [("wait", waited), ("prefill", record.prompt_seconds), ("generate", record.generate_seconds), *tools]
+
+    def _parts(self, turn: SeenTurn) -> list[Part]:
+        parts: list[Part] = []
+        at = 0
+        for name, seconds in self._times(turn):
+            width = round(_WIDTH * seconds / self._longest) if self._longest else 0
+            parts.append(Part(name, seconds, at, width))
+            at += width
+        return parts
+
+    def _call(self, number: int, call: SeenCall) -> CallRow:
+        record = call.record
+        said = None if self._map is None or call.result is None else self._words(self._map.decode(call.result))
+        return CallRow(
+            number=number,
+            name=call.name,
+            server=None if record is None else record.server,
+            seconds=None if record is None else record.seconds,
+            leaf=None if record is None else record.leaf,
+            shim=None if record is None else record.shim,
+            error=record is not None and record.is_error,
+            ids=None if call.result is None else len(call.result),
+            place=self._places.get(number),
+            arguments=self._words(call.arguments) if self._texts else None,
+            result=said,
+        )
+
+    def _words(self, text: str) -> Fit:
+        return lines(text, self._secrets, _WORDS)
