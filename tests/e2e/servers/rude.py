@@ -13,7 +13,11 @@ TOOLS = [
             "properties": {"words": {"type": "string", "description": SAID, "default": MARKUP}},
         },
     },
-    {"name": "shout", "description": "Shouts a word of a megabyte", "inputSchema": {"type": "object", "properties": {}}},
+    {
+        "name": "shout",
+        "description": "Shouts a word of a megabyte",
+        "inputSchema": {"type": "object", "properties": {}},
+    },
     {"name": MARKUP, "description": "Its name is markup", "inputSchema": {"type": "object", "properties": {}}},
 ]
 

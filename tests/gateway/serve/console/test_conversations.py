@@ -1,0 +1,314 @@
+"""The pages of conversations: figures for who is signed in, words where the settings let them, secrets never."""
+
+import base64
+import json
+from array import array
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.agent.memory import (
+    AnswerRecord,
+    CallRecord,
+    ConversationMemory,
+    Found,
+    GenerationRecord,
+    Lived,
+    LivedTurn,
+    Miss,
+    Remembered,
+    Shown,
+)
+from gateway.config.console import ConsoleConfig
+from gateway.config.model import ServeConfig
+from gateway.observe.trajectories import Span
+from leaf_sdk.testing import tiny_map
+
+pytestmark = pytest.mark.anyio
+TINY = tiny_map()
+SECRET = "t0ken-t0ken-t0ken"
+HOSTILE = "<script>alert(1)</script>\x1b[31m\u202egnp.exe\x00</pre>"
+WORDS = {"user": f"May I pay with {SECRET} here?", "result": f"It says {HOSTILE}.", "model": "hello world"}
+ONE = "/console/conversations/7"
+
+
+def remembered(
+    owner: str = "alice", number: int = 7, *, before: Remembered | None = None, made: float = 1.0
+) -> Remembered:
+    """An answer: a question, a call with its result, and the model's last words."""
+    parts = [TINY.encode(text) for text in (WORDS["user"], "call", WORDS["result"], WORDS["model"])]
+    user, call, result, model = parts
+    held = [] if before is None else before.ids()
+    at = len(held)
+    calls = [{"id": f"c{number}", "function": {"name": "up__<b>", "arguments": json.dumps({"a": HOSTILE})}}]
+    lived = (
+        Lived(
+            {"role": "assistant", "content": "", "tool_calls": calls}, array("I", call), LivedTurn(start=at + len(user))
+        ),
+        Lived({"role": "tool", "tool_call_id": f"c{number}", "name": "up__<b>"}, array("I", result)),
+        Lived({"role": "assistant", "content": "hello"}, array("I", model), LivedTurn()),
+    )
+    starts = (at + len(user), at + len(user) + len(call) + len(result))
+    spans = [Span("user", len(user)), Span("model", len(call)), Span("leaf", len(result), "up__<b>", "up")]
+    generations = [
+        GenerationRecord(starts[0], len(call), 0, 0, 0, 0, 0.2, 0.1, 0.3, False, array("f")),
+        GenerationRecord(
+            starts[1], len(model), 1, starts[0], 3, 2, 0.2, 0.1, 0.3, True, array("f", [-0.5] * len(model))
+        ),
+    ]
+    miss = Miss("client_changed", 9, 0, 3, was=f"was {SECRET} {HOSTILE}", now="now")
+    record = AnswerRecord(
+        ended="stop", kept=at, spans=[*spans, Span("model", len(model))], generations=generations,
+        calls=[CallRecord(f"c{number}", "up__<b>", "up", 0.4, len(result), 0, False)],
+        found=Found(9, 4, 5, "client_changed", miss),
+    )  # fmt: skip
+    return Remembered(
+        owner=owner, before=before, place=1, shown=Shown("hello"), lived=lived, kept=at,
+        added=array("I", [*user, *call, *result, *model]),
+        held=0, engine=0, number=number, answer_id=f"answer{number}.{at}", model="model <i>", map_id=TINY.map_id,
+        made=made, record=record, digest=b"",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def open_pages(run_console, settings_of, monkeypatch) -> Callable[..., Any]:
+    """A console whose gateway remembers these answers, in a browser that is signed in."""
+
+    class Opened:
+        def __init__(self, nodes: tuple[Remembered, ...], texts: str) -> None:
+            self.context = run_console(
+                settings_of(console=ConsoleConfig(texts=texts, token="x" * 40), serve=ServeConfig(token=SECRET))
+            )
+            self.nodes = nodes
+
+        async def __aenter__(self) -> Any:
+            site = await self.context.__aenter__()
+            site.services.engines.maps.add(TINY)
+            memory = ConversationMemory(1_000_000)
+            for node in self.nodes:
+                memory.remember(node, node.answer_id.encode())
+            monkeypatch.setattr(site.services.agent.recall, "_memory", memory)
+            await site.browser.sign_in()
+            return site.browser
+
+        async def __aexit__(self, *error: Any) -> None:
+            await self.context.__aexit__(*error)
+
+    return lambda *nodes, texts="off": Opened(nodes, texts)
+
+
+async def told(browser: Any, path: str) -> dict[str, Any]:
+    answer = await browser.get(path)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    return answer.json()
+
+
+def spelled(ids: dict[str, Any]) -> bytes:
+    return base64.b64decode(ids["bytes"])
+
+
+async def test_no_text_leaves_while_texts_are_off(open_pages) -> None:
+    async with open_pages(remembered()) as browser:
+        answers = [
+            await browser.get(path)
+            for path in (
+                "/console/conversations",
+                ONE,
+                f"{ONE}/seen.json",
+                f"{ONE}/ids.json",
+                f"{ONE}/differences.json",
+            )
+        ]
+
+    assert [answer.status_code for answer in answers] == [200] * 5
+    said = ("May I pay", "gnp.exe", "hello", "It says", "was ", '"bytes"', base64.b64encode(b"hello").decode())
+    assert not [
+        (words, answer.url) for answer in answers for words in said if words in answer.text.replace("it was ", "")
+    ]
+
+
+async def test_every_id_is_told_once_in_ranges(open_pages) -> None:
+    node = remembered(before=remembered())
+    async with open_pages(node) as browser:
+        seen = await told(browser, f"{ONE}/seen.json")
+        ranges = [await told(browser, f"{ONE}/ids.json?from={start}&count=7") for start in range(0, seen["count"], 7)]
+
+    ids = [each for part in ranges for each in part["ids"]]
+    shown = [ours for ours, theirs in zip(node.ids(), ids, strict=True) if theirs is not None]
+    assert shown == [each for each in ids if each is not None]
+    assert seen["count"] == len(node.ids()) == sum(run[1] for run in seen["runs"])
+    assert [run[0] for run in seen["runs"]] == [
+        sum(run[1] for run in seen["runs"][:n]) for n in range(len(seen["runs"]))
+    ]
+
+
+async def test_spellings_come_with_the_ids_where_texts_are_on(open_pages) -> None:
+    async with open_pages(remembered(), texts="on") as browser:
+        ids = await told(browser, f"{ONE}/ids.json")
+
+    text = spelled(ids).decode()
+    assert WORDS["model"] in text
+    assert HOSTILE in text
+    assert sum(ids["sizes"]) == len(spelled(ids))
+    assert len(ids["sizes"]) == len(ids["ids"])
+
+
+@pytest.mark.parametrize("texts", ["off", "on"])
+async def test_ids_of_a_secret_are_never_told(open_pages, texts: str) -> None:
+    node = remembered()
+    async with open_pages(node, texts=texts) as browser:
+        ids = await told(browser, f"{ONE}/ids.json")
+        pages = [(await browser.get(path)).text for path in (ONE, f"{ONE}/seen.json", f"{ONE}/differences.json")]
+
+    left = TINY.decode(each for each in ids["ids"] if each is not None)
+    assert None in ids["ids"]
+    assert SECRET not in left
+    assert SECRET not in spelled(ids).decode() if texts == "on" else "bytes" not in ids
+    # Not a part of it either: it was spelled by ids that hold nothing else.
+    assert "t0ken" not in left
+    assert left.replace("May I pay with", "").strip().startswith("here?")
+    assert not any(SECRET in page for page in pages)
+
+
+async def test_words_of_calls_and_clients_are_text_on_the_page(open_pages, page_of) -> None:
+    async with open_pages(remembered(), texts="on") as browser:
+        page = page_of((await browser.get(ONE)).text)
+
+    assert [each.attributes.get("src") for each in page.all("script")] == ["/console/static/conversation.js"]
+    assert len(page.all("pre")) == 2
+    assert "\\u202egnp.exe\\x00</pre>" in page.all("pre")[1].text
+    assert "up__<b>" in page.text
+    assert not page.all("b", class_=None) or "\x1b" not in page.text
+    assert "\u202e" not in page.text
+    assert "was ****" in page.text
+    assert not any("style" in each.attributes for each in page.all())
+
+
+async def test_turns_stand_on_the_page_without_scripts(open_pages) -> None:
+    async with open_pages(remembered()) as browser:
+        page = await browser.page(ONE)
+
+    first, second = page.all("li", class_="turn card")
+    assert "times" not in first.text.replace("not known", "")
+    assert "result at id" in first.text
+    assert "2 ids processed while the tools worked" in first.text
+    assert "some guessed" in second.text
+    assert "(1 reasoning)" in second.text
+    assert page.one("noscript").text.strip().startswith("The ids one by one need JavaScript")
+    assert {each.attributes["class"] for each in first.all("rect")} == {
+        f"part-{part}" for part in ("wait", "prefill", "generate", "tools")
+    }
+
+
+async def test_list_tells_of_all_principals_and_takes_filters(open_pages) -> None:
+    bob = replace(remembered("bob", 8, made=2.0), record=None)
+    async with open_pages(remembered(), bob) as browser:
+        page = await browser.page("/console/conversations")
+        chosen = [
+            await browser.page(f"/console/conversations?{query}") for query in ("caller=bob", "why=any", "model=none")
+        ]
+
+    rows = page.all("li", class_="card talk")
+    assert [row.one(class_="who").text for row in rows] == ["bob", "alice"]
+    assert "5 lost: client_changed" in rows[1].text
+    assert "44 %" in rows[1].text
+    assert "first request" in rows[0].text
+    assert [[row.one(class_="who").text for row in each.all("li", class_="card talk")] for each in chosen] == [
+        ["bob"],
+        ["alice"],
+        [],
+    ]
+    assert "None of the 2 conversations" in chosen[2].text
+
+
+async def test_nobody_sees_any_of_it_without_signing_in(run_console, settings_of) -> None:
+    async with run_console(settings_of()) as site:
+        site.services.engines.maps.add(TINY)
+        node = remembered()
+        site.services.agent.recall._memory.remember(node, b"")
+        paths = ("/console/conversations", ONE, f"{ONE}/seen.json", f"{ONE}/ids.json", f"{ONE}/differences.json")
+        answers = [await site.browser.get(path, authorization=f"Bearer {SECRET}") for path in paths]
+
+    assert [(answer.status_code, answer.headers["location"]) for answer in answers] == [(303, "/console/sign-in")] * 5
+
+
+async def test_sign_in_begins_to_record_and_nothing_else_does(run_console, settings_of) -> None:
+    async with run_console(settings_of()) as site:
+        recall = site.services.agent.recall
+        await site.browser.get("/console/conversations")
+        before = recall._watched
+        await site.browser.sign_in()
+
+        assert before < 0 < recall._watched
+
+
+async def test_what_is_no_longer_remembered_is_told(open_pages) -> None:
+    async with open_pages(remembered()) as browser:
+        page, ids = (
+            await browser.get("/console/conversations/99"),
+            await browser.get("/console/conversations/99/ids.json"),
+        )
+        branch = await browser.get(f"{ONE}/ids.json?answer=nobody")
+        gone = await browser.page("/console/conversations?gone=99")
+
+    assert (page.status_code, page.headers["location"]) == (303, "/console/conversations?gone=99")
+    assert (ids.status_code, branch.status_code) == (404, 404)
+    assert "no longer remembered" in ids.json()["error"]
+    assert "Conversation 99 is no longer remembered" in gone.text
+
+
+async def test_earlier_answer_and_another_branch_can_be_looked_at(open_pages) -> None:
+    first = remembered()
+    second, other = remembered(before=first, made=2.0), replace(remembered(before=first), answer_id="other", made=1.5)
+    async with open_pages(first, second, other) as browser:
+        counts = [
+            (await told(browser, f"{ONE}/seen.json{query}"))["count"]
+            for query in ("", f"?answer={first.answer_id}", "?answer=other")
+        ]
+        page = await browser.page(ONE)
+
+    assert counts == [len(second.ids()), len(first.ids()), len(other.ids())]
+    assert len(page.one("nav", class_="branches").all("a")) == 2
+
+
+async def test_differences_are_those_of_tokenizing_the_text_again(open_pages) -> None:
+    node = remembered()
+    # The same bytes in ids that nobody's tokenizer would choose: one a byte.
+    split = [TINY.encode(letter)[0] for letter in "hello world"]
+    added = array("I", [*node.added[: len(node.added) - len(TINY.encode("hello world"))], *split])
+    lived = (*node.lived[:2], replace(node.lived[2], ids=array("I", split)))
+    spans = [*node.record.spans[:3], Span("model", len(split))]
+    odd = replace(node, added=added, lived=lived, record=replace(node.record, spans=spans))
+    async with open_pages(odd, texts="on") as browser:
+        found = await told(browser, f"{ONE}/differences.json")
+
+    start = len(added) - len(split)
+    assert found["known"] is True
+    assert found["next"] is None
+    assert min(each["at"] for each in found["differences"]) >= start
+    others = [other for each in found["differences"] for other in each["ids"]]
+    assert 0 < len(others) < sum(each["count"] for each in found["differences"])
+    assert all(len(each["bytes"]) == len(each["ids"]) for each in found["differences"])
+
+
+async def test_ranges_have_a_bound_and_odd_numbers_do_no_harm(open_pages) -> None:
+    node = remembered()
+    long = replace(node, added=array("I", [5] * 10_000), record=None, lived=())
+    long = replace(long, lived=(Lived({"role": "assistant", "content": ""}, array("I", [5]), LivedTurn()),))
+    async with open_pages(long) as browser:
+        counts = [
+            len((await told(browser, f"{ONE}/ids.json?{query}"))["ids"])
+            for query in (
+                "count=1000000",
+                "from=9999",
+                "from=10000",
+                "from=-1&count=x",
+                "from=99999999999999999999",
+                "count=٣",
+            )
+        ]
+
+    assert counts == [4096, 1, 0, 4096, 4096, 4096]
