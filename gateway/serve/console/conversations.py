@@ -25,6 +25,8 @@ from gateway.serve.console.visit import Page, Visit
 
 T = TypeVar("T")
 ROOT: Final = "/console/conversations"
+_RANGE: Final = 1024
+"""Ids that the viewer asks for at once: one that is read takes no time that a person would notice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Conversations:
         secrets = secrets_of(self._sources.config)
         table = await self._read(partial(TurnTable, looked.seen, looked.spelled, secrets))
         answers = [each.answer_id for each in self._sources.agent.recall.branches(looked.seen.number)]
-        return self._render("conversation.html", visit, seen=looked.seen, table=table, branches=answers, range=RANGE)
+        return self._render("conversation.html", visit, seen=looked.seen, table=table, branches=answers, range=_RANGE)
 
     async def _seen(self, visit: Visit) -> Response:
         return await self._tell(visit, shown_conversation)

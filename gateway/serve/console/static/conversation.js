@@ -5,6 +5,9 @@ import { fromBase64, hex, spell } from "./spelling.js";
 import { Store } from "./store.js";
 
 const AROUND = 6;
+const AHEAD = 40;
+const ROWS = 2 ** 20;
+const WIDTHS = 20_000;
 const GAP = 4;
 const SHADES = 5;
 const NAMES = { unknown: "source not known" };
@@ -91,9 +94,12 @@ class Viewer {
     this.height = row.getBoundingClientRect().height;
     row.remove();
     const room = this.space.clientWidth;
-    if (room === this.room || !room) return;
-    const top = this.room === undefined ? null : this.layout.idsOf(this.firstRow()) ?? this.layout.idsOf(this.firstRow() + 1);
+    this.shown = Math.ceil(this.box.clientHeight / this.height);
+    if (room === this.room || !room) return this.draw();
+    const first = this.room === undefined ? 0 : this.firstRow();
+    const top = this.room === undefined ? null : this.layout.idsOf(first) ?? this.layout.idsOf(Math.min(first + 1, this.layout.total - 1));
     this.room = room;
+    this.widths = new Map();
     this.layout.forget();
     this.clear();
     this.draw();
@@ -105,10 +111,14 @@ class Viewer {
   }
 
   widthOf(label) {
-    // eslint-disable-next-line no-control-regex
-    const plain = /^[\x20-\x7e]*$/.test(label);
-    const text = plain ? label.length * this.sign : this.font.measureText(label).width;
-    return Math.min(Math.ceil(text + this.frame) + 1, this.room - GAP);
+    let width = this.widths.get(label);
+    if (width === undefined) {
+      const text = /^[ -~·↵]*$/.test(label) ? label.length * this.sign : this.font.measureText(label).width;
+      width = Math.min(Math.ceil(text + this.frame) + 1, this.room - GAP);
+      if (this.widths.size > WIDTHS) this.widths.clear();
+      this.widths.set(label, width);
+    }
+    return width;
   }
 
   clear() {
@@ -125,73 +135,99 @@ class Viewer {
     });
   }
 
-  // Put the rows in sight into the document, and the active chip's; take out all others.
+  // Put the rows in sight into the document, and the active chip's; take out all others. Measures are read before anything
+  // is written: a page that must be laid out in between is slow.
   draw() {
-    const first = this.firstRow();
-    const shown = Math.ceil(this.box.clientHeight / this.height);
-    const [from, to] = [Math.max(first - AROUND, 0), Math.min(first + shown + AROUND, this.layout.total)];
-    if (this.pack(from, to)) {
-      this.draw();
-      return;
+    const before = this.box.scrollTop;
+    const top = this.pack(before);
+    const first = Math.min(Math.floor(top / this.height), this.layout.total - 1);
+    const [from, to] = [Math.max(first - AROUND, 0), Math.min(first + this.shown + AROUND, this.layout.total)];
+    const size = this.layout.total * this.height;
+    if (size !== this.size) {
+      this.space.style.blockSize = `${size}px`;
+      this.size = size;
     }
-    this.space.style.blockSize = `${this.layout.total * this.height}px`;
-    const wanted = new Set([this.layout.rowOf(this.active)]);
-    for (let row = from; row < to; row += 1) wanted.add(row);
-    for (const [row, element] of this.rows) {
-      if (!wanted.has(row) || element.dataset.waits) {
-        element.remove();
-        this.rows.delete(row);
+    if (top !== before) this.box.scrollTop = top;
+    const active = this.layout.rowOf(this.active);
+    const wanted = [];
+    if (active < from) wanted.push(active);
+    for (let row = from; row < to; row += 1) wanted.push(row);
+    if (active >= to) wanted.push(active);
+    const keys = new Set(wanted.map((row) => this.keyOf(row)));
+    for (const [key, element] of this.rows) {
+      if (!keys.has(key) || element.dataset.waits) this.drop(key);
+    }
+    let last = null;
+    for (const row of wanted) last = this.put(row, last);
+  }
+
+  // A row's name that stays when others move it: its segment, and its number there.
+  keyOf(row) {
+    const number = this.layout.segmentAt(row);
+    return number * ROWS + row - this.layout.tops[number];
+  }
+
+  drop(key) {
+    this.rows.get(key)?.remove();
+    this.rows.delete(key);
+  }
+
+  // Cut the segments in sight into rows of their own, where their ids are there. Gives where the view then begins.
+  pack(top) {
+    const anchor = this.layout.segmentAt(Math.min(Math.floor(top / this.height), this.layout.total - 1));
+    const above = top - this.layout.tops[anchor] * this.height;
+    for (;;) {
+      const first = Math.floor((this.layout.tops[anchor] * this.height + above) / this.height);
+      const [from, to] = [Math.max(first - AHEAD, 0), first + this.shown + AHEAD];
+      let moved = false;
+      for (let number = this.layout.segmentAt(from); number < this.layout.segments.length && this.layout.tops[number] < to; number += 1) {
+        const segment = this.layout.segments[number];
+        if (segment.rows) continue;
+        if (this.store.has(segment.start, segment.stop)) {
+          this.packOne(segment, number);
+          moved = true;
+        } else this.fetch(segment);
       }
-    }
-    for (const row of [...wanted].sort((a, b) => a - b)) {
-      if (!this.rows.has(row)) this.add(row);
+      if (!moved) return Math.max(this.layout.tops[anchor] * this.height + above, 0);
+      this.layout.measure();
     }
   }
 
-  // Put the segments of these rows into rows of their own, where their ids are there. Gives whether rows have moved.
-  pack(from, to) {
-    const anchor = this.layout.segmentAt(this.firstRow());
-    const above = this.box.scrollTop - this.layout.tops[anchor] * this.height;
-    let moved = false;
-    for (let number = this.layout.segmentAt(from); number < this.layout.segments.length && this.layout.tops[number] < to; number += 1) {
-      const segment = this.layout.segments[number];
-      if (segment.rows) continue;
-      if (!this.store.has(segment.start, segment.stop)) {
-        this.fetch(segment);
-        continue;
-      }
-      const widths = [];
-      for (let id = segment.start; id < segment.stop; id += 1) widths.push(this.widthOf(this.store.get(id).label) + GAP);
-      this.layout.pack(segment, widths, this.room + GAP);
-      moved = true;
-    }
-    if (moved) {
-      this.layout.measure();
-      this.clear();
-      this.space.style.blockSize = `${this.layout.total * this.height}px`;
-      this.box.scrollTop = this.layout.tops[anchor] * this.height + above;
-    }
-    return moved;
+  packOne(segment, number) {
+    const widths = [];
+    for (let id = segment.start; id < segment.stop; id += 1) widths.push(this.widthOf(this.store.get(id).label) + GAP);
+    for (let within = this.layout.size(segment); within >= 0; within -= 1) this.drop(number * ROWS + within);
+    this.layout.pack(segment, widths, this.room + GAP);
   }
 
   fetch(segment) {
     this.store.load(segment.start, segment.stop).then(() => this.later(), (error) => this.say(error.message));
   }
 
-  add(row) {
-    const element = this.make(row);
-    element.classList.add("id-row");
-    element.setAttribute("role", "row");
-    element.setAttribute("aria-rowindex", String(row + 1));
-    element.style.transform = `translateY(${row * this.height}px)`;
-    const next = [...this.rows.keys()].filter((each) => each > row);
-    this.space.insertBefore(element, next.length ? this.rows.get(Math.min(...next)) : null);
-    this.rows.set(row, element);
+  // The element of a row, made if there is none, behind another.
+  put(row, last) {
+    const key = this.keyOf(row);
+    let element = this.rows.get(key);
+    if (!element) {
+      element = this.make(row);
+      element.classList.add("id-row");
+      element.setAttribute("role", "row");
+      if (last) last.after(element);
+      else this.space.prepend(element);
+      this.rows.set(key, element);
+    }
+    if (element.dataset.row !== String(row)) {
+      element.dataset.row = String(row);
+      element.setAttribute("aria-rowindex", String(row + 1));
+      element.style.transform = `translateY(${row * this.height}px)`;
+    }
+    return element;
   }
 
   make(row) {
-    const segment = this.layout.segments[this.layout.segmentAt(row)];
-    const within = row - this.layout.tops[this.layout.segmentAt(row)];
+    const number = this.layout.segmentAt(row);
+    const segment = this.layout.segments[number];
+    const within = row - this.layout.tops[number];
     if (within < segment.ends.length) return this.makeEnd(segment.ends[within]);
     if (within < this.layout.before(segment)) return this.makeHead(segment.run);
     const [start, stop] = this.layout.idsOf(row);
@@ -253,7 +289,13 @@ class Viewer {
 
   point(event) {
     const number = this.numberOf(event);
-    if (number !== null) this.describe(number);
+    if (number === null) return;
+    // While rows pass under a pointer at rest, the last one counts.
+    if (this.pointed === undefined) requestAnimationFrame(() => {
+      this.describe(this.pointed);
+      this.pointed = undefined;
+    });
+    this.pointed = number;
   }
 
   click(event) {

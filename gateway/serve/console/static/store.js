@@ -25,7 +25,7 @@ export class Store {
   get(number) {
     const key = Math.floor(number / this.range);
     const range = this.ranges.get(key);
-    return range ? range[number - key * this.range] : null;
+    return range && number - key * this.range < range.made.length ? range.get(number - key * this.range) : null;
   }
 
   has(start, stop) {
@@ -52,7 +52,7 @@ export class Store {
   fetch(key) {
     if (!this.waiting.has(key)) {
       const fetched = this.ask("ids.json", { from: key * this.range, count: this.range }).then((told) => {
-        this.ranges.set(key, read(told));
+        this.ranges.set(key, new Range(told));
         if (this.ranges.size > MOST) this.ranges.delete(this.ranges.keys().next().value);
       });
       this.waiting.set(key, fetched.finally(() => this.waiting.delete(key)));
@@ -61,14 +61,26 @@ export class Store {
   }
 }
 
-function read(told) {
-  const special = new Set(told.special ?? []);
-  const bytes = told.bytes === undefined ? null : fromBase64(told.bytes);
-  let at = 0;
-  return told.ids.map((id, n) => {
-    const size = told.sizes?.[n] ?? 0;
-    const piece = bytes === null ? null : bytes.subarray(at, at + size);
-    at += size;
-    return { number: told.from + n, id, piece, special: special.has(n), logprob: told.logprobs?.[n] ?? null, label: label(id, piece) };
-  });
+// One range. What is to be shown of an id is made when it is first asked for: a range as a whole would take too long.
+class Range {
+  constructor(told) {
+    this.told = told;
+    this.special = new Set(told.special ?? []);
+    this.bytes = told.bytes === undefined ? null : fromBase64(told.bytes);
+    this.ends = told.sizes ? Uint32Array.from(told.sizes) : null;
+    for (let n = 1; n < (this.ends?.length ?? 0); n += 1) this.ends[n] += this.ends[n - 1];
+    this.made = new Array(told.ids.length);
+  }
+
+  get(n) {
+    this.made[n] ??= this.make(n);
+    return this.made[n];
+  }
+
+  make(n) {
+    const { from, ids, logprobs } = this.told;
+    const id = ids[n];
+    const piece = this.bytes && this.bytes.subarray(n ? this.ends[n - 1] : 0, this.ends[n]);
+    return { number: from + n, id, piece, special: this.special.has(n), logprob: logprobs?.[n] ?? null, label: label(id, piece) };
+  }
 }
