@@ -55,7 +55,7 @@ def note_call(conversation: Conversation, outcome: FinishedCall, server_of: Call
 def note_prompt(conversation: Conversation, told: PromptCompared) -> None:
     """Keep what the answer's prompt has found again."""
     if conversation.notes is not None:
-        conversation.notes.found = Found(told.held, told.reused, told.lost, told.reason, told.miss)
+        conversation.notes.found.append(Found(told.held, told.reused, told.lost, told.reason, told.miss))
 
 
 def record_of(conversation: Conversation, ended: str) -> AnswerRecord | None:
@@ -66,7 +66,8 @@ def record_of(conversation: Conversation, ended: str) -> AnswerRecord | None:
     # Its last turn may be remembered as its client saw it, cut.
     before = _cut(trail.spans, conversation.lived.start - trail.kept)
     spans = (*before, *(last.spans or (Span("model", len(last.ids)),)))
-    return AnswerRecord(ended, trail.kept, spans, tuple(notes.generations), tuple(notes.calls), notes.found)
+    found = notes.found[0] if notes.found else None
+    return AnswerRecord(ended, trail.kept, spans, tuple(notes.generations), tuple(notes.calls), found)
 
 
 def _cut(spans: list[Span], count: int) -> list[Span]:

@@ -74,7 +74,8 @@ class Notes:
 
     generations: list[GenerationRecord] = field(default_factory=list[GenerationRecord])
     calls: list[CallRecord] = field(default_factory=list[CallRecord])
-    found: Found | None = None
+    found: list[Found] = field(default_factory=list[Found])
+    """One, once its first prompt has been compared."""
 
 
 @dataclass(frozen=True, slots=True)
