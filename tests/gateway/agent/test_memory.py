@@ -9,7 +9,7 @@ import pytest
 
 from gateway.agent import AnswerOptions
 from gateway.agent.events import Finished, PromptCompared
-from gateway.agent.memory.store import NO_ENGINE
+from gateway.agent.memory.remembered import NO_ENGINE
 from gateway.agent.prompt import compared
 from gateway.config import LimitsConfig
 from gateway.engine.interface import Message

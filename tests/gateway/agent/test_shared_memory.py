@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.agent.memory import Call, ConversationMemory, History, Lived, LivedTurn, Remembered, Shown, root_digest
-from gateway.agent.memory.store import NO_ENGINE
+from gateway.agent.memory.remembered import NO_ENGINE
 from gateway.agent.memory.written import read, written
 from gateway.agent.shared_memory import SharedMemory
 from gateway.config import LimitsConfig
