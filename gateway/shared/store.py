@@ -8,7 +8,6 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager
-from math import isfinite
 from typing import Any, Final, get_args
 
 import anyio
@@ -145,7 +144,9 @@ class SharedStore:
 
     async def _bucket(self, limit: Limit, who: str, size: float, a_second: float, take: int) -> float | None:
         keys = self._keys.names(limit, who)[:1]
-        return _seconds(await self._store.run("limit", BUCKET, keys, [repr(float(size)), repr(float(a_second)), take]))
+        said = await self._store.run("limit", BUCKET, keys, [repr(float(size)), repr(float(a_second)), take])
+        # An empty bucket has its next token after so long, and none is emptier.
+        return _seconds(said, 1.001 / a_second)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -192,10 +193,10 @@ def store_of(config: SharedConfig, secret_keys: Sequence[bytes], metrics: Shared
     return SharedStore(RedisStore(client, config.timeout, metrics), keys, metrics, config.timeout)
 
 
-def _seconds(said: Any) -> float | None:
-    """A number that the store gave as text."""
+def _seconds(said: Any, most: float) -> float | None:
+    """A number that the store gave as text; None for one that it can't be."""
     try:
         seconds = float(said)
     except (TypeError, ValueError):
         return None
-    return max(seconds, 0.0) if isfinite(seconds) else None
+    return max(seconds, 0.0) if -most <= seconds <= most else None
