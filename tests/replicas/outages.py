@@ -15,8 +15,8 @@ from tests.replicas.site import Replica, Site, now
 from tests.replicas.store import Redis
 
 _HOW: Final = ("kept", "frozen", "forgot")
-_AGAIN: Final = 20.0
-"""Seconds within which every replica has found a store that is there again."""
+_AGAIN: Final = 60.0
+"""Seconds within which every replica has found a store that is there again, those that just start included."""
 
 
 class Outages:
