@@ -1,7 +1,9 @@
 """The console of a gateway as it is served: the address of the start, that of the command, and several processes."""
 
 import json
+import re
 import stat
+from html import unescape
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -39,6 +41,28 @@ def test_address_of_the_start_signs_in_once(start_gateway, state: Path) -> None:
     assert sign_in(url).status_code == 200
     assert sign_in(url).status_code == 403
     assert not (state / "console-token").exists()
+
+
+def test_every_page_of_a_served_gateway_is_there(start_gateway, state, plain_time) -> None:
+    gateway = start_gateway({"time": plain_time})
+    url = urlsplit(gateway.log.wait_for("the console")["url"])
+    with httpx2.Client(base_url=gateway.admin, headers={"origin": gateway.admin}, follow_redirects=True) as http:
+        page = http.post("/console/sign-in", data={"key": url.query.removeprefix("key=")})
+        seen: dict[str, int] = {}
+        waiting = [str(page.url.path)]
+        while waiting:
+            address = waiting.pop()
+            answer = http.get(address)
+            seen[address] = answer.status_code
+            waiting += [
+                unescape(each)
+                for each in re.findall(r'(?:href|src)="(/console[^"#]*)"', answer.text)
+                if unescape(each) not in seen
+            ]
+
+    assert set(seen.values()) == {200}
+    assert {"/console/why", "/console/servers", "/console/tokenizer", "/console/static/live.js"} <= seen.keys()
+    assert "/console/tool?name=get_time" in seen
 
 
 def test_command_signs_in_by_a_secret_that_its_owner_alone_can_read(start_gateway, state: Path, capsys) -> None:

@@ -83,3 +83,15 @@ def test_endless_tool_names_are_remembered_by_their_beginning(recorder: Recorder
     notices.shim("t" * 100_001, MAP)
 
     assert len(recorder.entries) == 1
+
+
+def test_blocks_are_counted_by_how_they_got_their_ids(recorder: Recorder) -> None:
+    notices = TokenNotices(recorder.log)
+    for _ in range(3):
+        notices.leaf("a", MAP)
+    notices.shim("a", MAP)
+    notices.rejected("b" * 200, MAP, "range", "")
+
+    assert dict(notices.counts("a")) == {"leaf": 3, "shim": 1}
+    assert dict(notices.counts("b" * 200)) == {"rejected": 1}
+    assert dict(notices.counts("c")) == {}
