@@ -15,7 +15,8 @@ _HEAD: Final = """# Beside the Codec reference
 The protocol that this gateway speaks comes with benchmarks of [its own project](https://github.com/wdunn001/Codec).
 Here stands each of their scenes as they define it, their figures as they state them, and ours from the committed
 measurements of this repository. `python -m bench.reference` makes the page; what is better or worse is computed, and a
-test compares the page with `bench/results`. [How ours are measured](../bench/README.md).
+test compares the page with `bench/results`. [How ours are measured](../bench/README.md); some of the scenes can be
+[asked of any server](bench.md#scenes-of-the-reference).
 
 Machines, models and engines differ: theirs is Qwen2.5-0.5B on a GPU under SGLang, vLLM and llama.cpp, unless it says
 otherwise; ours is SmolLM2 under llama.cpp on two cores, and replays of recorded ids. So bytes can be compared, CPU

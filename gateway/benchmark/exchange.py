@@ -69,6 +69,7 @@ class Exchange:
         self._history: list[Message] = []
         self._step = 0
         self._mark = f"{_MARKS[server % len(_MARKS)]}: " if asking.apart else ""
+        self._skipped_ids = server if asking.apart else 0
 
     @property
     def steps(self) -> int:
@@ -78,11 +79,11 @@ class Exchange:
     def next_body(self) -> dict[str, Any]:
         """The next request; call it once for each that is sent."""
         turn = self._turns[self._step // self._asking.requests_a_turn]
-        if self._begins_turn:
+        if self._begins_turn and turn.messages:
             self._history += turn.messages if self._history else _marked(turn.messages, self._mark)
         fields: dict[str, Any] = {
             "model": self._model,
-            **self._prompt(),
+            **({"prompt": list(turn.ids[self._skipped_ids :])} if turn.ids else self._prompt()),
             "max_tokens": _CALL_TOKENS if self._asking.tools and self._begins_turn else turn.answer_tokens,
             "temperature": self._asking.temperature,
             "seed": self._asking.seed,

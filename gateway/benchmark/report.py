@@ -4,7 +4,7 @@ Turns tallies into the object that `--json` writes and that table and picture ar
 `FORMAT` changes where a field goes or means something else. Pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -52,18 +52,42 @@ def comparison_report(url: str, beside: str, first: Tally, other: Tally) -> dict
 
 
 def report_of(
-    urls: Sequence[str], models: Sequence[str], tallies: Sequence[Tally], seconds: float, about: Mapping[str, Any]
+    urls: Sequence[str],
+    models: Sequence[str],
+    tallies: Sequence[Tally],
+    seconds: float,
+    about: Mapping[str, Any],
+    answer_of: Callable[[int], int] | None = None,
 ) -> dict[str, Any]:
-    """The whole report. `about`: what was asked, and by whom."""
+    """The whole report. `about`: what was asked, and by whom. `answer_of`: the length of a conversation's answers,
+    where figures are to be told by it."""
     asked = list(zip(urls, tallies, strict=True))
     return {
         "format": FORMAT,
         **about,
         "seconds": _round(seconds),
         "servers": [server_report(*each) for each in zip(urls, models, tallies, strict=True)],
+        "by_answer": [row for each in asked for row in _by_answer(*each, answer_of)] if answer_of else [],
         "comparisons": [comparison_report(url, urls[0], tallies[0], tally) for url, tally in asked[1:]],
         "samples": [{"url": url, **_sample(each)} for url, tally in asked for each in tally.samples],
     }
+
+
+def _by_answer(url: str, tally: Tally, answer_of: Callable[[int], int]) -> Iterator[dict[str, Any]]:
+    groups: dict[int, list[Sample]] = {}
+    for sample in tally.samples:
+        groups.setdefault(answer_of(sample.place.conversation), []).append(sample)
+    for tokens, samples in sorted(groups.items()):
+        yield {
+            "url": url,
+            "answer_tokens": tokens,
+            "answered": len(samples),
+            "completion_tokens": _spread([each.completion_tokens for each in samples if each.completion_tokens]),
+            "first_ms": _spread([each.first for each in samples], 1e3),
+            "whole_ms": _spread([each.whole for each in samples], 1e3),
+            **{name: _spread([getattr(each, name) for each in samples]) for name in _BYTES},
+            "bytes_a_token": _spread([each.bytes_a_token for each in samples if each.bytes_a_token]),
+        }
 
 
 def _sample(sample: Sample) -> dict[str, Any]:

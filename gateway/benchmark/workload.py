@@ -37,6 +37,8 @@ class Turn:
 
     messages: tuple[Message, ...]
     answer_tokens: int
+    ids: tuple[int, ...] = ()
+    """The prompt as token ids, where it has no messages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,13 @@ from gateway.benchmark.exchange import Asking
 from gateway.benchmark.lengths import Lengths, read_lengths
 from gateway.benchmark.picture import draw
 from gateway.benchmark.plan import MOST_ANSWER, MOST_PROMPT, Plan, check_plan, what_would_be_sent
+from gateway.benchmark.presets import PRESETS, Scene
 from gateway.benchmark.report import report_of
 from gateway.benchmark.server import Server, read_servers
 from gateway.benchmark.trace import LONGEST_LINE, Recorded, read_trace
 from gateway.benchmark.workload import Drawn
 from gateway.cli.bench.measuring import measure
+from gateway.cli.bench.preset import bounds_of, scene_of
 from gateway.cli.bench.result import print_result
 from gateway.cli.exit_codes import FAILED, INTERRUPTED, OK
 from gateway.cli.terminal import plain_console
@@ -51,6 +53,7 @@ class Compression(StrEnum):
 
 
 def bench(
+    context: typer.Context,
     urls: Annotated[
         list[str],
         typer.Argument(
@@ -59,6 +62,10 @@ def bench(
             show_default=False,
         ),
     ],
+    preset: Annotated[
+        str | None,
+        typer.Option(help=f"Ask what a scene of the Codec reference does: {', '.join(PRESETS)}.", show_default=False),
+    ] = None,
     requests: Annotated[int, typer.Option(help="Requests to each server.")] = 50,
     seconds: Annotated[float, typer.Option(help="Seconds after which the run ends, whatever has come.")] = 60.0,
     clients: Annotated[int, typer.Option(help="Clients that each ask again once they have their answer.")] = 1,
@@ -112,14 +119,17 @@ def bench(
     """
     servers = read_servers(urls, key or [], os.environ)
     asking = Asking(api.value, not whole, tools, ids, apart, seed)
+    if preset is None:
+        workload = _workload(seed, prompt_tokens, answer_tokens, turns, trace)
+    else:
+        workload = scene_of(preset, seed, context)
+        asking = workload.asking(asking)
+        requests, seconds, timeout = bounds_of(workload, requests, seconds, timeout, context)
     plan = Plan(requests, seconds, clients, rate, ramp, timeout, warmup, seed)
-    answer = _lengths("--answer-tokens", answer_tokens, MOST_ANSWER)
-    prompt = _lengths("--prompt-tokens", prompt_tokens, MOST_PROMPT)
-    workload = Drawn(seed, prompt, answer, turns) if trace is None else _recorded(trace, seed)
     check_plan(plan, len(servers), turns, asking.requests_a_turn)
     _check_choices(plan, asking, turns, trace)
     _check_frames(servers, asking, turns, accept_encoding)
-    _allow(servers, plan, answer, yes=yes)
+    _allow(servers, plan, str(workload.described().get("answer_tokens", answer_tokens)), yes=yes)
     for path in (json, svg):
         _check_folder(path)
     if json is not None and json == svg:
@@ -137,7 +147,8 @@ def bench(
         "workload": workload.described(),
         "asking": {**asdict(asking), "accept_encoding": accept_encoding.value},
     }
-    report = report_of([each.name for each in servers], models, run.tallies, run.seconds, about)
+    answer_of = workload.answer_of if isinstance(workload, Scene) and workload.differs else None
+    report = report_of([each.name for each in servers], models, run.tallies, run.seconds, about, answer_of)
     print_result(plain_console(), report)
     if json is not None:
         _write(json, jsonlib.dumps(report, indent=1) + "\n")
@@ -146,6 +157,12 @@ def bench(
     if run.stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(OK if all(tally.samples for tally in run.tallies) else FAILED)
+
+
+def _workload(seed: int, prompt_tokens: str, answer_tokens: str, turns: int, trace: Path | None) -> Drawn | Recorded:
+    answer = _lengths("--answer-tokens", answer_tokens, MOST_ANSWER)
+    prompt = _lengths("--prompt-tokens", prompt_tokens, MOST_PROMPT)
+    return Drawn(seed, prompt, answer, turns) if trace is None else _recorded(trace, seed)
 
 
 def _lengths(option: str, text: str, ceiling: int) -> Lengths:
@@ -187,11 +204,11 @@ def _check_frames(servers: list[Server], asking: Asking, turns: int, coding: Com
         )
 
 
-def _allow(servers: list[Server], plan: Plan, answer: Lengths, *, yes: bool) -> None:
+def _allow(servers: list[Server], plan: Plan, answer_tokens: str, *, yes: bool) -> None:
     far = [server.name for server in servers if not server.is_here]
     if far and not yes:
         raise ConfigError(
-            f"{', '.join(far)}: not on this machine. It would be sent {what_would_be_sent(plan, str(answer))}. "
+            f"{', '.join(far)}: not on this machine. It would be sent {what_would_be_sent(plan, answer_tokens)}. "
             "Add --yes if it is yours to load"
         )
 

@@ -37,6 +37,16 @@ _COMPARED: Final = (
     Column("same ids", 4, "right"),
     Column("same text", 5, "right"),
 )
+_BY_ANSWER: Final = (
+    Column("server"),
+    Column("asked for", 9, "right"),
+    Column("answers", 3, "right"),
+    Column("tokens", 4, "right"),
+    Column("first ms", 6, "right"),
+    Column("whole ms", 5, "right"),
+    Column("body B", 8, "right"),
+    Column("B/token", 7, "right"),
+)
 _BUSY: Final = 0.8
 """From this part of a core on, this program is what is measured."""
 
@@ -44,6 +54,10 @@ _BUSY: Final = 0.8
 def print_result(console: Console, report: Mapping[str, Any]) -> None:
     """The result of a run."""
     complete = print_table(console, _SERVERS, [_server_row(server) for server in report["servers"]])
+    if report["by_answer"]:
+        console.print()
+        say(console, "by the tokens that were asked for: medians", "dim")
+        complete &= print_table(console, _BY_ANSWER, [_answer_row(each) for each in report["by_answer"]])
     if report["comparisons"]:
         console.print()
         first = report["servers"][0]["url"]
@@ -79,6 +93,12 @@ def _figures(spread: Mapping[str, Any] | None) -> tuple[str, str]:
 
 def _figure(value: float | None) -> str:
     return "-" if value is None else number(value)
+
+
+def _answer_row(group: Mapping[str, Any]) -> list[Cell | str]:
+    columns = ("completion_tokens", "first_ms", "whole_ms", "body_bytes", "bytes_a_token")
+    figures = (_figure(group[name] and group[name]["p50"]) for name in columns)
+    return [group["url"], str(group["answer_tokens"]), str(group["answered"]), *figures]
 
 
 def _compared_row(comparison: Mapping[str, Any]) -> list[Cell | str]:

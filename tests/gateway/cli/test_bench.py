@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gateway.benchmark.presets import PRESETS
 from gateway.cli import exit_codes
 
 EVIL = "\x1b[2J<b>&evil\u202e"
@@ -199,6 +200,50 @@ def test_trace_is_asked_as_it_was_recorded(serve, command, tmp_path: Path) -> No
     assert {body["messages"][0]["content"] for body in server.bodies} == {"q1", "q2", "q3"}
 
 
+def test_preset_asks_for_its_lengths_in_turns_and_tells_figures_by_them(serve, command, tmp_path: Path) -> None:
+    one, other = serve(), serve()
+    choice = {"text": "abc", "finish_reason": "length"}
+    usage = {"prompt_tokens": 16, "completion_tokens": 3}
+    one.answer = other.answer = HEAD + b"\r\n" + event(choices=[choice], usage=usage) + b"data: [DONE]\n\n"
+
+    ran = command("bench", one.url, other.url, "--preset", "timed", "--json", tmp_path / "r.json")
+
+    assert ran.code == exit_codes.OK, ran.err
+    assert [body["max_tokens"] for body in one.bodies] == [64, *[64, 512, 2048] * 3]
+    assert one.bodies == other.bodies
+    assert one.heads[-1].startswith(b"POST /v1/completions ")
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["workload"]["preset"] == "timed"
+    assert [(row["url"], row["answer_tokens"], row["answered"]) for row in report["by_answer"]] == [
+        (f"{server.url}/v1", tokens, 3) for server in (one, other) for tokens in (64, 512, 2048)
+    ]
+    assert report["by_answer"][0]["bytes_a_token"]["p50"] == pytest.approx(
+        report["by_answer"][0]["socket_bytes"]["p50"] / 3
+    )
+    assert "by the tokens that were asked for" in ran.out
+
+
+def test_preset_of_one_length_has_no_figures_by_length_and_takes_other_bounds(serve, command, tmp_path: Path) -> None:
+    server = serve()
+
+    ran = command("bench", server.url, "--preset", "handoff-ids", "--requests", "2", "--json", tmp_path / "r.json")
+
+    assert ran.code == exit_codes.OK, ran.err
+    assert [len(body["prompt"]) for body in server.bodies] == [1024] * 3
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["by_answer"] == []
+    assert report["plan"]["requests"] == 2
+    assert report["plan"]["seconds"] == 1800
+    assert "by the tokens" not in ran.out
+
+
+def test_help_lists_the_presets(command) -> None:
+    ran = command("bench", "--help")
+
+    for name in PRESETS:
+        assert name in " ".join(ran.out.replace("│", " ").split())
+
+
 def test_bytes_are_counted_before_and_after_they_are_decompressed(serve, command, tmp_path: Path) -> None:
     server = serve()
     body = GOOD.partition(b"\r\n\r\n")[2]
@@ -337,6 +382,11 @@ def test_nothing_is_sent_beyond_this_machine_without_yes(serve, command) -> None
         (["--json", "/nowhere/r.json"], "'/nowhere/r.json' is no file that can be written"),
         (["--trace", "/nowhere/t"], "'/nowhere/t' can't be read"),
         (["--key", "sk-12345"], "never a key itself"),
+        (["--preset", "everything"], "'everything' is none of formats, crossover"),
+        (["--preset", "timed", "--turns", "1"], "--preset and --turns exclude each other"),
+        (["--preset", "timed", "--prompt-tokens", "200"], "--preset and --prompt-tokens exclude each other"),
+        (["--preset", "timed", "--whole"], "--preset and --whole exclude each other"),
+        (["http://127.0.0.1:1#protobuf", "--preset", "loop"], "frames always stream, and hold no text to go on with"),
         (["--json", "r", "--svg", "r"], "the same file"),
         (["http://127.0.0.1:1#protobuf", "--turns", "2"], "frames always stream, and hold no text to go on with"),
         (["http://127.0.0.1:1#protobuf", "--accept-encoding", "zstd"], "by a dictionary alone"),
