@@ -5,7 +5,7 @@ import { fromBase64, hex, spell } from "./spelling.js";
 import { Store } from "./store.js";
 
 const AROUND = 6;
-const AHEAD = 40;
+const AHEAD = 20;
 const ROWS = 2 ** 20;
 const WIDTHS = 20_000;
 const GAP = 4;
@@ -82,7 +82,7 @@ class Viewer {
 
   // Widths: of a sign of the chips' font, and of what stands around a chip's text.
   resize() {
-    const probe = make("span", "chip", "0");
+    const probe = make("span", "id-chip", "0");
     const row = make("div", "id-row");
     row.append(probe);
     this.space.append(row);
@@ -266,7 +266,7 @@ class Viewer {
   }
 
   chip(told, run) {
-    const chip = cell("chip", told.label);
+    const chip = cell("id-chip", told.label);
     if (told.special) chip.classList.add("special");
     if (told.logprob !== null) chip.classList.add(`sure-${Math.min(Math.floor(Math.exp(told.logprob) * SHADES), SHADES - 1)}`);
     if (this.others.has(told.number)) chip.classList.add("differs");
@@ -283,7 +283,7 @@ class Viewer {
 
   // Which id an event is about; null: none.
   numberOf(event) {
-    const chip = event.target.closest(".chip");
+    const chip = event.target.closest(".id-chip");
     return chip ? Number(chip.dataset.n) : null;
   }
 
@@ -339,11 +339,11 @@ class Viewer {
     const asked = (this.asked += 1);
     if (!this.store.has(number, number + 1)) await this.store.load(number, number + 1).catch((error) => this.say(error.message));
     if (asked !== this.asked || !this.store.get(number)) return;
-    const before = this.space.querySelector(".chip[tabindex='0']");
+    const before = this.space.querySelector(".id-chip[tabindex='0']");
     if (before) before.tabIndex = -1;
     this.active = number;
     this.show(number, false);
-    const chip = this.space.querySelector(`.chip[data-n="${number}"]`);
+    const chip = this.space.querySelector(`.id-chip[data-n="${number}"]`);
     if (!chip) return;
     chip.tabIndex = 0;
     chip.focus({ preventScroll: true });
