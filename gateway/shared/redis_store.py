@@ -168,8 +168,8 @@ class RedisStore:
             log.info("the shared store answers")
 
     async def _close(self) -> None:
-        """Close all connections; others are made when they are needed."""
-        with suppress(RedisError, OSError):
+        """Close all connections; others are made when they are needed. Whatever the library may raise, looks go on."""
+        with suppress(Exception):
             await self._client.aclose()
 
     async def _evaluate(self, script: Script, keys: Sequence[bytes], args: Sequence[Argument]) -> Any:

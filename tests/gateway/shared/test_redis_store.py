@@ -14,6 +14,8 @@ from gateway.observe.metrics import Metrics
 from gateway.shared import Bounds, Record
 from gateway.shared.store import SharedStore, store_of
 from tests.gateway.shared.conftest import SECRET, asked, open_store, until_up
+from tests.standins.redis_in_memory import Memory
+from tests.standins.shared import Direct, shared_in_memory
 from tests.standins.stores import Store, free_port, running_store
 
 pytestmark = pytest.mark.anyio
@@ -330,6 +332,37 @@ async def test_answer_that_comes_late_is_never_taken_for_that_of_another_questio
     assert all(value == f"value {number}".encode() for number, value in found)
     assert asked(metrics, "memory", "unreadable") == 0
     assert asked(metrics, "memory", "late") > 0
+
+
+async def test_connections_that_are_closed_while_many_wait_on_them_are_made_anew() -> None:
+    with running_store() as store:
+        async with open_store(store.url, timeout=0.5) as shared:
+            for _ in range(3):
+                store.freeze()
+                async with anyio.create_task_group() as tasks:
+                    for number in range(48):
+                        tasks.start_soon(shared.find, "memory", "ann", f"{number}", BOUNDS)
+                    await until_up(shared, False)
+                    store.thaw()
+                await until_up(shared)
+            answer = await one(shared)
+
+    assert answer == 0
+
+
+async def test_fault_of_the_library_at_the_close_of_connections_is_not_the_end_of_looks() -> None:
+    class Faulty(Direct):
+        async def aclose(self) -> None:
+            raise RuntimeError("it can't be closed")
+
+    client = Faulty(Memory())
+    client.is_there = False
+    async with shared_in_memory(client) as shared:
+        client.is_there = True
+        await until_up(shared)
+        answer = await one(shared)
+
+    assert answer == 0
 
 
 async def test_key_that_somebody_else_has_is_refused_and_the_store_stays(store: Store) -> None:
