@@ -89,6 +89,8 @@ class RedisStore:
         self._sure = asyncio.Event()
         """Unset while a look is to tell whether it is there."""
         self._sure.set()
+        self._left = False
+        """Whether nobody looks after it any more."""
         metrics.up(False)
 
     @property
@@ -131,6 +133,7 @@ class RedisStore:
         try:
             yield
         finally:
+            self._left = True
             watching.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait({watching})
@@ -142,7 +145,8 @@ class RedisStore:
             return await self._evaluate(script, keys, args)
 
     async def _watch(self, beat: Callable[[], Awaitable[None]]) -> None:
-        while True:
+        # A cancellation can be lost on its way through the library (`asyncio.wait_for` of Python 3.11).
+        while not self._left:
             with anyio.move_on_after(_BEAT):
                 await self._failed.wait()
             if self._reason is not None:

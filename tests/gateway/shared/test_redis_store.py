@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -12,6 +13,8 @@ from gateway.config.shared import SharedConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
 from gateway.shared import Bounds, Record
+from gateway.shared.keys import StoreKeys
+from gateway.shared.redis_store import RedisStore
 from gateway.shared.store import SharedStore, store_of
 from tests.gateway.shared.conftest import SECRET, asked, open_store, until_up
 from tests.standins.redis_in_memory import Memory
@@ -363,6 +366,26 @@ async def test_fault_of_the_library_at_the_close_of_connections_is_not_the_end_o
         answer = await one(shared)
 
     assert answer == 0
+
+
+async def test_cancellation_that_is_lost_in_the_library_does_not_hold_up_the_end() -> None:
+    looking = asyncio.Event()
+
+    class Deaf(Direct):
+        async def execute_command(self, *args: bytes | str | float) -> Any:
+            if args[0] == "PING" and shared.status.up:
+                looking.set()
+                try:
+                    await anyio.sleep_forever()
+                except asyncio.CancelledError:
+                    return b"PONG"
+            return await super().execute_command(*args)
+
+    client = Deaf(Memory())
+    shared = SharedStore(RedisStore(client, 5.0, Metrics().shared), StoreKeys([SECRET], "t:"), Metrics().shared, 5.0)
+    async with shared.running():
+        shared._store._failed.set()
+        await looking.wait()
 
 
 async def test_key_that_somebody_else_has_is_refused_and_the_store_stays(store: Store) -> None:
