@@ -46,7 +46,7 @@ class Conversations:
 
     def pages(self) -> Sequence[Page]:
         """Their paths."""
-        one = f"{ROOT}/{{number:int}}"
+        one = f"{ROOT}/{{number}}"
         return (
             Page(ROOT, self._list),
             Page(one, self._show),
@@ -63,7 +63,8 @@ class Conversations:
     async def _show(self, visit: Visit) -> Response:
         looked = await self._look(visit)
         if looked is None:
-            return RedirectResponse(f"{ROOT}?gone={visit.request.path_params['number']}", 303)
+            number = _whole(visit.request.path_params["number"], -1)
+            return RedirectResponse(f"{ROOT}?gone={number}" if number >= 0 else ROOT, 303)
         secrets = secrets_of(self._sources.config)
         table = await self._read(partial(TurnTable, looked.seen, looked.spelled, secrets))
         answers = [each.answer_id for each in self._sources.agent.recall.branches(looked.seen.number)]
@@ -86,7 +87,7 @@ class Conversations:
 
     async def _look(self, visit: Visit) -> _Looked | None:
         """The conversation that is asked for, up to the answer that is asked for; None: it is not remembered."""
-        node = self._find(int(visit.request.path_params["number"]), visit.query("answer"))
+        node = self._find(_whole(visit.request.path_params["number"], -1), visit.query("answer"))
         if node is None:
             return None
         texts = self._sources.texts
@@ -116,5 +117,9 @@ class Conversations:
 
 
 def _number(visit: Visit, name: str, default: int) -> int:
-    given = visit.query(name)
+    return _whole(visit.query(name), default)
+
+
+def _whole(given: str, default: int) -> int:
+    """The number that stands there, where one of a sensible length does."""
     return int(given) if given.isascii() and given.isdecimal() and len(given) < 10 else default

@@ -312,3 +312,13 @@ async def test_ranges_have_a_bound_and_odd_numbers_do_no_harm(open_pages) -> Non
         ]
 
     assert counts == [4096, 1, 0, 4096, 4096, 4096]
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "-1", "x", "%0d%0aset-cookie:a=b", "٣"])
+async def test_number_that_is_none_is_no_conversation(open_pages, number: str) -> None:
+    async with open_pages(remembered()) as browser:
+        page = await browser.get(f"/console/conversations/{number}")
+        ids = await browser.get(f"/console/conversations/{number}/ids.json")
+
+    assert (page.status_code, page.headers["location"]) == (303, "/console/conversations")
+    assert ids.status_code == 404
