@@ -6,9 +6,9 @@ Turns a scene, an order and a limit into counts. It carries plans out as `gatewa
 import heapq
 import random
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
@@ -59,33 +59,24 @@ class Counts:
             self.reused += min(reused, talk.held)
 
 
-@dataclass(slots=True)
-class Simulated:
-    """The slots of an engine that are swapped by a `Paging`."""
+class PagedSlots:
+    """The slots of an engine, swapped by a `Paging`."""
 
-    paging: Paging
-    slots: list[Slot]
-    running: list[tuple[float, int, Slot, list[int]]] = field(default_factory=list[tuple[float, int, Slot, list[int]]])
-    names: Iterator[int] = field(default_factory=count)
+    def __init__(self, paging: Paging, slots: Iterable[Slot]) -> None:
+        self.paging = paging
+        self.slots = list(slots)
+        self.moved = 0
+        """Ids that were saved or restored so far."""
+        self._names = count()
 
-    def until(self, time: float) -> list[Slot]:
-        """The free slots once all that end before have ended, and one at least."""
-        while self.running and (self.running[0][0] <= time or len(self.running) == len(self.slots)):
-            _, _, slot, ids = heapq.heappop(self.running)
-            slot.holds(ids, at_rest=True, answered=True)
-        busy = [slot.number for _, _, slot, _ in self.running]
-        return [slot for slot in self.slots if slot.number not in busy]
-
-    def ask(self, start: Start, prompt: list[int], answer: list[int]) -> int:
-        """One generation; gives the ids that it finds."""
-        slot = self.paging.choose(self.until(start.begin), prompt, OWNER)
-        number = next(self.names)
-        slot.used = number
+    def take(self, free: Sequence[Slot], prompt: list[int]) -> tuple[Slot, int]:
+        """Give one of the free slots to a prompt; gives it, and the ids that the prompt finds there."""
+        slot = self.paging.choose(free, prompt, OWNER)
+        slot.used = next(self._names)
         found = self._prepared(slot, prompt)
         slot.holds([], at_rest=False, answered=False)
         slot.owner = OWNER
-        heapq.heappush(self.running, (start.end, number, slot, [*prompt, *answer]))
-        return found
+        return slot, found
 
     def _prepared(self, slot: Slot, prompt: list[int]) -> int:
         plan = self.paging.plan(slot, prompt, OWNER)
@@ -93,28 +84,53 @@ class Simulated:
         if plan.own is not None:
             plan.own.readers += 1
         if plan.save:
-            self._save(slot, held, shared=False)
+            self._save(slot, slot.ids, len(held), shared=False)
         self.paging.take(slot.number, plan)
         if plan.own is not None:
             plan.own.readers -= 1
         if plan.restore is not None and plan.restore in self.paging.kept.files:
             held = plan.restore.ids
+            self.moved += len(held)
         if plan.beginning:
             held = prompt[: plan.beginning]
-            self._save(slot, held, shared=True)
+            self._save(slot, held, len(held), shared=True)
         return min(shared_prefix(held, prompt), len(prompt) - 1)
 
-    def _save(self, slot: Slot, ids: list[int], *, shared: bool) -> None:
-        size = self.paging.rates.size(len(ids))
-        if self.paging.kept.make_room(ids, OWNER, size) is not None:
-            file = SlotFile(str(next(self.names)), list(ids), OWNER, size, "", len(ids), shared)
-            self.paging.kept.add(file, None if shared else slot.number)
+    def _save(self, slot: Slot, ids: list[int], held: int, *, shared: bool) -> None:
+        """Room is made for all that the slot is known to hold; the engine has not processed the last of an answer."""
+        rates, kept = self.paging.rates, self.paging.kept
+        if kept.make_room(ids, OWNER, rates.size(len(ids))) is not None:
+            name, size = str(next(self._names)), rates.size(held)
+            kept.add(SlotFile(name, ids[:held], OWNER, size, "", held, shared), None if shared else slot.number)
+            self.moved += held
+
+
+class Simulated(PagedSlots):
+    """The same for a given order: how long each generation runs is known."""
+
+    def __init__(self, paging: Paging, slots: Iterable[Slot]) -> None:
+        super().__init__(paging, slots)
+        self._running: list[tuple[float, int, Slot, list[int]]] = []
+
+    def until(self, time: float) -> list[Slot]:
+        """The free slots once all that end before have ended, and one at least."""
+        while self._running and (self._running[0][0] <= time or len(self._running) == len(self.slots)):
+            _, _, slot, ids = heapq.heappop(self._running)
+            slot.holds(ids, at_rest=True, answered=True)
+        busy = [slot.number for _, _, slot, _ in self._running]
+        return [slot for slot in self.slots if slot.number not in busy]
+
+    def ask(self, start: Start, prompt: list[int], answer: list[int]) -> int:
+        """One generation; gives the ids that it finds."""
+        slot, found = self.take(self.until(start.begin), prompt)
+        heapq.heappush(self._running, (start.end, slot.used, slot, [*prompt, *answer]))
+        return found
 
 
 def simulate(scene: Scene, order: Sequence[Start], limit: int) -> Counts:
     """Run a scene with files of so many ids."""
     drawn, counts = random.Random(0), Counts()
-    engine = Simulated(Paging(limit, IdRates()), [Slot(number) for number in range(scene.slots)])
+    engine = Simulated(Paging(limit, IdRates()), map(Slot, range(scene.slots)))
     all_talks = talks(scene, VOCABULARY)
     waiting: deque[tuple[list[int], ExitStack]] = deque()
     for place, start in enumerate(order):

@@ -1,15 +1,19 @@
-"""What an engine takes for its work, from the committed measurements of one.
+"""What an engine takes for its work, from committed measurements of a real one.
 
-Turns `results/prefill.json`, `cache.json` and `path.json` into rates, so that the simulation holds no rate that was not
-measured; how large an engine is says the scene. Times are SmolLM2's on one thread of that machine: ratios between
-policies follow from ratios between these rates.
+Turns `results/fleet.json`, where `python -m bench.fleet --real` has written what it measured, and `cache.json` into
+rates, so that the simulation holds no rate that was not measured. Times are SmolLM2's on one thread of that machine:
+ratios between policies follow from ratios between these rates.
 """
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from bench.record import RESULTS
+from gateway.engine.rates import Rates
+
+_SWAP: Final = 2e-3
+"""Seconds of a request to the engine, whatever it moves (`gateway/engine/rates.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,29 +21,55 @@ class Costs:
     """Seconds of an engine's work."""
 
     prefill: float
-    """To process an id of a prompt (prefill.json: 220 ids processed less 31, by the id)."""
+    """To process an id of a prompt."""
     decode: float
-    """To write an id (path.json, `real`: the engine's own events)."""
-    restore: float
-    """To take an id back from a slot file (cache.json, `times.swaps`)."""
+    """Of a pass that writes an id of one answer."""
+    beside: float
+    """By how much each answer more makes such a pass longer."""
+    move: float
+    """To save an id to a slot file or to take it back, digest and all."""
     request: float
-    """What the gateway puts before the first token (path.json, `first_ms`: gateway less engine)."""
+    """What the gateway puts before the engine's work."""
+
+    def times(self, part: float) -> "Costs":
+        """An engine that is slower by so much."""
+        return Costs(self.prefill * part, self.decode * part, self.beside * part, self.move, self.request)
+
+    def step(self, answers: int) -> float:
+        """Of a pass that writes an id of so many answers."""
+        return self.decode + (answers - 1) * self.beside
+
+
+class FleetRates(Rates):
+    """What the paging decides by: the same costs, where an id stands for several."""
+
+    def __init__(self, costs: Costs, grain: int) -> None:
+        super().__init__()
+        self._prefill, self._move = costs.prefill * grain, costs.move * grain
+
+    def to_process(self, ids: int) -> float:
+        """As said."""
+        return ids * self._prefill
+
+    def to_move(self, ids: int) -> float:
+        """As said."""
+        return _SWAP + ids * self._move if ids else 0.0
+
+    def size(self, ids: int) -> int:
+        """A byte an id."""
+        return ids
 
 
 def measured() -> Costs:
     """The rates of the committed results."""
-    cache, path, prefill = _read("cache"), _read("path"), _read("prefill")["rows"]
-    few, many = prefill["hidden, 11 ids"]["plain"], prefill["hidden, 200 ids"]["plain"]
-    later = many["first_ms"]["median"] - few["first_ms"]["median"]
-    swaps = cache["times"]["swaps"]["1000"]["restore_ms"]["median"]
-    real, first = path["real"], path["first_ms"]
-    engine = "the engine's own JSON events"
-    return Costs(
-        prefill=later / (many["processed"]["median"] - few["processed"]["median"]) / 1e3,
-        decode=1 / real[engine]["tokens_a_second"]["median"],
-        restore=swaps / 1000 / 1e3,
-        request=(first["JSON events"]["median"] - first[engine]["median"]) / 1e3,
-    )
+    return Costs(**{name: each["value"] for name, each in _read("fleet")["costs"].items()})
+
+
+def moving() -> tuple[float, str]:
+    """Seconds to move an id, and where that was measured: what comes back by file, 1,000 ids less 300."""
+    back: dict[str, Any] = _read("cache")["times"]["back"]
+    many, few = (back[ids]["restored_ms"]["median"] for ids in ("1000", "300"))
+    return (many - few) / 700 / 1e3, "cache.json, times.back: what comes back by a file, 1,000 ids less 300"
 
 
 def _read(name: str) -> dict[str, Any]:

@@ -1,97 +1,237 @@
-"""One engine on paper: slots that work, requests that wait, and a cache of conversations that forgets the oldest.
+"""One engine on paper: slots that are swapped to files, requests that wait, and passes that all requests share.
 
-Knows what it holds of each conversation and of each kind's beginning, which is there as long as one of the kind is. A
-request takes a slot for as long as its work takes; it waits in its turn where none is free. No clock: the time is told.
+What it holds is decided by the gateway's own paging (`bench/cache/simulated.py` carries its plans out), on ids that
+stand for a `grain` of ids each. A pass takes up to 2,048 ids of prompts and writes one id of each answer, as llama.cpp
+does: who processes a prompt keeps the others waiting. No clock: the time is told.
 """
 
-from collections import OrderedDict, deque
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Final
 
-from bench.fleet.costs import Costs
+from bench.cache.simulated import OWNER, PagedSlots
+from bench.fleet.costs import Costs, FleetRates
 from bench.fleet.traces import Conversation
+from gateway.engine.paging import Paging
+from gateway.engine.slot import Slot
+
+_BATCH: Final = 2048
+"""Ids of prompts that a pass takes at most: llama.cpp's `n_batch`."""
+_NEVER: Final = float("inf")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Request:
-    """One request on its way."""
+    """One request on its way; of an answer that goes on elsewhere, the rest."""
 
     conversation: Conversation
     turn: int
     prompt: int
+    answered: int
+    """Ids that are still to be written when it comes."""
     came: float
     gateway: int = 0
     engine: str = ""
-    began: float = 0.0
+    slot: Slot | None = None
+    ready: float = _NEVER
+    """When what its prompt goes on with is in its slot."""
+    reused: int = 0
     processed: int = 0
-    first: float = 0.0
-    """When its first token is there."""
+    """By all engines that it came to."""
+    moved: int = 0
+    """Ids that are saved or restored before it."""
+    left: int = 0
+    """Ids of its prompt that are not processed yet."""
+    written: int = 0
+    first: float | None = None
+    """When its first token was there."""
+    waits: ExitStack = field(default_factory=ExitStack)
 
-    @property
-    def answered(self) -> int:
-        """Ids of its answer."""
-        return self.conversation.turns[self.turn].answered
+    @classmethod
+    def of(cls, conversation: Conversation, turn: int, came: float) -> "Request":
+        """A conversation's request."""
+        return cls(conversation, turn, conversation.prompt(turn), conversation.turns[turn].answered, came)
+
+    def rest(self) -> "Request":
+        """What another engine has to do when this one is lost: the ids that are there are the prompt's by now."""
+        prompt, answered = self.prompt + self.written, self.answered - self.written
+        return Request(
+            *(self.conversation, self.turn, prompt, answered, self.came), processed=self.processed, first=self.first
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large an engine is."""
+
+    slots: int = 4
+    cache: int = 40_000
+    """Ids in its slot files."""
+    grain: int = 8
+    """Ids for one of those that its paging sees: what it holds is the same but for that, and sooner decided."""
+
+
+class Cache:
+    """What an engine holds, and who has its slots: without time."""
+
+    def __init__(self, size: Size, costs: Costs) -> None:
+        self.waiting: deque[Request] = deque()
+        self._grain = size.grain
+        self._slots = PagedSlots(
+            Paging(size.cache // size.grain, FleetRates(costs, size.grain)), map(Slot, range(size.slots))
+        )
+        self._free = list(self._slots.slots)
+
+    def come(self, request: Request) -> list[Request]:
+        """A request has come; gives those that get a slot."""
+        if not self._free:
+            kept = self._slots.paging.kept
+            request.waits.enter_context(kept.awaiting(self._ids(request, request.prompt), OWNER))
+        self.waiting.append(request)
+        return self._let_in()
+
+    def end(self, request: Request) -> list[Request]:
+        """A request has been answered; gives those that get a slot."""
+        if (slot := request.slot) is not None:
+            slot.holds(self._ids(request, request.prompt + request.answered), at_rest=True, answered=True)
+            self._free.append(slot)
+        return self._let_in()
+
+    def _let_in(self) -> list[Request]:
+        placed: list[Request] = []
+        while self._free and self.waiting:
+            request = self.waiting.popleft()
+            request.waits.close()
+            before = self._slots.moved
+            request.slot, found = self._slots.take(self._free, self._ids(request, request.prompt))
+            self._free.remove(request.slot)
+            request.moved = (self._slots.moved - before) * self._grain
+            request.reused = self._exact(request, found)
+            request.left = request.prompt - request.reused
+            request.processed += request.left
+            placed.append(request)
+        return placed
+
+    def _ids(self, request: Request, count: int) -> list[int]:
+        """So many ids of a conversation, a grain of them each: everybody's, its kind's, and then its own."""
+        talk, opening = request.conversation, request.conversation.opening // self._grain
+        shared = talk.preamble // self._grain
+        return [-1] * opening + [-2 - talk.kind] * (shared - opening) + [talk.number] * (count // self._grain - shared)
+
+    def _exact(self, request: Request, found: int) -> int:
+        """Ids that are found: what is kept ends with a preamble or an answer."""
+        if not found or self._grain == 1:
+            return found
+        # What is kept lacks the last, which stands for several here.
+        reused = max((ids for ids in _ends(request) if ids // self._grain <= found + 1), default=0)
+        return min(reused, request.prompt - 1)
 
 
 class Engine:
     """One engine."""
 
-    def __init__(self, name: str, slots: int, cache: int, costs: Costs) -> None:
-        """`cache`: ids that its slots, and what it keeps beside them, hold together."""
+    def __init__(self, name: str, size: Size, costs: Costs) -> None:
         self.name = name
-        self.running: set[int] = set()
-        self.waiting: deque[Request] = deque()
-        self._slots = slots
-        self._cache = cache
+        self.busy = 0.0
+        """Seconds of its passes."""
+        self.wakes = _NEVER
+        """When something is to be done next."""
         self._costs = costs
-        self._held: OrderedDict[int, tuple[int, int]] = OrderedDict()
-        """Conversation to its kind and its ids, the one that was used last at the end."""
-        self._kinds: dict[int, int] = {}
-        """How many conversations of each kind are held."""
-        self._ids = 0
+        self._cache = Cache(size, costs)
+        self._prompts: list[Request] = []
+        """Those whose prompts are not processed yet."""
+        self._writing: list[Request] = []
+        self._began = self._pass = 0.0
+        """When the passes began that run now, and what each takes."""
+        self._passes = 0
+        self._taken: list[Request] = []
+        """Whose prompts are in the pass that runs."""
 
-    @property
-    def load(self) -> int:
-        """Requests that run or wait."""
-        return len(self.running) + len(self.waiting)
+    def lost(self, now: float) -> list[Request]:
+        """It is gone; gives all that were here, with the ids that they had."""
+        if self._passes:
+            self.busy += now - self._began
+        if not self._taken:
+            for request in self._writing:
+                request.written += int((now - self._began) / self._pass)
+        return [*self._writing, *self._prompts, *self._cache.waiting]
 
-    @property
-    def has_room(self) -> bool:
-        """Whether a slot is free."""
-        return len(self.running) < self._slots
+    def come(self, request: Request, now: float) -> None:
+        """A request has come."""
+        self._begin(self._cache.come(request), now)
+        if not self._passes:
+            self._go_on(now)
 
-    def holds(self, conversation: Conversation) -> int:
-        """Ids of a conversation's prompt that it would not process again."""
-        if (found := self._held.get(conversation.number)) is not None:
-            return found[1]
-        return conversation.preamble if conversation.kind in self._kinds else 0
+    def wake(self, now: float) -> list[Request]:
+        """The time has come that `wakes` told; gives those that have been answered."""
+        ended = self._passed(now) if self._passes else []
+        for request in ended:
+            self._begin(self._cache.end(request), now)
+        self._go_on(now)
+        return ended
 
-    def begin(self, request: Request, now: float) -> float:
-        """Take a request into a slot; gives when it ends."""
-        reused = min(self.holds(request.conversation), request.prompt - 1)
-        request.began, request.processed = now, request.prompt - reused
-        self.running.add(request.conversation.number)
-        costs = self._costs
-        restored = reused * costs.restore
-        request.first = now + costs.request + restored + request.processed * costs.prefill + costs.decode
-        self._keep(request.conversation, request.prompt + request.answered)
-        return request.first + (request.answered - 1) * costs.decode
+    def _begin(self, placed: Sequence[Request], now: float) -> None:
+        for request in placed:
+            request.ready = now + self._costs.request + request.moved * self._costs.move
+            self._prompts.append(request)
+            self._cut(request.ready)
 
-    def end(self, request: Request) -> None:
-        """A request has been answered."""
-        self.running.discard(request.conversation.number)
+    def _go_on(self, now: float) -> None:
+        """Begin the next pass, or several that are alike."""
+        self._taken, room = [], _BATCH
+        for request in self._prompts:
+            if request.ready <= now and room:
+                self._taken.append(request)
+                room -= min(room, request.left)
+        self._began, self._passes, self.wakes = now, 0, _NEVER
+        later = min((request.ready for request in self._prompts if request.ready > now), default=_NEVER)
+        if self._taken:
+            self._passes = 1
+            self._pass = (_BATCH - room) * self._costs.prefill + self._costs.step(max(len(self._writing), 1))
+        elif self._writing:
+            self._passes = min(request.answered - request.written for request in self._writing)
+            self._pass = self._costs.step(len(self._writing))
+        else:
+            self.wakes = later
+            return
+        self.wakes = now + self._passes * self._pass
+        self._cut(later)
 
-    def _keep(self, conversation: Conversation, ids: int) -> None:
-        self._forget(conversation.number)
-        self._held[conversation.number] = (conversation.kind, ids)
-        self._kinds[conversation.kind] = self._kinds.get(conversation.kind, 0) + 1
-        self._ids += ids
-        while self._ids > self._cache and len(self._held) > 1:
-            self._forget(next(iter(self._held)))
+    def _cut(self, time: float) -> None:
+        """End the passes that run with the one that runs at this time: another prompt is there."""
+        if self._passes and not self._taken and time < self.wakes:
+            self._passes = min(max(1, ceil((time - self._began) / self._pass)), self._passes)
+            self.wakes = self._began + self._passes * self._pass
 
-    def _forget(self, number: int) -> None:
-        kind, ids = self._held.pop(number, (-1, 0))
-        if ids:
-            self._ids -= ids
-            self._kinds[kind] -= 1
-            if not self._kinds[kind]:
-                del self._kinds[kind]
+    def _passed(self, now: float) -> list[Request]:
+        """What the passes that have run have done; gives those that have been answered."""
+        self.busy += self._passes * self._pass
+        for request in self._writing:
+            request.written += self._passes
+        room = _BATCH
+        for request in self._taken:
+            done = min(room, request.left)
+            request.left -= done
+            room -= done
+            if not request.left:
+                request.written = 1
+                request.first = now if request.first is None else request.first
+                self._prompts.remove(request)
+                self._writing.append(request)
+        ended = [request for request in self._writing if request.written >= request.answered]
+        for request in ended:
+            self._writing.remove(request)
+        return ended
+
+
+def _ends(request: Request) -> Sequence[int]:
+    """Where what is kept of a conversation may end. The last id of an answer is sampled, and not processed."""
+    talk, at = request.conversation, request.conversation.preamble
+    ends = [at]
+    for turn in talk.turns[: request.turn]:
+        at += turn.added + turn.answered
+        ends.append(at - 1)
+    return ends

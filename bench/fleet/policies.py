@@ -1,23 +1,25 @@
 """Who is asked: the gateway's own homes, and what others do.
 
 A policy is one gateway's: it knows what it has sent itself and nothing of its neighbours. `homes` calls
-`gateway/engine/homes.py`, which the gateway runs. Of engines that are equally busy a draw decides. `prefix` asks every
-engine for what it holds, which no router can do that is not told by all engines at every moment: it is a bound.
+`gateway/engine/homes.py`, which the gateway runs. Of engines that are equally busy a draw decides. `prefix` is what
+routers do that remember which prompts they have sent where.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
-from typing import Final, Protocol
+from typing import Final, Protocol, overload
 
-from bench.fleet.engine import Engine
 from bench.fleet.traces import Conversation
-from gateway.engine.homes import Load, choose, key_of, order_of
+from gateway.engine.homes import WARM, Load, choose, order_of, warmth, with_room
+
+Engines = Mapping[str, float]
+"""The engines that there are, and when each came."""
 
 
 class Policy(Protocol):
     """How one gateway chooses."""
 
-    def choose(self, conversation: Conversation, engines: Mapping[str, Engine]) -> str:
+    def choose(self, conversation: Conversation, engines: Engines, now: float) -> str:
         """The engine that is asked."""
         ...
 
@@ -32,25 +34,56 @@ class _Counting:
     def __init__(self, slots: int, random: Random) -> None:
         self._slots = slots
         self._random = random
-        self._loads: dict[str, Load] = {}
+        self._running: dict[str, int] = {}
 
     def ended(self, name: str) -> None:
         """One less."""
-        if (load := self._loads.get(name)) is not None:
-            self._loads[name] = Load(max(0, load.running - 1), self._slots)
+        if name in self._running:
+            self._running[name] -= 1
 
     def _sent(self, name: str) -> str:
-        self._loads[name] = Load(self._loads[name].running + 1, self._slots)
+        self._running[name] += 1
         return name
 
-    def _fit(self, engines: Mapping[str, Engine]) -> None:
-        """Know the engines that there are."""
-        if self._loads.keys() != engines.keys():
-            self._loads = {name: self._loads.get(name, Load(0, self._slots)) for name in engines}
+    def _fit(self, engines: Engines) -> bool:
+        """Know the engines that there are; whether they are others than before."""
+        if self._running.keys() == engines.keys():
+            return False
+        self._running = {name: self._running.get(name, 0) for name in engines}
+        return True
 
-    def _least(self) -> str:
-        least = min(load.running for load in self._loads.values())
-        return self._random.choice([name for name, load in self._loads.items() if load.running == least])
+    def _least(self, among: Sequence[str] | None = None) -> str:
+        """Of those that have least to do one by chance: the first behind a place that is drawn."""
+        names = list(self._running) if among is None else among
+        at = self._random.randrange(len(names))
+        return min([*names[at:], *names[:at]], key=self._running.__getitem__)
+
+
+class _Order(Sequence[str]):
+    """The order in which engines are a key's home, made when it is asked for: who stays where it is needs none."""
+
+    def __init__(self, key: bytes, names: Mapping[str, Load]) -> None:
+        self._key = key
+        self._names = names
+        self._order: list[str] | None = None
+
+    def _made(self) -> list[str]:
+        if self._order is None:
+            self._order = order_of(self._key, self._names)
+        return self._order
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made())
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        return self._made()[index]
 
 
 class Homes(_Counting):
@@ -58,21 +91,34 @@ class Homes(_Counting):
 
     def __init__(self, slots: int, random: Random) -> None:
         super().__init__(slots, random)
-        self._orders: dict[int, list[str]] = {}
+        self._loads: dict[str, Load] = {}
+        self._young: Mapping[str, float] = {}
         self._known: dict[int, str] = {}
 
-    def choose(self, conversation: Conversation, engines: Mapping[str, Engine]) -> str:
+    def choose(self, conversation: Conversation, engines: Engines, now: float) -> str:
         """The home, or the next of its order."""
-        if self._loads.keys() != engines.keys():
-            self._orders.clear()
-        self._fit(engines)
-        order = self._orders.get(conversation.number)
-        if order is None:
-            order = order_of(key_of("principal", conversation.number, conversation.kind), engines)
-            self._orders[conversation.number] = order
-        name = choose(order, self._loads, self._known.get(conversation.number))
+        if self._fit(engines):
+            self._loads = {name: self._load(name, now, came) for name, came in engines.items()}
+            self._young = {name: came for name, came in engines.items() if now - came < WARM}
+        for name in self._young:
+            self._loads[name] = self._load(name, now, engines[name])
+        left = with_room(self._loads)
+        name = choose(_Order(conversation.key, left), left, self._known.get(conversation.number))
         self._known[conversation.number] = name
-        return self._sent(name)
+        return self._count(self._sent(name))
+
+    def ended(self, name: str) -> None:
+        """One less."""
+        super().ended(name)
+        if name in self._loads and name in self._running:
+            self._count(name)
+
+    def _count(self, name: str) -> str:
+        self._loads[name] = Load(self._running[name], self._slots, self._loads[name].warmth)
+        return name
+
+    def _load(self, name: str, now: float, came: float) -> Load:
+        return Load(self._running[name], self._slots, warmth(now - came))
 
 
 class RoundRobin(_Counting):
@@ -81,19 +127,20 @@ class RoundRobin(_Counting):
     def __init__(self, slots: int, random: Random) -> None:
         super().__init__(slots, random)
         self._turn = random.randrange(1 << 20)
+        self._names: list[str] = []
 
-    def choose(self, conversation: Conversation, engines: Mapping[str, Engine]) -> str:
+    def choose(self, conversation: Conversation, engines: Engines, now: float) -> str:
         """Whose turn it is."""
-        self._fit(engines)
+        if self._fit(engines):
+            self._names = list(engines)
         self._turn += 1
-        names = list(engines)
-        return self._sent(names[self._turn % len(names)])
+        return self._sent(self._names[self._turn % len(self._names)])
 
 
 class LeastLoad(_Counting):
     """The one that has least of this gateway's requests."""
 
-    def choose(self, conversation: Conversation, engines: Mapping[str, Engine]) -> str:
+    def choose(self, conversation: Conversation, engines: Engines, now: float) -> str:
         """The least busy."""
         self._fit(engines)
         return self._sent(self._least())
@@ -106,7 +153,7 @@ class Sticky(_Counting):
         super().__init__(slots, random)
         self._of: dict[int, str] = {}
 
-    def choose(self, conversation: Conversation, engines: Mapping[str, Engine]) -> str:
+    def choose(self, conversation: Conversation, engines: Engines, now: float) -> str:
         """The same as before."""
         self._fit(engines)
         name = self._of.get(conversation.number)
@@ -116,17 +163,24 @@ class Sticky(_Counting):
 
 
 class Prefix(_Counting):
-    """The one that holds most of the prompt, unless it has over twice the mean to do."""
+    """The one that was sent most of the prompt, unless it has over twice the mean to do."""
 
-    def choose(self, conversation: Conversation, engines: Mapping[str, Engine]) -> str:
-        """The one with the longest beginning; of several the least busy."""
+    def __init__(self, slots: int, random: Random) -> None:
+        super().__init__(slots, random)
+        self._of: dict[int, str] = {}
+        self._kinds: dict[int, dict[str, None]] = {}
+
+    def choose(self, conversation: Conversation, engines: Engines, now: float) -> str:
+        """The conversation's own before those that had one of its kind; of these the least busy."""
         self._fit(engines)
-        mean = (sum(load.running for load in self._loads.values()) + 1) / len(engines)
-        bound = max(2 * mean, self._slots)
-        free = [name for name in engines if self._loads[name].running < bound] or list(engines)
-        best = max((engines[name].holds(conversation), -self._loads[name].running) for name in free)
-        found = [name for name in free if (engines[name].holds(conversation), -self._loads[name].running) == best]
-        return self._sent(self._random.choice(found))
+        bound = max(2 * (sum(self._running.values()) + 1) / len(engines), self._slots)
+        name = self._of.get(conversation.number)
+        had = self._kinds.setdefault(conversation.kind, {})
+        if name not in engines or name is None or self._running[name] >= bound:
+            like = [each for each in had if each in engines and self._running[each] < bound]
+            name = self._least(like or None)
+        self._of[conversation.number], had[name] = name, None
+        return self._sent(name)
 
 
 POLICIES: Final[Mapping[str, Callable[[int, Random], Policy]]] = {

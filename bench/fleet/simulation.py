@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from bench.fleet.costs import Costs
-from bench.fleet.engine import Engine, Request
+from bench.fleet.engine import Engine, Request, Size
 from bench.fleet.policies import POLICIES, Policy
 from bench.fleet.traces import Conversation
+from gateway.engine.homes import WARM
+
+TAILS: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +25,8 @@ class Scene:
 
     engines: int
     gateways: int = 1
-    slots: int = 4
-    cache: int = 40_000
-    """Ids that an engine keeps."""
+    size: Size = field(default_factory=Size)
+    """Of each engine."""
     stays: bool = True
     """Whether a conversation comes to the same gateway each time; else to any."""
     losses: tuple[float, ...] = ()
@@ -41,26 +43,51 @@ class Outcome:
     prompt: int = 0
     processed: int = 0
     held: int = 0
-    """Ids of prompts that some engine had processed or written before."""
+    """Ids that some engine had of conversations that came back."""
+    reused: int = 0
+    """Of those."""
     moved: int = 0
-    asked_again: int = 0
+    """Requests that came to another engine than the one before them."""
+    went_on: int = 0
+    """Answers that went on elsewhere since their engine was lost."""
+    busy: float = 0.0
+    """Seconds of engines' work."""
     ended: float = 0.0
     by_engine: dict[str, int] = field(default_factory=dict[str, int])
+    last: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
+    """Of each conversation: which engine answered, and the ids that it has of it."""
+
+    def note(self, request: Request) -> None:
+        """A request has been answered."""
+        talk = request.conversation
+        before, held = self.last.get(talk.number, (request.engine, 0))
+        self.prompt += talk.prompt(request.turn)
+        self.processed += request.processed
+        self.held += held
+        self.reused += min(request.reused, held)
+        self.moved += before != request.engine
+        self.by_engine[request.engine] = self.by_engine.get(request.engine, 0) + 1
+        # The last id of an answer is sampled, and not processed.
+        self.last[talk.number] = (request.engine, request.prompt + request.answered - 1)
+
+    @property
+    def found_again(self) -> float | None:
+        """The part of what engines had of conversations that came back."""
+        return round(self.reused / self.held, 4) if self.held else None
 
     def summary(self) -> dict[str, Any]:
         """As figures."""
-        firsts = sorted(self.firsts)
-        places = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-        tails = {name: round(firsts[int(part * (len(firsts) - 1))], 4) for name, part in places.items()}
-        busiest = max(self.by_engine.values()) * len(self.by_engine) / len(firsts)
+        firsts, answers = sorted(self.firsts), len(self.firsts)
+        tails = {name: round(firsts[int(part * (answers - 1))], 4) for name, part in TAILS.items()}
         return {
-            "answers": len(firsts),
-            "found_again": round((self.prompt - self.processed) / self.held, 4) if self.held else None,
-            "processed_an_answer": round(self.processed / len(firsts), 1),
+            "answers": answers,
+            "found_again": self.found_again,
+            "processed": self.processed,
+            "engine_s_an_answer": round(self.busy / answers, 4),
             "first_s": tails,
             "moved": self.moved,
-            "asked_again": self.asked_again,
-            "busiest": round(busiest, 3),
+            "went_on": self.went_on,
+            "busiest": round(max(self.by_engine.values()) * len(self.by_engine) / answers, 3),
             "seconds": round(self.ended, 1),
         }
 
@@ -76,85 +103,84 @@ class Simulation:
         self._random = Random(f"{seed}/events")
         self._made = 0
         self._engines: dict[str, Engine] = {}
-        made = POLICIES[policy]
-        self._policies: list[Policy] = [made(scene.slots, Random(f"{seed}/{n}")) for n in range(scene.gateways)]
+        self._came: dict[str, float] = {}
+        slots, made = scene.size.slots, POLICIES[policy]
+        self._policies: list[Policy] = [made(slots, Random(f"{seed}/{n}")) for n in range(scene.gateways)]
         self._events: list[tuple[float, int, str, Request | None]] = []
         self._count = 0
-        self._last: dict[int, tuple[str, int]] = {}
         for _ in range(scene.engines):
-            self._join()
+            self._join(-WARM)
         for time in scene.losses:
-            self._at(time, "loss")
+            self._at(time, "lose")
         for time in scene.joins:
             self._at(time, "join")
         for each in conversations:
-            self._at(each.began, "come", Request(each, 0, each.preamble + each.turns[0].added, each.began))
+            self._ask(each, 0, each.began)
 
     def run(self) -> Outcome:
         """All of it."""
         while self._events:
             now, _, what, request = heappop(self._events)
-            if request is None:
-                self._lose(now) if what == "loss" else self._join()
-            elif what == "come":
+            if request is not None:
                 self._come(request, now)
-            elif request.engine in self._engines and request.first:
-                self._end(request, now)
+            elif what == "lose":
+                self._lose(now)
+            elif what == "join":
+                self._join(now)
+            elif (engine := self._engines.get(what)) is not None and engine.wakes == now:
+                self._wake(engine, now)
+        self.outcome.busy += sum(engine.busy for engine in self._engines.values())
         return self.outcome
 
     def _at(self, time: float, what: str, request: Request | None = None) -> None:
         self._count += 1
         heappush(self._events, (time, self._count, what, request))
 
-    def _join(self) -> None:
+    def _ask(self, conversation: Conversation, turn: int, time: float) -> None:
+        self._at(time, "come", Request.of(conversation, turn, time))
+
+    def _join(self, now: float) -> None:
         name = f"engine-{self._made}"
         self._made += 1
-        self._engines[name] = Engine(name, self._scene.slots, self._scene.cache, self._costs)
+        self._engines[name] = Engine(name, self._scene.size, self._costs)
+        self._came[name] = now
 
     def _come(self, request: Request, now: float) -> None:
         scene, conversation = self._scene, request.conversation
         stays = conversation.number % scene.gateways
         request.gateway = stays if scene.stays else self._random.randrange(scene.gateways)
-        name = request.engine = self._policies[request.gateway].choose(conversation, self._engines)
-        engine = self._engines[name]
-        if engine.has_room:
-            self._begin(engine, request, now)
-        else:
-            engine.waiting.append(request)
+        name = request.engine = self._policies[request.gateway].choose(conversation, self._came, now)
+        engine, before = self._engines[name], self._engines[name].wakes
+        engine.come(request, now)
+        if engine.wakes != before:
+            self._at(engine.wakes, name)
 
-    def _begin(self, engine: Engine, request: Request, now: float) -> None:
-        self._at(engine.begin(request, now), "end", request)
+    def _wake(self, engine: Engine, now: float) -> None:
+        for request in engine.wake(now):
+            self._end(request, now)
+        if engine.wakes < float("inf"):
+            self._at(engine.wakes, engine.name)
 
     def _end(self, request: Request, now: float) -> None:
-        engine, outcome, conversation = self._engines[request.engine], self.outcome, request.conversation
-        engine.end(request)
-        self._policies[request.gateway].ended(engine.name)
-        before, held = self._last.get(conversation.number, (engine.name, 0))
-        outcome.firsts.append(request.first - request.came)
-        outcome.prompt += request.prompt
-        outcome.processed += request.processed
-        outcome.held += held or conversation.preamble
-        outcome.moved += before != engine.name
-        outcome.by_engine[engine.name] = outcome.by_engine.get(engine.name, 0) + 1
+        outcome, talk = self.outcome, request.conversation
+        self._policies[request.gateway].ended(request.engine)
+        outcome.note(request)
+        outcome.firsts.append((now if request.first is None else request.first) - request.came)
         outcome.ended = now
-        self._last[conversation.number] = (engine.name, request.prompt + request.answered)
-        if request.turn + 1 < len(conversation.turns):
-            turn = request.turn + 1
-            prompt = request.prompt + request.answered + conversation.turns[turn].added
-            again = now + conversation.turns[request.turn].pause
-            self._at(again, "come", Request(conversation, turn, prompt, again))
-        if engine.waiting:
-            self._begin(engine, engine.waiting.popleft(), now)
+        if request.turn + 1 < len(talk.turns):
+            self._ask(talk, request.turn + 1, now + talk.turns[request.turn].pause)
 
     def _lose(self, now: float) -> None:
-        """One engine is gone; what ran or waited there is asked again, and waits from when it came."""
+        """One engine is gone; others go on from the ids that are there."""
         if len(self._engines) == 1:
             return
         gone = self._engines.pop(self._random.choice(sorted(self._engines)))
-        running = [e[3] for e in self._events if e[2] == "end" and e[3] is not None and e[3].engine == gone.name]
-        for request in [*running, *gone.waiting]:
-            self.outcome.asked_again += 1
-            self._at(now, "come", Request(request.conversation, request.turn, request.prompt, request.came))
+        del self._came[gone.name]
+        going_on = gone.lost(now)
+        self.outcome.busy += gone.busy
+        for request in going_on:
+            self.outcome.went_on += 1
+            self._at(now, "come", request.rest())
 
 
 def simulate(

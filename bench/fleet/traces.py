@@ -5,9 +5,19 @@ Tools take 0.2 to 20 s, log-uniform, as in `bench/cache`; now and then a person 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import exp, log
 from random import Random
+from typing import Final
+
+from gateway.engine.homes import key_of
+
+_COMES_BACK: Final = 0.05
+"""Of the pauses: a person's, not a tool's."""
+
+Span = tuple[float, float]
+"""The least and the most; between them log-uniform."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +29,7 @@ class Turn:
     pause: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Conversation:
     """One conversation."""
 
@@ -28,6 +38,20 @@ class Conversation:
     began: float
     preamble: int
     turns: tuple[Turn, ...]
+    opening: int = 0
+    """Ids of the preamble with which those of all kinds begin."""
+    home: bytes = field(default=b"", repr=False)
+    """What its home hangs on; not said: its number and kind."""
+
+    @cached_property
+    def key(self) -> bytes:
+        """The same, in any case."""
+        return self.home or key_of("principal", self.number, self.kind)
+
+    def prompt(self, turn: int) -> int:
+        """Ids of a request's prompt."""
+        before = sum(each.added + each.answered for each in self.turns[:turn])
+        return self.preamble + before + self.turns[turn].added
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +63,20 @@ class Crowd:
     """They begin at random times of so many seconds."""
     kinds: int = 20
     turns: int = 6
+    """Of a conversation, on the average."""
     herd: float | None = None
     """When half of them begin together, if they do: a thundering herd."""
+    preamble: Span = (300, 3000)
+    added: Span = (20, 600)
+    answered: Span = (8, 120)
+    tool: Span = (0.2, 20)
+    person: Span = (60, 600)
 
 
 def draw(crowd: Crowd, seed: int) -> Sequence[Conversation]:
     """The conversations, in the order in which they begin."""
     random = Random(f"{seed}/fleet")
-    preambles = [round(_log_uniform(random, 300, 3000)) for _ in range(crowd.kinds)]
+    preambles = [round(_log_uniform(random, crowd.preamble)) for _ in range(crowd.kinds)]
     found = [_conversation(crowd, preambles, number, random) for number in range(crowd.conversations)]
     return sorted(found, key=lambda each: (each.began, each.number))
 
@@ -56,15 +86,15 @@ def _conversation(crowd: Crowd, preambles: Sequence[int], number: int, random: R
     began = random.random() * crowd.seconds
     if crowd.herd is not None and number % 2:
         began = crowd.herd
-    turns = tuple(_turn(random) for _ in range(1 + random.randrange(2 * crowd.turns - 1)))
+    turns = tuple(_turn(crowd, random) for _ in range(1 + random.randrange(2 * crowd.turns - 1)))
     return Conversation(number, kind, began, preambles[kind], turns)
 
 
-def _turn(random: Random) -> Turn:
-    comes_back = random.random() < 0.05
-    pause = _log_uniform(random, 60, 600) if comes_back else _log_uniform(random, 0.2, 20)
-    return Turn(round(_log_uniform(random, 20, 600)), round(_log_uniform(random, 8, 120)), pause)
+def _turn(crowd: Crowd, random: Random) -> Turn:
+    comes_back = random.random() < _COMES_BACK
+    pause = _log_uniform(random, crowd.person if comes_back else crowd.tool)
+    return Turn(round(_log_uniform(random, crowd.added)), round(_log_uniform(random, crowd.answered)), pause)
 
 
-def _log_uniform(random: Random, least: float, most: float) -> float:
-    return exp(random.uniform(log(least), log(most)))
+def _log_uniform(random: Random, span: Span) -> float:
+    return exp(random.uniform(log(span[0]), log(span[1])))

@@ -1,10 +1,11 @@
-"""A report as a picture: for each figure the servers below each other, median as a bar, 90 and 99 in 100 as a line.
+"""Figures as a picture: for each the servers below each other, median as a bar, 90 and 99 in 100 as a line.
 
-Pure: the report in, SVG out, which any viewer shows, in light and in dark, without a script or another file. Addresses
-are escaped, and cut to what fits.
+Pure: a report or panels in, SVG out, which any viewer shows, in light and in dark, without a script or another file.
+Names are escaped, and cut to what fits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
@@ -26,24 +27,45 @@ _PANELS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One figure of everybody below each other, on one scale."""
+
+    title: str
+    rows: Sequence[tuple[str, Mapping[str, float] | None]]
+    """Names, and what each took: the first value as a bar, the others as marks on a line behind it; None: nothing."""
+
+
 def draw(report: Mapping[str, Any]) -> str:
-    """Give the SVG."""
+    """Give the SVG of a report."""
     servers: Sequence[Mapping[str, Any]] = report["servers"]
-    panels = [key for key in _PANELS if any(server[key] for server in servers)]
-    height = _TOP + len(panels) * (_HEAD + _LINE * len(servers)) + 12
-    title = "What servers take for an answer"
+    panels = [
+        Panel(f"{title}, {unit}", [(_short(server["url"]), _places(server[key])) for server in servers])
+        for key, (title, unit) in _PANELS.items()
+        if any(server[key] for server in servers)
+    ]
+    return chart("What servers take for an answer", _about(report), panels)
+
+
+def chart(title: str, about: str, panels: Sequence[Panel]) -> str:
+    """Give the SVG of panels below each other."""
+    height = _TOP + sum(_HEAD + _LINE * len(panel.rows) for panel in panels) + 12
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{title}">',
         "<style>text{font:13px sans-serif;fill:#444}.title{font-weight:bold}line{stroke:#444}"
         "@media(prefers-color-scheme:dark){text{fill:#ccc}line{stroke:#ccc}}</style>",
         f'<text x="8" y="22" class="title">{title}</text>',
-        f'<text x="8" y="42">{_text(_about(report), 110)}</text>',
+        f'<text x="8" y="42">{_text(about, 110)}</text>',
     ]
     top = _TOP
-    for key in panels:
-        lines += _panel(key, servers, top)
-        top += _HEAD + _LINE * len(servers)
+    for panel in panels:
+        lines += _panel(panel, top)
+        top += _HEAD + _LINE * len(panel.rows)
     return "\n".join([*lines, "</svg>", ""])
+
+
+def _places(figures: Mapping[str, Any] | None) -> Mapping[str, float] | None:
+    return {key: figures[key] for key in ("p50", "p90", "p99")} if figures else None
 
 
 def _about(report: Mapping[str, Any]) -> str:
@@ -51,30 +73,31 @@ def _about(report: Mapping[str, Any]) -> str:
     return f"{answered} answers; median as a bar (and 99 in 100 as a line, mark at 90); less is better"
 
 
-def _panel(key: str, servers: Sequence[Mapping[str, Any]], top: int) -> Iterator[str]:
-    title, unit = _PANELS[key]
-    yield f'<text x="8" y="{top + 16}" class="title">{title}, {unit}</text>'
-    longest = max((server[key]["p99"] for server in servers if server[key]), default=0.0) or 1.0
-    for place, server in enumerate(servers):
+def _panel(panel: Panel, top: int) -> Iterator[str]:
+    yield f'<text x="8" y="{top + 16}" class="title">{_text(panel.title, 110)}</text>'
+    longest = max((max(figures.values()) for _, figures in panel.rows if figures), default=0.0) or 1.0
+    for place, (name, figures) in enumerate(panel.rows):
         y, colour = top + _HEAD - 8 + _LINE * place, _COLOURS[place % len(_COLOURS)]
-        yield f'<text x="{_LEFT - 8}" y="{y + 13}" text-anchor="end">{_text(_short(server["url"]), _NAME)}</text>'
-        yield from _bar(server[key], longest, y, colour)
+        yield f'<text x="{_LEFT - 8}" y="{y + 13}" text-anchor="end">{_text(name, _NAME)}</text>'
+        yield from _bar(figures, longest, y, colour)
 
 
 def _short(url: str) -> str:
     return url.partition("://")[2].removesuffix("/v1")
 
 
-def _bar(figures: Mapping[str, Any] | None, longest: float, top: int, colour: str) -> Iterator[str]:
+def _bar(figures: Mapping[str, float] | None, longest: float, top: int, colour: str) -> Iterator[str]:
     if figures is None:
         yield f'<text x="{_LEFT}" y="{top + 13}">none</text>'
         return
-    p50, p90, p99 = (_LEFT + round(figures[key] / longest * _LONGEST) for key in ("p50", "p90", "p99"))
-    yield f'<rect x="{_LEFT}" y="{top + 2}" width="{max(2, p50 - _LEFT)}" height="14" fill="{colour}"/>'
-    yield f'<line x1="{p50}" x2="{p99}" y1="{top + 9}" y2="{top + 9}"/>'
-    for x in (p90, p99):
+    first, *marks = (_LEFT + round(value / longest * _LONGEST) for value in figures.values())
+    yield f'<rect x="{_LEFT}" y="{top + 2}" width="{max(2, first - _LEFT)}" height="14" fill="{colour}"/>'
+    if marks:
+        yield f'<line x1="{first}" x2="{marks[-1]}" y1="{top + 9}" y2="{top + 9}"/>'
+    for x in marks:
         yield f'<line x1="{x}" x2="{x}" y1="{top + 4}" y2="{top + 14}"/>'
-    words = f"{number(figures['p50'])} ({number(figures['p99'])})"
+    said = [number(value) for value in figures.values()]
+    words = f"{said[0]} ({said[-1]})" if marks else said[0]
     yield f'<text x="{_LEFT + _LONGEST + 10}" y="{top + 13}">{words}</text>'
 
 

@@ -18,6 +18,10 @@ _KNOWN_SPREAD: Final = 2.0
 """The same for one that holds the conversation already: a move costs its whole prompt."""
 _COLDEST: Final = 0.1
 """Of what the others take an engine takes at least this part, however new it is."""
+WARM: Final = 15.0
+"""Seconds after which a new engine takes as much as the others."""
+_QUEUED: Final = 60
+"""Answers beyond its slots for which an engine is asked; a few less than may wait there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,16 @@ def key_of(*parts: object) -> bytes:
 def order_of(key: bytes, names: Iterable[str]) -> list[str]:
     """The engines in the order in which they are this key's home."""
     return sorted(names, key=lambda name: (blake2b(name.encode(), digest_size=16, key=key).digest(), name))
+
+
+def warmth(age: float) -> float:
+    """The part of its share that an engine takes so many seconds after it came."""
+    return min(age / WARM, 1.0)
+
+
+def with_room(loads: Mapping[str, Load]) -> Mapping[str, Load]:
+    """The engines at which another answer may wait; all of them where there is none."""
+    return {name: load for name, load in loads.items() if load.running < load.slots + _QUEUED} or loads
 
 
 def choose(order: Sequence[str], loads: Mapping[str, Load], known: str | None = None) -> str:

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Final, Protocol, TypeVar
 
 from gateway.breaker import Breaker, State
-from gateway.engine.homes import Load, choose, order_of
+from gateway.engine.homes import WARM, Load, choose, order_of, warmth, with_room
 from gateway.engine.maps import MapSet
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.retries import MovesOfAnswer, RetryBudget
@@ -29,10 +29,6 @@ from gateway.observe.logs import get_logger
 _FAILURES: Final = 3
 """Answers in a row that an engine may lose before it gets none for a while."""
 _PAUSE: Final = 5.0
-_WARM: Final = 15.0
-"""Seconds after which a new engine takes as much as the others."""
-_QUEUED: Final = 60
-"""Answers beyond its slots for which an engine is asked; a few less than may wait there."""
 _SHOWN: Final = 20
 
 T = TypeVar("T")
@@ -290,10 +286,9 @@ class EnginePool:
         by_name = {member.name: (member, ready) for member, ready in found}
         holding = next((member.name for member, ready in found if ready.number == known), None)
         loads = {
-            member.name: Load(member.running, ready.facts.slots, min((now - member.since) / _WARM, 1.0))
-            for member, ready in found
+            member.name: Load(member.running, ready.facts.slots, warmth(now - member.since)) for member, ready in found
         }
-        left = {name: load for name, load in loads.items() if load.running < load.slots + _QUEUED} or loads
+        left = dict(with_room(loads))
         while left:
             order = order_of(home, left)
             name = choose(order, left, holding) if bounded else order[0]
@@ -319,7 +314,7 @@ class EnginePool:
             except EngineError:
                 continue
             # With nothing asked of any of them yet, none is newer than the others.
-            member.seen(ready, self.now() - (0 if self._asked else _WARM))
+            member.seen(ready, self.now() - (0 if self._asked else WARM))
             found.append((member, ready))
         return found
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.benchmark.answer import AnswerFault, Told
 from gateway.benchmark.histogram import Histogram
-from gateway.benchmark.picture import draw, number
+from gateway.benchmark.picture import Panel, chart, draw, number
 from gateway.benchmark.plan import MOST_SAMPLES, Plan, check_plan
 from gateway.benchmark.report import report_of
 from gateway.benchmark.sample import Place, Tally, Timed, sample_of
@@ -222,6 +222,18 @@ def test_picture_is_xml_whatever_the_names_and_figures_are(urls: list[str], figu
 
 def test_picture_of_nothing_is_one_too() -> None:
     assert "<rect" not in draw(report(Tally(), Tally()))
+
+
+def test_chart_shows_first_value_as_a_bar_and_the_others_as_marks() -> None:
+    panels = [Panel("<one>", [("a", {"whole": 50.0}), ("b", {"p50": 1.0, "p95": 25.0, "p99": 100.0}), ("c", None)])]
+    drawn = ET.fromstring(chart("A title", "about", panels))
+    bars = [element for element in drawn.iter() if element.tag.endswith("rect")]
+    words = [element.text for element in drawn.iter() if element.tag.endswith("text")]
+
+    assert [int(bar.attrib["width"]) for bar in bars] == [180, 4]
+    # One along the marks, and one for each.
+    assert len([element for element in drawn.iter() if element.tag.endswith("line")]) == 3
+    assert {"A title", "<one>", "50.0", "1.00 (100)", "none"} <= set(words)
 
 
 @pytest.mark.parametrize(

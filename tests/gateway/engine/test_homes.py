@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.engine.homes import Load, choose, home_key, order_of
+from gateway.engine.homes import WARM, Load, choose, home_key, order_of, warmth, with_room
 
 names = st.lists(st.text("abcdefgh-0123456789", min_size=1, max_size=8), min_size=1, max_size=8, unique=True)
 keys = st.binary(min_size=16, max_size=16)
@@ -117,3 +117,16 @@ def test_engines_that_are_equally_new_are_homes_as_ever() -> None:
     for key in keys_of(20):
         order = order_of(key, ["a", "b", "c"])
         assert choose(order, {name: Load(0, 2, 0.01) for name in order}) == order[0]
+
+
+def test_an_engine_is_warm_after_a_while_and_not_before() -> None:
+    assert warmth(0.0) == 0.0
+    assert warmth(WARM / 2) == 0.5
+    assert warmth(WARM) == warmth(100 * WARM) == 1.0
+
+
+def test_where_no_more_may_wait_is_left_out_unless_that_is_everywhere() -> None:
+    full, busy = Load(64, 4), Load(63, 4)
+
+    assert with_room({"full": full, "busy": busy}) == {"busy": busy}
+    assert with_room({"full": full}) == {"full": full}

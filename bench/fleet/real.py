@@ -1,0 +1,237 @@
+"""The same conversations on real engines: embedded ones with SmolLM2, behind a gateway's own pool or a balancer.
+
+Turns conversations into messages of about as many tokens, plays them with their pauses through the gateway's agent, and
+gives for each request what the engine counted. With homes one gateway has all engines; under any other policy each
+engine has a gateway of its own, and the policy is a balancer's in front of them. `lived` turns what was played back
+into conversations for the simulation: the lengths and homes that they had. It simulates nothing.
+"""
+
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import astuple, dataclass, field, replace
+from random import Random
+from time import monotonic
+from typing import Any, Final
+
+import anyio
+
+from bench.fleet.engine import Size
+from bench.fleet.policies import POLICIES, Policy
+from bench.fleet.traces import Conversation, Crowd, Turn
+from gateway.agent import AnswerOptions
+from gateway.agent.events import GenerationFinished, IdsGenerated
+from gateway.app.services import Services, open_services
+from gateway.benchmark.workload import prompt_text
+from gateway.config import EngineConfig, GatewayConfig
+from gateway.engine.interface import Sampling
+from gateway.engine.left_behind import shared_prefix
+
+BYTES_AN_ID: Final = 23_060
+"""Of a slot file of SmolLM2's (cache.json)."""
+_LONGEST: Final = 1024
+"""Ids that a slot has room for."""
+SMALL: Final = Crowd(
+    *(8, 30.0, 3, 4),
+    preamble=(60, 240),
+    added=(10, 60),
+    answered=(6, 16),
+    tool=(0.05, 2.0),
+    person=(3.0, 8.0),
+)
+"""For one engine: conversations about a tenth as long as those of the fleet."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """One request, as the engine counted it."""
+
+    prompt: int
+    processed: int
+    reused: int
+    held: int
+    """Ids of the conversation that an engine had at its last end."""
+    answered: int
+    first_s: float
+    placed: float
+    """When the pool was asked for an engine."""
+    ended: float
+    """When the engine had answered."""
+
+
+@dataclass(slots=True)
+class Talk:
+    """One conversation that is played."""
+
+    drawn: Conversation
+    began: float
+    """When all of them began."""
+    asked: list[Asked] = field(default_factory=list[Asked])
+    messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    home: bytes = b""
+    beginning: list[int] = field(default_factory=list[int])
+    """Its first prompt."""
+
+
+def settings(engines: int, size: Size) -> GatewayConfig:
+    """A gateway over so many embedded engines, named as the simulation's are."""
+    each = EngineConfig(
+        kind="embedded",
+        context=size.slots * _LONGEST,
+        slots=size.slots,
+        threads=1,
+        slot_files_bytes=size.cache * BYTES_AN_ID,
+    )
+    if engines == 1:
+        return GatewayConfig(engine=each)
+    return GatewayConfig(engines={f"engine-{number}": each for number in range(engines)})
+
+
+class Front:
+    """Where requests come to: the gateway, or a balancer before several."""
+
+    def __init__(self, gateways: Sequence[Services], policy: Policy) -> None:
+        self._gateways = {f"engine-{number}": each for number, each in enumerate(gateways)}
+        self._policy = policy
+
+    @contextmanager
+    def gateway(self, drawn: Conversation) -> Generator[Services]:
+        """The gateway for one request."""
+        if len(self._gateways) == 1:
+            yield self._gateways["engine-0"]
+            return
+        name = self._policy.choose(drawn, dict.fromkeys(self._gateways, 0.0), monotonic())
+        try:
+            yield self._gateways[name]
+        finally:
+            self._policy.ended(name)
+
+
+@asynccontextmanager
+async def fronted(engines: int, size: Size, policy: str) -> AsyncGenerator[Front]:
+    """Engines and gateways that run, and whose slots are swapped."""
+    apart = policy != "homes"
+    async with AsyncExitStack() as stack:
+        configured = [settings(1, size)] * engines if apart else [settings(engines, size)]
+        gateways = [await stack.enter_async_context(open_services(each)) for each in configured]
+        for services in gateways:
+            await _files_are_known(services)
+        yield Front(gateways, POLICIES[policy](size.slots, Random(policy)))
+
+
+async def play(
+    conversations: Sequence[Conversation], engines: int, size: Size, policy: str = "homes", *, apart: bool = False
+) -> list[Talk]:
+    """Play them with their pauses and beside each other; `apart`: one request at a time, in the order of the turns."""
+    async with fronted(engines, size, policy) as front:
+        began = monotonic()
+        talks = [Talk(each, began) for each in conversations]
+        if apart:
+            for turn in range(max(len(talk.drawn.turns) for talk in talks)):
+                for talk in talks:
+                    if turn < len(talk.drawn.turns):
+                        await _ask(front, talk)
+        else:
+            async with anyio.create_task_group() as tasks:
+                for talk in talks:
+                    tasks.start_soon(_live, front, talk)
+    return talks
+
+
+async def _files_are_known(services: Services) -> None:
+    """Nothing is swapped before the engine's model has been read."""
+    for status in services.engines.statuses():
+        if status.ready is None or (swapper := status.ready.slots.swapper) is None:
+            raise SystemExit(f"engine {status.name!r} does not swap its slots; nothing was measured")
+        await swapper.adopted.wait()
+
+
+async def _live(front: Front, talk: Talk) -> None:
+    await anyio.sleep(talk.drawn.began)
+    for turn in talk.drawn.turns:
+        await _ask(front, talk)
+        await anyio.sleep(turn.pause)
+
+
+async def _ask(front: Front, talk: Talk) -> None:
+    """The next request of a conversation."""
+    drawn, number = talk.drawn, len(talk.asked)
+    turn = drawn.turns[number]
+    if not talk.messages:
+        talk.messages.append({"role": "system", "content": prompt_text(Random(f"kind {drawn.kind}"), drawn.preamble)})
+    # A text of its own from the first word on, so that what is shared ends where the preamble does.
+    said = prompt_text(Random(f"{drawn.number}/{number}"), turn.added)
+    talk.messages.append({"role": "user", "content": f"{drawn.number} {said}"})
+    with front.gateway(drawn) as services:
+        answer = await _answered(services, talk, turn.answered)
+    talk.messages.append({"role": "assistant", "content": answer})
+
+
+async def _answered(services: Services, talk: Talk, most: int) -> str:
+    came, first, end = monotonic(), 0.0, None
+    conversation = await services.agent.open(talk.messages)
+    talk.home = conversation.home
+    talk.beginning = talk.beginning or list(conversation.ids)
+    before, placed, ended = len(conversation.ids), monotonic(), 0.0
+
+    async def listen(event: Any) -> None:
+        nonlocal first, end, ended
+        if isinstance(event, IdsGenerated):
+            first = first or monotonic() - came
+        elif isinstance(event, GenerationFinished):
+            end, ended = event, monotonic()
+
+    options = AnswerOptions(max_tokens=most, sampling=Sampling(0.0, seed=1), ids=True)
+    await services.agent.answer(conversation, options, listen)
+    if end is None or end.timings is None:
+        raise SystemExit("an answer had no account of the engine; nothing was measured")
+    last = talk.asked[-1] if talk.asked else None
+    # The last id of an answer is sampled, and not processed.
+    held = last.prompt + last.answered - 1 if last is not None else 0
+    timings = end.timings
+    times = (round(first, 3), round(placed - talk.began, 4), round(ended - talk.began, 4))
+    talk.asked.append(Asked(before, timings.prompt_n, timings.cache_n, held, timings.generated_n, *times))
+    return conversation.ready.token_map.decode(conversation.ids[before:])
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A conversation with the lengths and the home that it had, and what engines counted."""
+
+    conversation: Conversation
+    asked: Sequence[Asked]
+
+    def row(self) -> dict[str, Any]:
+        """As JSON."""
+        one = self.conversation
+        head = {"number": one.number, "kind": one.kind, "began": one.began, "preamble": one.preamble}
+        asked = [[*astuple(turn), *astuple(each)] for turn, each in zip(one.turns, self.asked, strict=True)]
+        return {**head, "opening": one.opening, "home": one.home.hex(), "asked": asked}
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "Played":
+        """The same from JSON."""
+        turns = tuple(Turn(*each[:_OF_TURN]) for each in row["asked"])
+        head = {name: row[name] for name in ("number", "kind", "began", "preamble", "opening")}
+        conversation = Conversation(**head, turns=turns, home=bytes.fromhex(row["home"]))
+        return cls(conversation, [Asked(*each[_OF_TURN:]) for each in row["asked"]])
+
+
+_OF_TURN: Final = 3
+"""Fields of a `Turn`."""
+
+
+def lived(talks: Sequence[Talk]) -> list[Played]:
+    """What was played."""
+    found: list[Played] = []
+    opening = min((shared_prefix(one.beginning, talks[0].beginning) for one in talks), default=0)
+    for talk in talks:
+        like = [other.beginning for other in talks if other.drawn.kind == talk.drawn.kind and other is not talk]
+        preamble = max((shared_prefix(each, talk.beginning) for each in like), default=talk.drawn.preamble)
+        turns: list[Turn] = []
+        at = preamble
+        for turn, asked in zip(talk.drawn.turns, talk.asked, strict=True):
+            turns.append(replace(turn, added=asked.prompt - at, answered=asked.answered))
+            at = asked.prompt + asked.answered
+        own = replace(talk.drawn, preamble=preamble, turns=tuple(turns), opening=min(opening, preamble), home=talk.home)
+        found.append(Played(own, talk.asked))
+    return found
