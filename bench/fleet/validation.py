@@ -20,9 +20,7 @@ from bench.fleet.traces import Conversation, Crowd, draw
 from gateway.engine.homes import WARM
 
 BAR: Final = 0.1
-"""By how much reuse and processed ids may differ, over all rows."""
-ROW: Final = 0.15
-"""The same for one row. Where two swaps of an engine overlap, which ends first decides who is given up."""
+"""By how much reuse and processed ids may differ, in every row."""
 _SEED: Final = 1
 _AROUND: Final = (0.9, 0.93, 0.97, 1.0, 1.03, 1.07, 1.1)
 """Costs are not known better than this; where requests meet otherwise, other slots are given up."""
