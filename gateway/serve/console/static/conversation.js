@@ -138,6 +138,7 @@ class Viewer {
   // Put the rows in sight into the document, and the active chip's; take out all others. Measures are read before anything
   // is written: a page that must be laid out in between is slow.
   draw() {
+    const focused = this.space.contains(document.activeElement);
     const before = this.box.scrollTop;
     const top = this.pack(before);
     const first = Math.min(Math.floor(top / this.height), this.layout.total - 1);
@@ -159,6 +160,8 @@ class Viewer {
     }
     let last = null;
     for (const row of wanted) last = this.put(row, last);
+    // A row whose ids have come is made anew, and takes the focus with it.
+    if (focused && !this.space.contains(document.activeElement)) this.chipOf(this.active)?.focus({ preventScroll: true });
   }
 
   // A row's name that stays when others move it: its segment, and its number there.
@@ -343,11 +346,15 @@ class Viewer {
     if (before) before.tabIndex = -1;
     this.active = number;
     this.show(number, false);
-    const chip = this.space.querySelector(`.id-chip[data-n="${number}"]`);
+    const chip = this.chipOf(number);
     if (!chip) return;
     chip.tabIndex = 0;
     chip.focus({ preventScroll: true });
     this.describe(number);
+  }
+
+  chipOf(number) {
+    return this.space.querySelector(`.id-chip[data-n="${number}"]`);
   }
 
   show(number, atTop) {
