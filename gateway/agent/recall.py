@@ -173,9 +173,7 @@ class Recall:
         return root_digest(key, conversation.principal.name, ready.token_map.map_id, ready.facts.chat_template, tools)
 
 
-def _remember(
-    memory: ConversationMemory, conversation: Conversation, record: AnswerRecord | None = None
-) -> Remembered | None:
+def _remember(memory: ConversationMemory, conversation: Conversation, record: AnswerRecord | None) -> Remembered | None:
     """Keep an answer that is over, however it ended, if its client can come back to it. `record`: how it was made."""
     lived, history, last = conversation.lived, conversation.history, conversation.lived.last
     if history is None or last is None or not lived.whole:

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.anyio
 
 BOUNDS = Bounds(10**8, 10**8, 60.0)
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Tell = Callable[[asyncio.StreamWriter, bytes], Awaitable[None]]
 
 
 async def one(shared: SharedStore, who: str = "ann") -> float | None:
@@ -157,77 +158,20 @@ async def test_store_that_is_killed_and_started_again_is_missed_by_nobody() -> N
     assert again == [0, 0]
 
 
-async def test_store_that_falls_silent_costs_one_wait_and_no_second() -> None:
-    metrics = Metrics()
-    silence = asyncio.Event()
-    with running_store() as store:
-
-        async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            inner, out = await asyncio.open_connection("127.0.0.1", store.port)
-
-            async def back() -> None:
-                while data := await inner.read(1000):
-                    if not silence.is_set():
-                        writer.write(data)
-
-            task = asyncio.get_running_loop().create_task(back())
-            while data := await reader.read(1000):
-                out.write(data)
-            task.cancel()
-            out.close()
-            writer.close()
-
-        async with served(pass_on) as url, open_store(url, metrics, timeout=3) as shared:
-            assert await one(shared) == 0
-            silence.set()
-            during = [await one(shared) for _ in range(5)]
-            silence.clear()
-            await until_up(shared)
-            after = await one(shared, "bob")
-
-    assert during == [None] * 5
-    assert asked(metrics, "limit", "late") == 1
-    assert asked(metrics, "limit", "away") == 4
-    assert after == 0
+def at_once(writer: asyncio.StreamWriter, data: bytes) -> Awaitable[None]:
+    writer.write(data)
+    return writer.drain()
 
 
-async def passed_on(
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    port: int,
-    late: Callable[[bytes], float] = lambda data: 0,
-) -> None:
-    """Pass a connection on to a store. `late`: seconds by which what it says is late."""
-    inner, out = await asyncio.open_connection("127.0.0.1", port)
-
-    async def back() -> None:
-        while data := await inner.read(1 << 20):
-            await anyio.sleep(late(data))
-            writer.write(data)
-
-    task = asyncio.get_running_loop().create_task(back())
-    try:
-        while data := await reader.read(1 << 20):
-            out.write(data)
-    except ConnectionError:
-        pass
-    task.cancel()
-    out.close()
-    writer.close()
-
-
-def dripping(store: Store) -> Talk:
-    """What passes on what a store says, but a value of more than some bytes piece by piece, and never its end."""
+def passing(store: Store, tell: Tell = at_once) -> Talk:
+    """What passes connections on to a store. `tell` gives a client what the store says."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         inner, out = await asyncio.open_connection("127.0.0.1", store.port)
 
         async def back() -> None:
             while data := await inner.read(1 << 20):
-                for at in range(0, len(data), 1000):
-                    writer.write(data[at : at + 1000])
-                    if len(data) > 4000:
-                        await anyio.sleep(0.05)
+                await tell(writer, data)
 
         task = asyncio.get_running_loop().create_task(back())
         try:
@@ -242,6 +186,37 @@ def dripping(store: Store) -> Talk:
     return talk
 
 
+async def dripping(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """What is more than some bytes comes piece by piece, and never its end."""
+    for at in range(0, len(data), 1000):
+        writer.write(data[at : at + 1000])
+        if len(data) > 4000:
+            await anyio.sleep(0.05)
+
+
+async def test_store_that_falls_silent_costs_one_wait_and_no_second() -> None:
+    metrics = Metrics()
+    silence = asyncio.Event()
+    with running_store() as store:
+
+        async def unless_silent(writer: asyncio.StreamWriter, data: bytes) -> None:
+            if not silence.is_set():
+                writer.write(data)
+
+        async with served(passing(store, unless_silent)) as url, open_store(url, metrics, timeout=3) as shared:
+            assert await one(shared) == 0
+            silence.set()
+            during = [await one(shared) for _ in range(5)]
+            silence.clear()
+            await until_up(shared)
+            after = await one(shared, "bob")
+
+    assert during == [None] * 5
+    assert asked(metrics, "limit", "late") == 1
+    assert asked(metrics, "limit", "away") == 4
+    assert after == 0
+
+
 LARGE = Record("1", None, bytes(1_000_000))
 
 
@@ -253,7 +228,7 @@ async def kept(store: Store, prefix: str, record: Record = LARGE) -> None:
 async def test_large_value_that_does_not_come_in_time_does_not_make_the_store_away(store: Store) -> None:
     await kept(store, "h:")
     metrics = Metrics()
-    async with served(dripping(store)) as url, open_store(url, metrics, prefix="h:", timeout=1) as shared:
+    async with served(passing(store, dripping)) as url, open_store(url, metrics, prefix="h:", timeout=1) as shared:
         found = [await shared.find("memory", "ann", "1", BOUNDS) for _ in range(2)]
         after = await one(shared)
         status = shared.status
@@ -268,7 +243,7 @@ async def test_large_value_that_does_not_come_in_time_does_not_make_the_store_aw
 async def test_small_questions_behind_many_large_values_do_not_make_the_store_away(store: Store) -> None:
     await kept(store, "i:")
     metrics = Metrics()
-    async with served(dripping(store)) as url, open_store(url, metrics, prefix="i:", timeout=1) as shared:
+    async with served(passing(store, dripping)) as url, open_store(url, metrics, prefix="i:", timeout=1) as shared:
         large = [shared.find("memory", "ann", "1", BOUNDS) for _ in range(64)]
         answers = await asyncio.gather(*large, *(one(shared, f"{n}") for n in range(8)))
         after = await one(shared)
@@ -299,7 +274,7 @@ async def test_primary_that_became_a_replica_is_left_for_the_new_one_behind_the_
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if moved.is_set():
-            return await passed_on(reader, writer, store.port)
+            return await passing(store)(reader, writer)
         return await says(b"-READONLY You can't write against a read only replica.\r\n")(reader, writer)
 
     async with served(talk) as url, open_store(url, up=False) as shared:
@@ -315,16 +290,17 @@ async def test_answer_that_comes_late_is_never_taken_for_that_of_another_questio
     metrics = Metrics()
     draw = random.Random(1)
 
-    def late(data: bytes) -> float:
-        return draw.choice([0, 0, 0.02, 0.12]) if b"record" in data or len(data) > 60 else 0
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await passed_on(reader, writer, store.port, late)
+    async def late(writer: asyncio.StreamWriter, data: bytes) -> None:
+        await anyio.sleep(draw.choice([0, 0, 0.02, 0.12]) if b"record" in data or len(data) > 60 else 0)
+        writer.write(data)
 
     async with open_store(store.url, prefix="l:") as before:
         for number in range(20):
             await before.keep("memory", "ann", Record(f"{number}", None, f"value {number}".encode()), BOUNDS)
-    async with served(talk) as url, open_store(url, metrics, prefix="l:", timeout=0.1, up=False) as shared:
+    async with (
+        served(passing(store, late)) as url,
+        open_store(url, metrics, prefix="l:", timeout=0.1, up=False) as shared,
+    ):
         await until_up(shared)
         found: list[tuple[int, bytes]] = []
         for _ in range(15):
