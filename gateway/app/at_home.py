@@ -96,7 +96,7 @@ def home_of(principal: str, question: str, workers: int) -> int:
 def _first_question(asked: Mapping[str, Any]) -> str | None:
     """What a conversation's home hangs on: all that comes behind, and what stands beside, may change."""
     given = asked.get("input")
-    if "stream_format" in asked or named_by(asked.get("previous_response_id"), given) is not None:
+    if "stream_format" in asked or named_by(asked.get("previous_response_id"), given).place is not None:
         # Frames are no events: they are made where they are asked for.
         return None
     if isinstance(given, str):

@@ -4,7 +4,7 @@ What one request is and how it is answered is `exchange.py`'s.
 """
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -27,7 +27,7 @@ from gateway.serve.responses.exchange import Exchange, Held
 from gateway.serve.responses.form import RESPONSES, NotStored, broken_off
 from gateway.serve.responses.history import shown
 from gateway.serve.responses.listing import page_of
-from gateway.serve.responses.names import name_in, named_by, references
+from gateway.serve.responses.names import name_in, named_by
 from gateway.serve.responses.request import ResponsesRequest
 from gateway.serve.responses.seal import Seal
 from gateway.serve.responses.shared_responses import Responses
@@ -78,14 +78,13 @@ class ResponsesEndpoint:
         except GatewayError as error:
             return self._refused(error)
         named = named_by(asked.previous_response_id, asked.input)
-        if named is None or (owner := self._owner(named, request)) is None:
-            return await self._answer(asked, request)
-        return self._elsewhere(owner, body, lambda: self._answer(asked, request))
+        if named.place is None or (owner := self._owner(named.place, request)) is None:
+            return await self._answer(asked, named.items, request)
+        return self._elsewhere(owner, body, lambda: self._answer(asked, named.items, request))
 
-    async def _answer(self, asked: ResponsesRequest, request: Request) -> Response:
+    async def _answer(self, asked: ResponsesRequest, referred: Sequence[str], request: Request) -> Response:
         try:
             principal = principal_of(request.scope)
-            referred = references(asked.input)
             stored = await self._held.store.having(principal.name, asked.previous_response_id, referred)
             exchange = Exchange(self._agent, asked, principal, self._held, stored, self._limits.body_bytes)
             if not await _is_wanted(exchange, request):

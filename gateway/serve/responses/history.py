@@ -74,7 +74,9 @@ def gather(request: ResponsesRequest, store: Stored, owner: str, most: int) -> G
         NotStored: what it refers to is not kept for this owner.
     """
     loader = _Loader(most)
-    found = Gathered(loader.load(_earlier(request.previous_response_id, store, owner), "previous_response_id"))
+    found = Gathered()
+    if request.previous_response_id is not None:
+        found.earlier = loader.load(_earlier(request.previous_response_id, store, owner), "previous_response_id")
     if isinstance(request.input, str) and request.input:
         found.own.append(("input[0]", user_message(request.input)))
     given = _listed(request.input)
@@ -129,9 +131,7 @@ def _listed(given: object) -> Sequence[object]:
     raise RequestInvalid("input must be a text, or a list of items", param="input")
 
 
-def _earlier(response_id: str | None, store: Stored, owner: str) -> list[bytes]:
-    if response_id is None:
-        return []
+def _earlier(response_id: str, store: Stored, owner: str) -> list[bytes]:
     chain = store.chain(owner, response_id)
     if chain is None:
         raise NotStored(

@@ -50,7 +50,7 @@ class Place:
         return [self._part(part, field) for part in cast(list[object], value)]
 
     def _part(self, part: object, field: str) -> str:
-        fields: Mapping[str, Any] = cast(Mapping[str, Any], part) if isinstance(part, Mapping) else {}
+        fields = cast(dict[str, Any], part) if isinstance(part, dict) else {}
         kind = fields.get("type")
         key = _TEXTS.get(kind) if isinstance(kind, str) else None
         if key is None:
@@ -64,9 +64,9 @@ class Place:
 def clean_item(item: object, where: str) -> Item | None:
     """An item in its one form; None where no model reads it. Raises `RequestInvalid` that names the place."""
     place = Place(where)
-    if not isinstance(item, Mapping):
+    if not isinstance(item, dict):
         raise place.error("must be an object")
-    fields = cast(Mapping[str, Any], item)
+    fields = cast(dict[str, Any], item)
     kind = fields.get("type") or ("message" if "role" in fields else REFERENCE if "id" in fields else None)
     if not isinstance(kind, str):
         raise place.error(f"is {_repr(kind)}; expected a string", "type")

@@ -5,6 +5,7 @@ one id by which it is found out where the request belongs. No IO.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from gateway.serve.responses.items import REFERENCE
@@ -21,26 +22,26 @@ def name_in(an_id: str) -> str:
     return an_id.partition("_")[2].partition(".")[0]
 
 
-def named_by(previous: object, given: object) -> str | None:
-    """The id on which it hangs where a request can be answered; None: anywhere. `given`: its input.
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The ids of earlier answers that a request names."""
 
-    One id is enough: what a request refers to besides must live in the same place, or is told to be unknown there.
+    place: str | None
+    """The one on which it hangs where the request can be answered; None: anywhere.
+
+    One is enough: what a request refers to besides must live in the same place, or is told to be unknown there.
     """
-    if isinstance(previous, str):
-        return previous
-    items = [cast(Mapping[str, Any], item) for item in _listed(given) if isinstance(item, Mapping)]
-    referred = next((item["id"] for item in items if _is_reference(item)), None)
-    return referred if isinstance(referred, str) else _approved(items)
+    items: Sequence[str]
+    """Those of items that it refers to."""
 
 
-def references(given: object) -> list[str]:
-    """Ids of items that a request refers to. `given`: its input."""
-    items = [cast(Mapping[str, Any], item) for item in _listed(given) if isinstance(item, Mapping)]
-    return [item["id"] for item in items if _is_reference(item) and isinstance(item["id"], str)]
-
-
-def _listed(given: object) -> Sequence[object]:
-    return cast(Sequence[object], given) if isinstance(given, list | tuple) else ()
+def named_by(previous: object, given: object) -> Named:
+    """What a request names. `previous`: the response that it follows; `given`: its input."""
+    listed = cast(Sequence[object], given) if isinstance(given, list | tuple) else ()
+    items = [cast(dict[str, Any], item) for item in listed if isinstance(item, dict)]
+    referred = [item["id"] for item in items if _is_reference(item) and isinstance(item["id"], str)]
+    place = previous if isinstance(previous, str) else next(iter(referred), None) or _approved(items)
+    return Named(place, referred)
 
 
 def _is_reference(item: Mapping[str, Any]) -> bool:

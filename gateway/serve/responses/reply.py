@@ -229,8 +229,10 @@ class ResponseReply:
         self._written.append(writer)
         return writer
 
-    def _numbered(self, events: Sequence[Event]) -> list[Event]:
-        return [{**event, "sequence_number": next(self._numbers)} for event in events]
+    def _numbered(self, events: list[Event]) -> list[Event]:
+        for event, number in zip(events, self._numbers):  # noqa: B905 - numbers do not end
+            event["sequence_number"] = number
+        return events
 
 
 def _usage(finished: Finished) -> dict[str, Any]:

@@ -118,8 +118,8 @@ class ResponsesRequest(SamplingFields):
     @property
     def shown_text(self) -> dict[str, Any]:
         """`text` as the answer repeats it."""
-        form = self.text.format or _PlainText(type="text")
-        return {"format": form.model_dump(by_alias=True, exclude_none=True)}
+        form = self.text.format
+        return {"format": {"type": "text"} if form is None else form.model_dump(by_alias=True, exclude_none=True)}
 
     @property
     def summarized(self) -> bool:

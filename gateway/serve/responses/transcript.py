@@ -75,6 +75,14 @@ class Reader:
         for where, item in items:
             self._add(item, where)
         self._end_answer()
+        if self._asked:
+            self._settle()
+        for message, where in zip(self._read.messages, self._places, strict=True):
+            message.update(checked_message(message, where))
+        return self._read
+
+    def _settle(self) -> None:
+        """What becomes of calls that the client has approved and whose results are not known."""
         messages = self._read.messages
         last = max((place for place, message in enumerate(messages) if message["role"] == "assistant"), default=-1)
         for asked in self._asked.values():
@@ -85,9 +93,6 @@ class Reader:
                 self._approve(asked, Place(self._places[asked.place]))
             else:
                 messages[asked.place]["content"] = _LOST
-        for message, where in zip(messages, self._places, strict=True):
-            message.update(checked_message(message, where))
-        return self._read
 
     def _approve(self, asked: Asked, where: Place) -> None:
         asked_as = asked.item["id"]
