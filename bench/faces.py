@@ -2,7 +2,8 @@
 
 The engine is the stub of `bench.path`, the client reads bytes and looks for the first text. Chat completions of an
 earlier commit can take part (`--against COMMIT`): its code runs beside this one, over the same engine. Rounds take
-turns, so that a busy moment hits all alike. Writes `results/faces.json`; `--short` prints instead. Method: README.md.
+turns, so that a busy moment hits all alike, and all is started several times: where a process happens to lie in memory
+makes it faster or slower by some hundredths. Writes `results/faces.json`; `--short` prints instead. Method: README.md.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import tarfile
 import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from random import Random
@@ -68,9 +69,11 @@ FACES: Final = {
 class Extent:
     """How much is measured."""
 
-    rounds: int = 32
+    starts: int = 5
+    """How often the gateways are started; each time all of this is done."""
+    rounds: int = 6
     tokens: int = 2000
-    firsts: int = 200
+    firsts: int = 80
 
 
 async def first_ms(url: str, face: Face, count: int) -> float:
@@ -103,19 +106,26 @@ def code_of(commit: str) -> Generator[Path]:
         yield Path(folder)
 
 
-async def measure(ways: Mapping[str, tuple[Gateway, Face]], extent: Extent) -> dict[str, Any]:
+@dataclass(slots=True)
+class Taken:
+    """What was measured of each way, by its name."""
+
+    first_ms: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    us_per_token: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+
+
+async def measure(ways: Mapping[str, tuple[Gateway, Face]], extent: Extent, drawn: Random, taken: Taken) -> None:
     """Both figures of every way, the ways taking turns, in another order each turn; the first few firsts warm up."""
-    firsts: dict[str, list[float]] = {name: [] for name in ways}
-    cpu: dict[str, list[float]] = {name: [] for name in ways}
+    firsts = {name: taken.first_ms.setdefault(name, []) for name in ways}
+    cpu = {name: taken.us_per_token.setdefault(name, []) for name in ways}
     idle = {gateway.running.pid: await idle_share(gateway, _ALONE) for gateway, _ in ways.values()}
-    drawn = Random(1)
     for turn in range(extent.firsts + _WARM):
         for name in drawn.sample(list(ways), len(ways)):
             gateway, face = ways[name]
             # What ran before, another process perhaps, is not in the second one's time.
             await first_ms(gateway.url, face, 2)
-            taken = await first_ms(gateway.url, face, 2)
-            firsts[name] += [taken] if turn >= _WARM else []
+            first = await first_ms(gateway.url, face, 2)
+            firsts[name] += [first] if turn >= _WARM else []
     for _ in range(extent.rounds):
         for name in drawn.sample(list(ways), len(ways)):
             gateway, face = ways[name]
@@ -124,32 +134,36 @@ async def measure(ways: Mapping[str, tuple[Gateway, Face]], extent: Extent) -> d
             await first_ms(gateway.url, face, extent.tokens)
             spent = cpu_seconds(pid) - before - idle[pid] * (perf_counter() - began)
             cpu[name].append(spent / extent.tokens * 1e6)
-    return {
-        "first_ms": {name: summary(taken) for name, taken in firsts.items()},
-        "us_per_token": {name: summary(taken) for name, taken in cpu.items()},
-    }
 
 
 def run(extent: Extent, against: str | None) -> dict[str, Any]:
     """Start all that takes part, and measure."""
+    taken, drawn = Taken(), Random(1)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="codec-")))
         engine: Engine = stack.enter_context(stub_engine())
+        code = None if against is None else stack.enter_context(code_of(against))
         settings = f'[engine]\nurl = "{engine.url}"\n'
-        ours = stack.enter_context(serving_gateway(folder / "ours", {}, settings=settings))
-        ways = {name: (ours, face) for name, face in FACES.items()}
-        if against is not None:
-            code = stack.enter_context(code_of(against))
-            before = stack.enter_context(serving_gateway(folder / "before", {}, settings=settings, code=code))
-            ways[f"chat completions at {against}"] = (before, CHAT)
-        return {"against": against, **uvloop.run(measure(ways, extent))}
+        for start in range(extent.starts):
+            with serving_gateway(folder / f"ours {start}", {}, settings=settings) as ours, ExitStack() as other:
+                ways = {name: (ours, face) for name, face in FACES.items()}
+                if code is not None:
+                    before = serving_gateway(folder / f"before {start}", {}, settings=settings, code=code)
+                    ways[f"chat completions at {against}"] = (other.enter_context(before), CHAT)
+                uvloop.run(measure(ways, extent, drawn, taken))
+    return {
+        "against": against,
+        "starts": extent.starts,
+        "first_ms": {name: summary(samples) for name, samples in taken.first_ms.items()},
+        "us_per_token": {name: summary(samples) for name, samples in taken.us_per_token.items()},
+    }
 
 
 def main(arguments: list[str]) -> None:
     """Measure, and write or print."""
     short = "--short" in arguments
     against = arguments[arguments.index("--against") + 1] if "--against" in arguments else None
-    results = run(Extent(2, 200, 5) if short else Extent(), against)
+    results = run(Extent(1, 2, 200, 5) if short else Extent(), against)
     if short:
         print(json.dumps(results, indent=1))
         return

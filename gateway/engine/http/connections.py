@@ -239,6 +239,8 @@ class Connections:
             self._next = asyncio.ensure_future(self._prepared())
 
     async def _prepared(self) -> None:
+        # What came with the head of an answer goes to its client first.
+        await anyio.lowlevel.checkpoint()
         try:
             self._give(await self._admitted())
         except LinkLost:

@@ -74,9 +74,9 @@ def gather(request: ResponsesRequest, store: Stored, owner: str, most: int) -> G
         NotStored: what it refers to is not kept for this owner.
     """
     loader = _Loader(most)
-    found = Gathered()
-    if request.previous_response_id is not None:
-        found.earlier = loader.load(_earlier(request.previous_response_id, store, owner), "previous_response_id")
+    before = request.previous_response_id
+    earlier = [] if before is None else loader.load(_earlier(before, store, owner), "previous_response_id")
+    found = Gathered(earlier)
     if isinstance(request.input, str) and request.input:
         found.own.append(("input[0]", user_message(request.input)))
     given = _listed(request.input)

@@ -1,8 +1,8 @@
 """Engines that a test scripts, behind an address that can be moved from one to the other."""
 
 import json
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,10 +39,7 @@ class FakeEngine:
         async with stream:
             while True:
                 while b"\r\n\r\n" not in held:
-                    try:
-                        held += await stream.receive()
-                    except (anyio.EndOfStream, anyio.BrokenResourceError):
-                        return
+                    held += await stream.receive()
                 head, _, held = held.partition(b"\r\n\r\n")
                 fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
                 length = int(fields.get(b"content-length", 0))
@@ -109,23 +106,36 @@ class Address:
 
     async def serve(self, stream: SocketStream) -> None:
         self._streams.append(stream)
-        try:
-            await self.engine.serve(stream)
-        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-            return
+        await self.engine.serve(stream)
+
+
+@asynccontextmanager
+async def listening(serve: Callable[[SocketStream], Awaitable[None]]) -> AsyncGenerator[str]:
+    """A server of connections, and its URL; one on which nothing is asked, or that is lost, is its client's affair."""
+
+    async def served(stream: SocketStream) -> None:
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await serve(stream)
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, served)
+        yield f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+        # A connection that is just being accepted is not broken off in the middle of that.
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
 async def address_of(engine: FakeEngine) -> AsyncGenerator[Address]:
     """Let it be reached."""
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    address = Address(f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}", engine)
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, address.serve)
+
+    async def serve(stream: SocketStream) -> None:
+        await address.serve(stream)
+
+    async with listening(serve) as url:
+        address = Address(url, engine)
         yield address
-        # A connection that is just being accepted is not broken off in the middle of that.
-        await anyio.wait_all_tasks_blocked()
-        tasks.cancel_scope.cancel()
 
 
 class Watch:

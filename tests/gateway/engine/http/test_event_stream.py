@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import anyio
 import pytest
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import SocketStream
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +18,7 @@ from gateway.engine.http.event_stream import MAX_LINE, Answer, LineOverLimit, St
 from gateway.http1.connection import Connection
 from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.origin import Origin
+from tests.gateway.engine.engines import listening
 
 pytestmark = pytest.mark.anyio
 
@@ -35,19 +36,12 @@ async def answering(handle: Callable[[SocketStream], Awaitable[None]]) -> AsyncG
     async def serve(stream: SocketStream) -> None:
         async with stream:
             asked = b""
-            try:
-                while b"\r\n\r\n" not in asked:
-                    asked += await stream.receive()
-            except (anyio.EndOfStream, anyio.BrokenResourceError):
-                # The connection for the next request, of which there is none.
-                return
+            while b"\r\n\r\n" not in asked:
+                asked += await stream.receive()
             await handle(stream)
 
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, serve)
-        yield f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
-        tasks.cancel_scope.cancel()
+    async with listening(serve) as url:
+        yield url
 
 
 async def all_lines(answer: Answer) -> list[bytes]:
@@ -87,20 +81,16 @@ async def test_request_carries_path_key_and_body():
                 seen.append((seen[-1] if seen else b"") + await stream.receive())
             await handle(stream)
 
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, serve)
-        port = listener.extra(SocketAttribute.local_port)
-        there = connections(f"http://127.0.0.1:{port}/base", {"authorization": "Bearer k"})
+    async with listening(serve) as url:
+        there = connections(f"{url}/base", {"authorization": "Bearer k"})
         async with there.streamed("POST", "/completion", b'{"n": 1}') as answer:
             assert answer.status == 200
             assert await all_lines(answer) == [b"data: 1", b""]
-        tasks.cancel_scope.cancel()
     head, _, body = seen[-1].partition(b"\r\n\r\n")
     line, *fields = head.split(b"\r\n")
     assert line == b"POST /base/completion HTTP/1.1"
     assert set(fields) == {
-        b"host: 127.0.0.1:%d" % port,
+        b"host: " + url.removeprefix("http://").encode(),
         b"content-type: application/json",
         b"authorization: Bearer k",
         b"content-length: 8",
@@ -253,14 +243,10 @@ async def test_server_without_tls_behind_an_https_url_is_lost():
             assert hello.startswith(b"\x16\x03")
             await stream.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, serve)
-        port = listener.extra(SocketAttribute.local_port)
+    async with listening(serve) as url:
         with pytest.raises(LinkLost):
-            async with posted(f"https://127.0.0.1:{port}"):
+            async with posted(url.replace("http:", "https:")):
                 pass
-        tasks.cancel_scope.cancel()
 
 
 async def test_user_and_password_of_the_url_are_sent_and_a_key_comes_before_them():
@@ -271,14 +257,10 @@ async def test_user_and_password_of_the_url_are_sent_and_a_key_comes_before_them
             seen.append(await stream.receive())
             await stream.send(HEAD + b"0\r\n\r\n")
 
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, serve)
-        url = f"http://us%40er:pass@127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+    async with listening(serve) as url:
         for headers in ({}, {"authorization": "Bearer k"}):
-            async with posted(url, headers=headers):
+            async with posted(url.replace("http://", "http://us%40er:pass@"), headers=headers):
                 pass
-        tasks.cancel_scope.cancel()
     basic = b64encode(b"us@er:pass")
     assert b"authorization: Basic " + basic + b"\r\n" in seen[0]
     assert basic not in seen[1]

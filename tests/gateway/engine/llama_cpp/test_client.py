@@ -12,6 +12,7 @@ from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, 
 from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.errors import EngineRefused, EngineUnavailable
 from leaf_sdk.vocab import TokenMap
+from tests.gateway.engine.engines import listening
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
@@ -133,10 +134,8 @@ async def test_engine_that_is_too_busy_for_a_look_is_up_while_it_generates(
             await collect(client, GenerateRequest([1], None, 4))
 
     monkeypatch.setattr("gateway.engine.http.client._HEALTH_TIME", 2.0 if generates else 0.1)
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    client = LlamaCpp(f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}")
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, serve)
+    async with listening(serve) as url, anyio.create_task_group() as tasks:
+        client = LlamaCpp(url)
         tasks.start_soon(generate)
         assert await client.healthy() == generates
         done.set()
@@ -161,15 +160,11 @@ async def test_a_stream_that_goes_wrong_is_an_error_and_never_an_end(
             await stream.receive()
             await stream.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + body)
 
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, answer)
-        client = LlamaCpp(f"http://127.0.0.1:{port}")
+    async with listening(answer) as url:
+        client = LlamaCpp(url)
         with pytest.raises(error, match=words):
             await collect(client, GenerateRequest(PROMPT, 0, 4))
         await client.aclose()
-        tasks.cancel_scope.cancel()
 
 
 async def test_engine_whose_client_was_closed_in_the_meantime_is_unavailable(engine_url: str) -> None:
@@ -204,17 +199,13 @@ async def test_stream_without_an_end_is_ended_at_max_tokens(stuck: str, monkeypa
                 await stream.receive()
             left.set()
 
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    url = f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
-    async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, answer)
+    async with listening(answer) as url:
         client = LlamaCpp(url)
         with anyio.fail_after(60):
             ids, end = await collect(client, GenerateRequest(PROMPT, None, 4))
             # The engine is told by the connection's end.
             await left.wait()
         await client.aclose()
-        tasks.cancel_scope.cancel()
 
     assert ids == [1, 2, 3, 4]
     assert (end.reason, end.told) == ("length", False)
