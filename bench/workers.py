@@ -2,7 +2,9 @@
 
 Turns calls of a tool that costs next to nothing into the CPU time of all processes of a gateway, parent included and
 servers not, in pairs that take turns. Over HTTP each worker asks the server itself; a server over stdio belongs to the
-parent, so what its calls cost more is the hop between parent and worker. Writes `results/workers.json`.
+parent, so what its calls cost more is the hop between parent and worker. A busy process does more at a time and takes
+less for each call, so over HTTP three loads are compared: one call at a time, the same load in all, and the same load
+for each process. Writes `results/workers.json`.
 """
 
 import asyncio
@@ -24,7 +26,8 @@ from bench.record import summary, write
 
 _ROUNDS: Final = 12
 _SECONDS: Final = 1.5
-_AT_ONCE: Final = 16
+_LOADS: Final = {"one at a time": (1, 1), "16 in all": (16, 16), "16 for each process": (32, 16)}
+"""Connections to the gateway with two workers, and to the one without."""
 _BAR: Final = 1.1
 """Of what one process takes, over HTTP."""
 _HOP_BAR: Final = 60.0
@@ -33,7 +36,7 @@ _HOP_BAR: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One gateway that is asked, and by whom."""
+    """A gateway that is asked, and by whom."""
 
     pids: tuple[int, ...]
     """Its processes."""
@@ -67,12 +70,12 @@ def _pids(gateway: Gateway) -> tuple[int, ...]:
     return (gateway.running.pid, *(int(each["pid"]) for each in workers))
 
 
-async def _clients(gateway: Gateway, era: str) -> tuple[Client, ...]:
+async def _clients(gateway: Gateway, era: str, connections: int) -> tuple[Client, ...]:
     """One a connection: with a session of its own, where its era has sessions."""
     host, _, port = gateway.url.removeprefix("http://").rpartition(":")
     clients = [
         Client([await connect(host, int(port), "/mcp")], "handshake" if era == "2025-11-25" else "modern")
-        for _ in range(_AT_ONCE)
+        for _ in range(connections)
     ]
     for client in clients:
         await client.begin()
@@ -87,26 +90,35 @@ async def _cost(way: Way) -> float:
 
 
 async def _measure(gateways: Mapping[str, Gateway]) -> dict[str, Any]:
-    ways = {
-        f"{name} {era}": Way(_pids(gateway), await _clients(gateway, era))
-        for name, gateway in gateways.items()
+    pairs = {
+        f"{server}, {era}, {load}": (
+            await _way(gateways[f"{server}, 2"], era, both),
+            await _way(gateways[f"{server}, 1"], era, alone),
+        )
+        for server in ("http", "stdio")
         for era in ("2025-11-25", "2026-07-28")
+        for load, (both, alone) in _LOADS.items()
+        if server == "http" or load == "16 in all"
     }
-    taken: dict[str, list[float]] = {name: [] for name in ways}
+    taken: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in pairs}
     for turn in range(_ROUNDS + 1):
-        for name in sorted(ways, reverse=turn % 2 == 1):
-            cost = await _cost(ways[name])
-            # The first round warms up.
-            if turn:
-                taken[name].append(cost)
-    for way in ways.values():
+        for name in sorted(pairs, reverse=turn % 2 == 1):
+            order = (0, 1) if turn % 4 > 1 else (1, 0)
+            for which in order:
+                cost = await _cost(pairs[name][which])
+                # The first round warms up.
+                taken[name][which].extend([cost] if turn else [])
+    for way in (way for pair in pairs.values() for way in pair):
         for client in way.clients:
             client.close()
-    return {name: _compared(taken, name) for name in taken if ", 2" in name}
+    return {name: _compared(*costs) for name, costs in taken.items()}
 
 
-def _compared(taken: Mapping[str, list[float]], name: str) -> dict[str, Any]:
-    two, one = taken[name], taken[name.replace(", 2", ", 1")]
+async def _way(gateway: Gateway, era: str, connections: int) -> Way:
+    return Way(_pids(gateway), await _clients(gateway, era, connections))
+
+
+def _compared(two: list[float], one: list[float]) -> dict[str, Any]:
     pairs = list(zip(two, one, strict=True))
     return {
         "two workers": summary(two),
@@ -121,7 +133,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="codec-") as folder, _gateways(Path(folder)) as gateways:
         results = uvloop.run(_measure(gateways))
     for which, rows in results.items():
-        print(f"{which:22}", *(f"{name} {row['median']:.3f} " for name, row in rows.items()))
+        print(f"{which:40}", *(f"{name} {row['median']:.3f} " for name, row in rows.items()))
     told = {"cpu_microseconds_a_call": results, "bar_ratio_http": _BAR, "bar_more_stdio": _HOP_BAR}
     print(write("workers", ["uvloop", "httptools"], told))
 
