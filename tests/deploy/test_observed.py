@@ -13,7 +13,8 @@ from gateway.observe.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
 PANELS: list[dict[str, Any]] = json.loads(DASHBOARD.read_text())["panels"]
-FOREIGN = {"up", "process_resident_memory_bytes", "process_cpu_seconds_total"}
+SCRAPED = {"job", "instance"}
+"""Labels that Prometheus puts to everything."""
 NAME = re.compile(r"\b(?:codec_\w+|codec:[\w:]+|process_\w+)")
 
 
@@ -22,28 +23,62 @@ def rules(file: str, kind: str) -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"] if kind in rule]
 
 
-RECORDED = {rule["record"] for rule in rules("rules.yml", "record")}
+def grouped(expression: str) -> set[str]:
+    """Labels by which an expression groups."""
+    return {label for labels in re.findall(r"\bby \(([^)]*)\)", expression) for label in labels.split(", ")}
+
+
+RECORDED = {rule["record"]: grouped(rule["expr"]) for rule in rules("rules.yml", "record")}
 ALERTS = rules("alerts.yml", "alert")
 
 
 @pytest.fixture(scope="module")
-def exported() -> set[str]:
-    """Every name that the gateway's page of metrics can carry."""
-    documented = set(re.findall(r"(?m)^\| `(\w+)` \|", (ROOT / "docs" / "metrics.md").read_text()))
-    names = documented | {f"{name}_{part}" for name in documented for part in ("bucket", "count", "sum")}
-    assert "codec_build_info" in Metrics().render().decode()
-    return names | FOREIGN
+def served() -> dict[str, set[str]]:
+    """Every name that the gateway's page of metrics can carry, and its labels."""
+    metrics = Metrics()
+    kinds = dict(re.findall(r"(?m)^# TYPE (\w+) (\w+)$", metrics.render().decode()))
+    labels = {each.name: set(each.labels) for each in metrics.described}
+    for name in [name for name, kind in kinds.items() if kind == "histogram"]:
+        labels |= {f"{name}_{part}": {*labels[name], "le"} for part in ("bucket", "count", "sum")}
+    assert set(kinds) >= {each.name for each in metrics.described}
+    return labels | {name: set() for name in set(kinds) - set(labels)} | {"up": set()}
 
 
 @pytest.mark.parametrize(("who", "expression"), list(expressions()))
-def test_expression_names_only_what_is_exported_or_recorded(who: str, expression: str, exported: set[str]) -> None:
-    assert set(NAME.findall(expression)) - exported - RECORDED == set(), who
+def test_expression_names_only_what_is_served_or_recorded(
+    who: str, expression: str, served: dict[str, set[str]]
+) -> None:
+    assert set(NAME.findall(expression)) - set(served) - set(RECORDED) == set(), who
+
+
+@pytest.mark.parametrize(("who", "expression"), list(expressions()))
+def test_expression_chooses_and_groups_by_labels_that_its_metrics_have(
+    who: str, expression: str, served: dict[str, set[str]]
+) -> None:
+    known = SCRAPED.union(*({**served, **RECORDED}[name] for name in NAME.findall(expression)))
+    chosen = {label for part in re.findall(r"\{([^}]*)\}", expression) for label in re.findall(r"(\w+)(?:=|!)", part)}
+
+    assert grouped(expression) | chosen <= known, who
+
+
+def test_row_of_the_cache_shows_reuse_losses_by_reason_and_hidden_prefill() -> None:
+    titles = [panel["title"] for panel in PANELS]
+    first = titles.index("The engine's cache") + 1
+    asked = [panel["targets"][0]["expr"] for panel in PANELS[first : first + 3]]
+
+    assert [NAME.findall(expression) for expression in asked] == [
+        ["codec:reused_ids:ratio_rate10m"],
+        ["codec_prompt_ids_lost_total"],
+        ["codec_prefilled_ids_total"],
+    ]
+    assert "by (reason)" in asked[1]
+    assert PANELS[first + 1]["targets"][0]["legendFormat"] == "{{reason}}"
 
 
 def test_what_is_recorded_is_used() -> None:
     used = {name for _, expression in expressions() for name in NAME.findall(expression)}
 
-    assert RECORDED - used == set()
+    assert set(RECORDED) - used == set()
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
