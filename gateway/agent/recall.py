@@ -8,10 +8,9 @@ import json
 import secrets
 from array import array
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -84,8 +83,8 @@ class Recall:
         self._shared = shared
         self._keys = [secrets.token_bytes(32)] if shared is None else shared.keys
         self._last: deque[Comparison] = deque(maxlen=_LINES)
-        self._watched = -inf
-        """Until when somebody looks, by the clock that never goes back."""
+        self._watched: Callable[[], bool] = lambda: False
+        """Whether somebody looks. Until it is told, nobody does."""
 
     async def begin(self, conversation: Conversation, messages: Sequence[Message]) -> None:
         """Give a conversation its prompt, behind what is remembered of it.
@@ -96,7 +95,7 @@ class Recall:
         recalled = await self._recalled(conversation, history)
         if recalled is None and history.answers:
             conversation.miss = self._miss(conversation, history)
-        watched = monotonic() < self._watched
+        watched = self.is_watched
         if self._trajectories is not None or watched:
             conversation.trail = Trail(self._trajectories is not None and self._trajectories.logprobs)
             conversation.notes = Notes() if watched else None
@@ -120,7 +119,9 @@ class Recall:
         """
         if self._trajectories is not None and (answer := answer_of(conversation, ended)) is not None:
             self._trajectories.record(answer)
-        node, history = _remember(self._memory, conversation, record_of(conversation, ended)), conversation.history
+        # Who looked when it began may have gone since.
+        record = record_of(conversation, ended) if self.is_watched else None
+        node, history = _remember(self._memory, conversation, record), conversation.history
         if node is not None and history is not None:
             messages = [*history.messages, node.shown.message]
             self._misses.note(node.number, node.owner, history.root, messages, node.held)
@@ -147,9 +148,14 @@ class Recall:
         """The last requests that carried conversations on, the latest first."""
         return list(reversed(self._last))
 
-    def watch(self, seconds: float) -> None:
-        """Keep with each answer that begins from now on how it was made, for so long."""
-        self._watched = max(self._watched, monotonic() + seconds)
+    def watch(self, watched: Callable[[], bool]) -> None:
+        """Keep with each answer how it was made, where somebody looks (`watched`) from its beginning to its end."""
+        self._watched = watched
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody looks."""
+        return self._watched()
 
     def conversations(self, most: int) -> list[Remembered]:
         """The last answers of conversations that are remembered, of all principals, the latest first."""

@@ -49,6 +49,7 @@ class Console:
     def __init__(self, sources: Sources, sign_in: SignIn) -> None:
         self._sources = sources
         self._sign_in = sign_in
+        sources.agent.recall.watch(sign_in.is_anybody_in)
         self._renderer = Renderer()
         self._parts = tuple(
             part(sources, self.render) for part in (Conversations, Why, Servers, Pins, Tools, Tokenizer)
@@ -134,7 +135,6 @@ class Console:
         except GatewayError as error:
             status, body = error_answer(error)
             return self._sign_in_page("", body["error"]["message"], status)
-        self._sources.agent.recall.watch(SESSION_SECONDS)
         log.info("somebody signed in to the console", address=address)
         answer = RedirectResponse("/console", 303)
         answer.set_cookie(

@@ -99,6 +99,10 @@ class SignIn:
         del self._sessions[digest]
         return None
 
+    def is_anybody_in(self) -> bool:
+        """Whether there is a session that has not ended. Answers ask it: without sessions it costs nothing."""
+        return bool(self._sessions) and any(each.ends > self._clock() for each in self._sessions.values())
+
     def leave(self, cookie: str) -> None:
         """End a session."""
         self._sessions.pop(_digest(cookie), None)

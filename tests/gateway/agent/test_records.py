@@ -62,7 +62,7 @@ async def test_nothing_is_recorded_while_nobody_looks(open_stage):
 async def test_sources_are_those_of_the_trajectory(open_stage, tmp_path: Path):
     path = tmp_path / "lines"
     async with open_stage(SAY, RED, "It is red.", "hello world", trajectories=path) as stage:
-        stage.agent.recall.watch(60)
+        stage.agent.recall.watch(lambda: True)
         await talked(stage)
         seen = see(last(stage))
     with path.open() as lines:
@@ -80,7 +80,7 @@ async def test_sources_are_those_of_the_trajectory(open_stage, tmp_path: Path):
 
 async def test_calls_and_reuse_of_each_answer_are_told(open_stage):
     async with open_stage(SAY, RED, "It is red.", "hello") as stage:
-        stage.agent.recall.watch(60)
+        stage.agent.recall.watch(lambda: True)
         await talked(stage)
         seen = see(last(stage))
 
@@ -114,20 +114,27 @@ async def test_conversation_that_nobody_looked_at_shows_what_memory_knows(open_s
     assert not list(seen.cache_ends())
 
 
-async def test_watching_ends_by_itself(open_stage, monkeypatch):
-    async with open_stage("One.", "Two.") as stage:
-        stage.agent.recall.watch(60)
-        stage.agent.recall.watch(1)
-        now = stage.agent.recall._watched
-        monkeypatch.setattr("gateway.agent.recall.monotonic", lambda: now - 1)
-        assert (await stage.agent.open(QUESTION)).notes is not None
-        monkeypatch.setattr("gateway.agent.recall.monotonic", lambda: now)
-        assert (await stage.agent.open(QUESTION)).notes is None
+async def test_what_is_recorded_ends_with_who_looks(open_stage):
+    looking = True
+    async with open_stage("One.", "Two.", "Three.") as stage:
+        stage.agent.recall.watch(lambda: looking)
+        told = await answered(stage, QUESTION)
+        asked = [*told, {"role": "user", "content": "And?"}]
+        going_on = await stage.agent.open(asked, client_tools=(PAINT,), principal=Principal("a"))
+        looking = False
+        await stage.agent.answer(going_on, AnswerOptions(), stage.listen)
+        node = last(stage)
+        later = await stage.agent.open(QUESTION, principal=Principal("a"))
+
+        assert [each.record is not None for each in node.chain()] == [True, False]
+        assert (later.trail, later.notes) == (None, None)
+        looking = True
+        assert (await stage.agent.open(QUESTION, principal=Principal("a"))).notes is not None
 
 
 async def test_records_take_of_the_bound_of_memory(open_stage):
     async with open_stage(*(f"Answer {n}." for n in range(40)), memory_bytes=100_000) as stage:
-        stage.agent.recall.watch(60)
+        stage.agent.recall.watch(lambda: True)
         for n in range(40):
             await answered(stage, [{"role": "user", "content": f"Question {n}?"}])
 

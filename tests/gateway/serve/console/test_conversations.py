@@ -235,14 +235,34 @@ async def test_nobody_sees_any_of_it_without_signing_in(run_console, settings_of
     assert [(answer.status_code, answer.headers["location"]) for answer in answers] == [(303, "/console/sign-in")] * 5
 
 
-async def test_sign_in_begins_to_record_and_nothing_else_does(run_console, settings_of) -> None:
+async def test_what_is_recorded_begins_with_signing_in_and_ends_with_signing_out(run_console, settings_of) -> None:
     async with run_console(settings_of()) as site:
-        recall = site.services.agent.recall
+        recall, told = site.services.agent.recall, list[bool]()
+        told.append(recall.is_watched)
         await site.browser.get("/console/conversations")
-        before = recall._watched
-        await site.browser.sign_in()
+        told.append(recall.is_watched)
+        for _ in range(2):
+            await site.browser.sign_in()
+            told.append(recall.is_watched)
+            await site.browser.send("/console/sign-out", {})
+            told.append(recall.is_watched)
 
-        assert before < 0 < recall._watched
+    assert told == [False, False, True, False, True, False]
+
+
+async def test_one_browser_that_signs_out_leaves_another_recorded_for(run_console, settings_of) -> None:
+    async with run_console(settings_of()) as site:
+        recall, told = site.services.agent.recall, list[bool]()
+        await site.browser.sign_in()
+        ours = dict(site.browser.http.cookies)
+        site.browser.http.cookies.clear()
+        await site.browser.sign_in()
+        for _ in range(2):
+            await site.browser.send("/console/sign-out", {})
+            told.append(recall.is_watched)
+            site.browser.http.cookies.update(ours)
+
+    assert told == [True, False]
 
 
 async def test_what_is_no_longer_remembered_is_told(open_pages) -> None:

@@ -97,6 +97,32 @@ def test_who_leaves_is_not_signed_in_any_more(sign_in: SignIn) -> None:
     assert sign_in.session(cookie) is None
 
 
+def test_somebody_is_in_until_the_last_session_has_ended(sign_in: SignIn, clock: Clock) -> None:
+    told = [sign_in.is_anybody_in()]
+    first, second = sign_in.enter(TOKEN, HERE), sign_in.enter(TOKEN, HERE)
+    told.append(sign_in.is_anybody_in())
+    sign_in.leave(second)
+    told.append(sign_in.is_anybody_in())
+    sign_in.leave(first)
+    told.append(sign_in.is_anybody_in())
+
+    assert told == [False, True, True, False]
+
+
+def test_nobody_is_in_once_the_last_session_is_over_though_its_cookie_never_comes_again(
+    sign_in: SignIn, clock: Clock
+) -> None:
+    sign_in.enter(TOKEN, HERE)
+    clock.now += 60
+    sign_in.enter(TOKEN, HERE)
+    told: list[bool] = []
+    for passed in (SESSION_SECONDS - 60, 59, 1):
+        clock.now += passed
+        told.append(sign_in.is_anybody_in())
+
+    assert told == [True, True, False]
+
+
 def test_one_session_too_many_ends_the_oldest(sign_in: SignIn) -> None:
     cookies = [sign_in.enter(TOKEN, HERE) for _ in range(MOST_SESSIONS + 1)]
 
