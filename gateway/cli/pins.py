@@ -1,28 +1,45 @@
-"""`codec-gateway pins`: which tools are not as they were first seen, and taking them as they are now.
+"""`codec-gateway pins`: which tools are not as they were first seen, what changed, and taking them as they are now.
 
-Prints what `gateway.proxy.upstream.pins` remembers, and tells it what a person decided. A running gateway follows the
-file.
+Prints what `gateway.proxy.upstream.pins` remembers, with the differences that the console shows, and tells it what a
+person decided. A running gateway follows the file.
 """
 
 import json as jsonlib
+import shlex
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Final
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
+from rich.console import Console
 
 from gateway.cli.terminal import Column, plain_console, print_table, say
+from gateway.config.load import load_config
+from gateway.config.show import secrets_of
 from gateway.errors import ConfigError
-from gateway.proxy.upstream.pins import PinFile
+from gateway.proxy.upstream.pins import Change, PinFile
+from gateway.serve.console.difference import difference
 
 _SHORT: Final = 12
+_STYLES: Final = {"ins": "green", "del": "red", "": "dim"}
 _COLUMNS: Final = (Column("server"), Column("tool"), Column("first seen", 1), Column("now", 1))
 
 pins = typer.Typer(no_args_is_help=True, help="Show and accept changed tool definitions.")
 
 
 @pins.command()
-def show(json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
-    """Print the tools whose definition is not the one first seen, of servers with `pin = "warn"` or `"block"`."""
+def show(
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="What `serve` is given: its secrets are masked (codec-gateway.toml here)."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object: digests, no differences.")] = False,
+) -> None:
+    """Print the tools whose definition is not the one first seen, of servers with `pin = "warn"` or `"block"`.
+
+    Below each stand the lines of its definition that changed.
+    """
     file = PinFile()
     changes = file.changes()
     if json:
@@ -33,8 +50,26 @@ def show(json: Annotated[bool, typer.Option("--json", help="Print one JSON objec
         known = sum(map(len, file.read().values()))
         say(console, f"no tool has changed; {known} are pinned" if known else 'nothing is pinned: set pin = "warn"')
         return
+    kept, secrets = file.definitions.read(), secrets_of(load_config(config))
     rows = [(each.server, each.tool, each.pinned[:_SHORT], each.seen[:_SHORT]) for each in changes]
     print_table(console, _COLUMNS, rows)
+    for change in changes:
+        _print_change(console, change, kept, secrets)
+
+
+def _print_change(
+    console: Console, change: Change, kept: Mapping[str, dict[str, Any]], secrets: frozenset[str]
+) -> None:
+    """What changed in one tool, and the command that takes it."""
+    say(console, "")
+    say(console, f"{change.tool} of {change.server}", "bold")
+    was, now = kept.get(change.pinned), kept.get(change.seen)
+    if was is None or now is None:
+        say(console, "what it said before was not kept: it was pinned by an earlier version, or is too long")
+    else:
+        for line in difference(was, now, secrets):
+            say(console, line.text, _STYLES[line.kind])
+    say(console, f"codec-gateway pins accept {change.server} {shlex.quote(change.tool)}")
 
 
 @pins.command()

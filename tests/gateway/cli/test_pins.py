@@ -4,11 +4,12 @@ import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.cli import exit_codes
-from gateway.proxy.upstream.pins import PinFile
+from gateway.proxy.upstream.pins import PinFile, digest_of
 
 FIRST, NOW = "ab" * 32, "cd" * 32
 
@@ -38,7 +39,7 @@ def test_pins_that_all_hold_are_counted(command, file) -> None:
 
 @pytest.mark.usefixtures("changed")
 def test_changed_tools_are_listed_by_server_with_both_digests(command) -> None:
-    lines = command("pins", "show").out.splitlines()
+    lines = command("pins", "show").out.partition("\n\n")[0].splitlines()
 
     assert [line.split() for line in lines] == [
         ["server", "tool", "first", "seen", "now"],
@@ -46,6 +47,40 @@ def test_changed_tools_are_listed_by_server_with_both_digests(command) -> None:
         ["up", "l\\x1b[1mist", FIRST[:12], NOW[:12]],
         ["up", "look", FIRST[:12], NOW[:12]],
     ]
+
+
+def keep(file: PinFile, was: dict[str, Any], now: dict[str, Any], tool: str = "look") -> None:
+    """One tool of the server `up` that said the first and says the second."""
+    file.write({"up 0123": {tool: {"pinned": digest_of(was), "seen": digest_of(now)}}})
+    file.keep({digest_of(each): each for each in (was, now)})
+
+
+def test_changed_tool_is_shown_with_what_changed_and_the_command_that_takes_it(command, file) -> None:
+    keep(file, {"description": "reads"}, {"description": "reads \x1b[31m\u202e"}, tool="look at it")
+
+    assert command("pins", "show").out.partition("\n\n")[2].splitlines() == [
+        "look at it of up",
+        " {",
+        '-  "description": "reads"',
+        '+  "description": "reads \\u001b[31m\\u202e"',
+        " }",
+        "codec-gateway pins accept up 'look at it'",
+    ]
+
+
+@pytest.mark.usefixtures("changed")
+def test_what_was_not_kept_is_told_for_each_tool(command) -> None:
+    assert command("pins", "show").out.count("was not kept") == 3
+
+
+def test_secrets_of_the_configuration_are_masked(command, file, tmp_path: Path) -> None:
+    path = tmp_path / "codec-gateway.toml"
+    path.write_text('[serve]\ntoken = "tok-1234-5678-abcd"\n')
+    keep(file, {"description": "a"}, {"description": "Bearer abc.def and tok-1234-5678-abcd"})
+
+    lines = command("pins", "show", "--config", str(path)).out.splitlines()
+
+    assert '+  "description": "Bearer **** and ****"' in lines
 
 
 def test_json_names_the_file_and_the_whole_digests(command, changed) -> None:
