@@ -105,7 +105,7 @@ class Bench:
     async def ahead(self, held: list[int], ids: Sequence[int], over: anyio.Event | None = None) -> int:
         """Process ids ahead of time; give how many."""
         done: list[int] = []
-        await self.prefill.run(held, ids, "bench", over or anyio.Event(), done.append)
+        await self.prefill.run(held, ids, "bench", over or anyio.Event(), lambda count, _: done.append(count))
         return sum(done)
 
 
@@ -146,7 +146,7 @@ async def beside(at: Bench, size: int, *, ahead: bool) -> dict[str, float]:
     async def prefill() -> None:
         await running.wait()
         if ahead:
-            await at.prefill.run(held, at.new(size), "bench", over, done.append)
+            await at.prefill.run(held, at.new(size), "bench", over, lambda count, _: done.append(count))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(prefill)

@@ -18,7 +18,7 @@ from bench.cache.simulated import ModelRates
 from bench.first_delta import process
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.embedded import embedded_server
-from gateway.engine.interface import Provable, Proven
+from gateway.engine.interface import Filled, Provable, Proven
 from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.engine.rates import Rates
 from gateway.engine.slot_directory import SlotDirectory
@@ -35,11 +35,11 @@ class CountedEngine(LlamaCpp):
 
     beside = 0
 
-    async def fill_slot(self, slot: int, ids: Sequence[int]) -> int:
+    async def fill_slot(self, slot: int, ids: Sequence[int]) -> Filled:
         """Cut a slot to these ids: the last one at least is processed for that."""
-        processed = await super().fill_slot(slot, ids)
-        self.beside += processed
-        return processed
+        filled = await super().fill_slot(slot, ids)
+        self.beside += filled.ids
+        return filled
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ class Spliced:
     scaffold: int = 0
     prefilled: int = 0
     """Ids of the scaffold that the engine has processed already."""
+    prefilled_seconds: float = 0.0
+    """The engine's, for those."""
     seconds: float = 0.0
     """Time it took to make ids of contents and to splice them: part of the time to the next token."""
 

@@ -123,6 +123,8 @@ class GenerationFinished:
     """Part of `generated`: ids up to and with those of reasoning, its opening marker included."""
     prefilled: int = 0
     """Ids of the scaffold that were processed while the tools worked: part of those that `timings` calls processed."""
+    prefilled_seconds: float = 0.0
+    """The engine's, for those: hidden behind the tools, and part of no other time here."""
     moved: int = 0
     """Engines that were lost over it, each with another that went on from the ids that were there."""
 

@@ -376,6 +376,7 @@ class Generation:
             guessed=self._guessed,
             reasoning=self._reasoned,
             prefilled=prefilled,
+            prefilled_seconds=conversation.spliced.prefilled_seconds if prefilled else 0.0,
             moved=self._moved,
         )
         self._count(end, seconds)

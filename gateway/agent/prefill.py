@@ -31,8 +31,9 @@ async def prefill(conversation: Conversation, calls: RunningCalls, room: int, me
         # Whoever splices the results is told.
         return
 
-    def told(ids: int) -> None:
+    def told(ids: int, seconds: float) -> None:
         conversation.spliced.prefilled += ids
+        conversation.spliced.prefilled_seconds += seconds
         metrics.ids_prefilled(ids)
 
     if scaffold.size < room and ahead.pays(len(scaffold.pieces[0])):

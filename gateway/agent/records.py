@@ -31,6 +31,7 @@ def note_generation(conversation: Conversation, stats: GenerationFinished) -> No
             held=stats.held,
             cached=None if timings is None else timings.cache_n,
             prefilled=stats.prefilled,
+            prefilled_seconds=stats.prefilled_seconds,
             first=stats.ttft,
             prompt_seconds=None if timings is None else timings.prompt_seconds,
             generate_seconds=None if timings is None else timings.generate_seconds,

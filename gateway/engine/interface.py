@@ -129,6 +129,14 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class Filled:
+    """Ids were processed for a slot to hold them: how many, and the engine's seconds."""
+
+    ids: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Generated:
     """Ids that have just been generated, in order. `guessed`: the stream had lost some and several splits fitted."""
 
@@ -240,8 +248,8 @@ class SlotMover(Protocol):
         """Empty a slot."""
         ...
 
-    async def fill_slot(self, slot: int, ids: Sequence[int]) -> int:
-        """Have a slot hold these ids, and no more. Gives how many were processed for it."""
+    async def fill_slot(self, slot: int, ids: Sequence[int]) -> Filled:
+        """Have a slot hold these ids, and no more. Gives what was processed for it."""
         ...
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import anyio
 
+from gateway.engine.interface import Filled
 from gateway.engine.rates import Rates
 from gateway.engine.slots import SlotTable
 from gateway.errors import EngineError
@@ -22,8 +23,10 @@ PIECE: Final = 32
 _PASSES: Final = 2
 """Passes that must be gained: a request ahead of time costs one."""
 
-Fill = Callable[[int, Sequence[int]], Awaitable[int]]
-"""Has a slot hold these ids. Gives how many of them were processed for it."""
+Fill = Callable[[int, Sequence[int]], Awaitable[Filled]]
+"""Has a slot hold these ids. Gives what was processed for it."""
+Told = Callable[[int, float], None]
+"""Hears how many ids more a slot holds, and in how many of the engine's seconds they were processed."""
 
 log = get_logger("engine")
 
@@ -41,9 +44,7 @@ class Prefill:
         """Whether so many ids take longer than two passes; not before the engine has been seen to generate."""
         return self._rates.step > 0 and self._rates.to_process(ids) > _PASSES * self._rates.step
 
-    async def run(
-        self, held: Sequence[int], ahead: Sequence[int], owner: str, over: anyio.Event, told: Callable[[int], None]
-    ) -> None:
+    async def run(self, held: Sequence[int], ahead: Sequence[int], owner: str, over: anyio.Event, told: Told) -> None:
         """Have the slot that holds `held` hold `ahead` behind it, as far as there is time. Never raises `EngineError`.
 
         Args:
@@ -51,7 +52,7 @@ class Prefill:
             ahead: what is sure to follow.
             owner: the principal whose slot it is.
             over: ends it, behind the piece that is being processed.
-            told: hears of each piece how many ids more the slot holds.
+            told: hears of each piece.
         """
         size = ceil(len(ahead) / max(ceil(len(ahead) / PIECE), 1))
         done = 0
@@ -61,28 +62,28 @@ class Prefill:
                 continue
             new = ahead[done : done + size]
             try:
-                processed = await self._piece([*held, *ahead[:done]], new, owner)
+                filled = await self._piece([*held, *ahead[:done]], new, owner)
             except EngineError as error:
                 # Whoever goes on with the slot is told, if it concerns them.
                 log.info("ids were not processed ahead of time", reason=error.message)
                 return
-            if processed is None:
+            if filled is None:
                 return
-            told(len(new))
+            told(len(new), filled.seconds)
             done += len(new)
-            if processed > len(new):
+            if filled.ids > len(new):
                 # The slot held something else than we believed.
                 return
 
-    async def _piece(self, held: list[int], new: Sequence[int], owner: str) -> int | None:
-        """How many ids were processed; None where the slot is not to be had any more."""
+    async def _piece(self, held: list[int], new: Sequence[int], owner: str) -> Filled | None:
+        """What was processed; None where the slot is not to be had any more."""
         async with self._slots.lent(held, owner) as slot:
             if slot is None:
                 return None
             ids = [*held, *new]
-            processed = await self._fill(slot.number, ids)
+            filled = await self._fill(slot.number, ids)
             slot.holds(ids, at_rest=True, answered=True)
-        return processed
+        return filled
 
 
 async def _first(*waits: Callable[[], Awaitable[None]]) -> None:

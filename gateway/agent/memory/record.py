@@ -35,6 +35,8 @@ class GenerationRecord:
     """Ids of its prompt that were found in the cache."""
     prefilled: int
     """Ids that were processed while the tools before it worked."""
+    prefilled_seconds: float
+    """In which they were."""
     first: float
     """To its first id, from when everything for it was there."""
     prompt_seconds: float | None

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from gateway.engine.http.answers import error_of_answer, expecting
 from gateway.engine.http.questions import Ask, JsonQuestions
-from gateway.engine.interface import EngineFacts, Message, Moved, Options
+from gateway.engine.interface import EngineFacts, Filled, Message, Moved, Options
 from gateway.engine.llama_cpp.json import KIND, read_facts
 from gateway.errors import EngineRefused
 
@@ -88,15 +88,15 @@ class Questions(JsonQuestions):
         """`POST /slots/{id}?action=erase`: forget what a slot at rest holds."""
         await self._post(f"/slots/{slot}?action=erase", {})
 
-    async def fill_slot(self, slot: int, ids: Sequence[int]) -> int:
+    async def fill_slot(self, slot: int, ids: Sequence[int]) -> Filled:
         """Have a slot at rest hold these ids and no more. What it samples behind them it does not keep.
 
-        Gives how many of them it had to process.
+        Gives those of them that it had to process.
         """
         body = {"prompt": list(ids), "id_slot": slot, "n_predict": 0, "cache_prompt": True}
         answer = await self._post("/completion", body)
         with expecting(self._url, KIND):
-            return int(answer["timings"]["prompt_n"])
+            return Filled(int(answer["timings"]["prompt_n"]), float(answer["timings"]["prompt_ms"]) / 1000)
 
     async def _slots(self) -> list[dict[str, Any]]:
         status, body = await self._ask("GET", "/slots", b"")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from gateway.agent.memory import GenerationRecord
 from gateway.serve.console.listing import wall_clock
 from gateway.serve.console.render import Fit, lines
 from gateway.serve.console.seen import SeenAnswer, SeenCall, SeenConversation, SeenTurn
@@ -34,6 +35,8 @@ class Part:
     seconds: float
     x: int
     width: int
+    within: bool = False
+    """Passed while the part before it did: it lies upon that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +126,7 @@ class TurnTable:
 
     def _turn(self, number: int, turn: SeenTurn) -> TurnRow:
         record = turn.record
-        later = self._seen.turns[number + 1 : number + 2]
-        same = later and later[0].answer == turn.answer and later[0].record is not None
+        behind = self._behind(number, turn)
         return TurnRow(
             number=number,
             count=turn.count,
@@ -132,11 +134,16 @@ class TurnTable:
             reasoning=None if record is None else record.reasoning,
             prompt=None if record is None else record.start,
             cached=None if record is None else record.cached,
-            prefilled=later[0].record.prefilled if same and later[0].record is not None else 0,
+            prefilled=0 if behind is None else behind.prefilled,
             guessed=record is not None and record.guessed,
-            parts=self._parts(turn),
+            parts=self._parts(turn, 0.0 if behind is None else behind.prefilled_seconds),
             calls=[self._call(each, self._seen.calls[each]) for each in turn.calls],
         )
+
+    def _behind(self, number: int, turn: SeenTurn) -> GenerationRecord | None:
+        """The generation of the same answer that its results went to: it tells what was done while its tools worked."""
+        later = self._seen.turns[number + 1 : number + 2]
+        return later[0].record if later and later[0].answer == turn.answer else None
 
     def _times(self, turn: SeenTurn) -> list[tuple[str, float]]:
         """How long each part took, as far as it is known. Tools work at the same time: the slowest counts."""
@@ -148,13 +155,18 @@ class TurnTable:
         tools = [("tools", max(ran))] if ran else []
         return [("wait", waited), ("prefill", record.prompt_seconds), ("generate", record.generate_seconds), *tools]
 
-    def _parts(self, turn: SeenTurn) -> list[Part]:
+    def _parts(self, turn: SeenTurn, hidden: float) -> list[Part]:
+        """`hidden`: seconds of prefill while its tools worked; when exactly is not known, so they are shown first."""
         parts: list[Part] = []
         at = 0
         for name, seconds in self._times(turn):
             width = round(_WIDTH * seconds / self._longest) if self._longest else 0
             parts.append(Part(name, seconds, at, width))
             at += width
+        if parts and parts[-1].name == "tools" and hidden:
+            tools = parts[-1]
+            width = min(round(_WIDTH * hidden / self._longest), tools.width)
+            parts.append(Part("hidden prefill", hidden, tools.x, width, within=True))
         return parts
 
     def _call(self, number: int, call: SeenCall) -> CallRow:

@@ -18,9 +18,9 @@ from gateway.agent.choice import ToolChoice
 from gateway.agent.events import Finished, GenerationFinished
 from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
-from gateway.engine.interface import Generated, Sampling
+from gateway.engine.interface import Filled, Generated, Sampling
 from gateway.engine.llama_cpp.client import LlamaCpp
-from gateway.engine.prefill import Prefill
+from gateway.engine.prefill import Prefill, Told
 from gateway.engine.rates import Rates
 from gateway.errors import EngineUnavailable
 from gateway.observe.metrics import Metrics
@@ -50,12 +50,10 @@ class Ahead:
     def pays(self, ids: int) -> bool:
         return self.worth
 
-    async def run(
-        self, held: Sequence[int], ahead: Sequence[int], owner: str, over: anyio.Event, told: Callable[[int], None]
-    ) -> None:
+    async def run(self, held: Sequence[int], ahead: Sequence[int], owner: str, over: anyio.Event, told: Told) -> None:
         self.asked.append((list(held), list(ahead), owner))
         if self.done:
-            told(self.done)
+            told(self.done, 0.1)
         await over.wait()
 
 
@@ -115,9 +113,9 @@ async def test_all_up_to_the_first_result_is_processed_behind_the_turn(open_stag
 async def test_what_was_processed_ahead_of_time_counts_as_processed_once(open_stage, prefilled):
     held: list[int] = []
 
-    async def fill(slot: int, ids: Sequence[int]) -> int:
+    async def fill(slot: int, ids: Sequence[int]) -> Filled:
         held[:] = ids
-        return len(BEFORE)
+        return Filled(len(BEFORE), 0.25)
 
     async def events(prompt, most):
         async for event in scripted(prompt, most):
@@ -133,7 +131,8 @@ async def test_what_was_processed_ahead_of_time_counts_as_processed_once(open_st
 
     first, second = stage.of(GenerationFinished)
     (finished,) = stage.of(Finished)
-    assert (first.prefilled, second.prefilled) == (0, len(BEFORE))
+    assert (first.prefilled, first.prefilled_seconds) == (0, 0.0)
+    assert (second.prefilled, second.prefilled_seconds) == (len(BEFORE), 0.25)
     assert len(held) == second.held + len(BEFORE)
     assert second.timings.cache_n == second.held
     assert second.timings.prompt_n == second.scaffold + second.reinjected_shim
@@ -148,7 +147,7 @@ async def test_what_was_processed_ahead_of_time_and_lost_is_not_told(open_stage)
         await asked_ahead(stage, Ahead(done=3))
 
     _, second = stage.of(GenerationFinished)
-    assert second.prefilled == 0
+    assert (second.prefilled, second.prefilled_seconds) == (0, 0.0)
     assert (second.timings.cache_n, second.timings.prompt_n) == (0, second.prompt)
 
 
@@ -288,6 +287,7 @@ async def test_request_of_the_result_processes_the_result_and_what_stands_behind
 
     # The template's ids before the result; it has as many more behind it.
     assert ahead == second.prefilled == 5
+    assert second.prefilled_seconds > 0
     assert processed == second.scaffold - ahead + second.reinjected_shim
     assert reused == second.held + ahead
     # What is told: each id was processed once.
@@ -338,7 +338,7 @@ async def test_of_two_conversations_each_finds_its_own(gate, prefilled):
 async def test_client_that_leaves_in_a_piece_frees_the_only_slot(gate, prefilled, monkeypatch):
     begun, fill = anyio.Event(), LlamaCpp.fill_slot
 
-    async def noted(self: LlamaCpp, slot: int, ids: Sequence[int]) -> int:
+    async def noted(self: LlamaCpp, slot: int, ids: Sequence[int]) -> Filled:
         begun.set()
         return await fill(self, slot, ids)
 
@@ -364,7 +364,7 @@ async def test_client_that_leaves_in_a_piece_frees_the_only_slot(gate, prefilled
 async def test_engine_that_dies_in_a_piece_is_told_with_the_result_and_started_again(gate, prefilled, monkeypatch):
     died, again, fill, engine_up = anyio.Event(), anyio.Event(), LlamaCpp.fill_slot, Metrics.engine_up
 
-    async def dying(self: LlamaCpp, slot: int, ids: Sequence[int]) -> int:
+    async def dying(self: LlamaCpp, slot: int, ids: Sequence[int]) -> Filled:
         if not died.is_set():
             os.kill(at.services.routes["engine"].child_pid or 0, signal.SIGKILL)
             died.set()

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.engine.interface import Moved
+from gateway.engine.interface import Filled, Moved
 from gateway.engine.left_behind import shared_prefix
 from gateway.engine.paging import Paging
 from gateway.engine.rates import Rates
@@ -93,12 +93,12 @@ class SlotEngine:
         self._touch("erase", slot)
         self.slots[slot] = []
 
-    async def fill_slot(self, slot: int, ids: Sequence[int]) -> int:
+    async def fill_slot(self, slot: int, ids: Sequence[int]) -> Filled:
         self._touch("fill", slot)
         held = self.slots[slot]
         shared = min(shared_prefix([n for n, _ in held], list(ids)), len(ids) - 1)
         self.slots[slot] = [*held[:shared], *((n, held[0][1]) for n in ids[shared:])]
-        return len(ids) - shared
+        return Filled(len(ids) - shared, 0.001)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
-from gateway.engine.interface import Timings
+from gateway.engine.interface import Filled, Timings
 from gateway.engine.prefill import PIECE, Prefill
 from gateway.engine.rates import Rates
 from gateway.engine.slots import SlotTable
@@ -44,7 +44,7 @@ class Filler:
     at_once: int = 0
     most_at_once: int = 0
 
-    async def __call__(self, slot: int, ids: Sequence[int]) -> int:
+    async def __call__(self, slot: int, ids: Sequence[int]) -> Filled:
         self.asked.append((slot, list(ids)))
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -59,7 +59,7 @@ class Filler:
             raise self.fails
         new = len(ids) - self.lengths.get(slot, len(HELD))
         self.lengths[slot] = len(ids)
-        return new + self.believes
+        return Filled(new + self.believes, new / 1000)
 
     @property
     def sizes(self) -> list[int]:
@@ -85,7 +85,9 @@ async def run(
     """Prefill; gives the ids that were told, piece by piece."""
     pieces: list[int] = [] if told is None else told
     with anyio.fail_after(20):
-        await Prefill(table, filler, rates()).run(held, AHEAD, owner, over or anyio.Event(), pieces.append)
+        await Prefill(table, filler, rates()).run(
+            held, AHEAD, owner, over or anyio.Event(), lambda ids, seconds: pieces.append(ids)
+        )
     return pieces
 
 

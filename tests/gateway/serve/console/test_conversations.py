@@ -53,9 +53,9 @@ def remembered(
     starts = (at + len(user), at + len(user) + len(call) + len(result))
     spans = [Span("user", len(user)), Span("model", len(call)), Span("leaf", len(result), "up__<b>", "up")]
     generations = [
-        GenerationRecord(starts[0], len(call), 0, 0, 0, 0, 0.2, 0.1, 0.3, False, array("f")),
+        GenerationRecord(starts[0], len(call), 0, 0, 0, 0, 0.0, 0.2, 0.1, 0.3, False, array("f")),
         GenerationRecord(
-            starts[1], len(model), 1, starts[0], 3, 2, 0.2, 0.1, 0.3, True, array("f", [-0.5] * len(model))
+            starts[1], len(model), 1, starts[0], 3, 2, 0.1, 0.2, 0.1, 0.3, True, array("f", [-0.5] * len(model))
         ),
     ]
     miss = Miss("client_changed", 9, 0, 3, was=f"was {SECRET} {HOSTILE}", now="now")
@@ -199,8 +199,13 @@ async def test_turns_stand_on_the_page_without_scripts(open_pages) -> None:
     assert "(1 reasoning)" in second.text
     assert page.one("noscript").text.strip().startswith("The ids one by one need JavaScript")
     assert {each.attributes["class"] for each in first.all("rect")} == {
-        f"part-{part}" for part in ("wait", "prefill", "generate", "tools")
+        f"part-{part}" for part in ("wait", "prefill", "generate", "tools", "hidden-prefill")
     }
+    tools, hidden = (first.one("rect", class_=f"part-{part}").attributes for part in ("tools", "hidden-prefill"))
+    assert hidden["x"] == tools["x"]
+    assert 4 * int(hidden["width"] or 0) == int(tools["width"] or 0) > 0
+    assert "hidden prefill 100 ms" in first.text
+    assert "hidden prefill" not in second.text
 
 
 async def test_list_tells_of_all_principals_and_takes_filters(open_pages) -> None:

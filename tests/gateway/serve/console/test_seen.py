@@ -50,7 +50,7 @@ def grow(
         ids += written
         spans.append(Span("model", count))
         sources += ["reasoning"] * min(reasoned, count) + ["model"] * (count - min(reasoned, count))
-        generations.append(GenerationRecord(start, count, reasoned, 0, start, 0, 0.1, 0.1, 0.1, False, array("f")))
+        generations.append(GenerationRecord(start, count, reasoned, 0, start, 0, 0.0, 0.1, 0.1, 0.1, False, array("f")))
         for n, size in enumerate(results):
             result = array("I", range(50_000 + 100 * n, 50_000 + 100 * n + size))
             ids += [*SCAFFOLD, *result]
