@@ -1,0 +1,190 @@
+"""What the console costs the calls of a gateway: CPU with two of its pages open, beside CPU with nobody signed in.
+
+Turns calls of a tool that costs next to nothing, and answers over a stub of an engine, into the CPU time of one
+gateway's process for each, in pairs that take turns: somebody signs in and has the conversations and the servers open,
+as `static/live.js` asks for them, or has signed out. Writes `results/console.json`; `--short` prints instead. Method:
+README.md.
+"""
+
+import asyncio
+import re
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from itertools import count
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final
+
+import anyio
+import httpx2
+import uvloop
+
+from bench.mcp.links import connect
+from bench.mcp.load import Ask, Client, cpu_seconds
+from bench.path.stand import stub_engine
+from bench.processes import Gateway, serving_gateway
+from bench.record import summary, write
+
+_ROUNDS: Final = 10
+_SECONDS: Final = 6.0
+"""Three times the pause of a page: its requests are as many in each sample."""
+_PAUSE: Final = 2.0
+"""Of `static/live.js`."""
+_AT_ONCE: Final = 16
+_IDS: Final = 32
+"""Of an answer."""
+_BEFORE: Final = 200
+"""Conversations that are remembered before anything is measured: as many as the page lists."""
+_BAR: Final = 1.02
+"""CPU a call with the pages open, of that with nobody signed in."""
+_TOKEN: Final = "a-token-that-is-long-enough-for-a-console"
+_PAGES: Final = ("/console/conversations", "/console/servers")
+_CSRF: Final = re.compile(r'name="csrf" value="([^"]+)"')
+
+Load = Callable[[float], Awaitable[int]]
+"""Asks for so many seconds; gives how many were answered."""
+
+
+@contextmanager
+def _gateway(folder: Path) -> Generator[Gateway]:
+    servers = {"light": {"command": sys.executable, "args": ["-m", "bench.mcp.upstream", "stdio"]}}
+    with stub_engine() as engine:
+        settings = f'[engine]\nurl = "{engine.url}"\n[console]\ntoken = "{_TOKEN}"\n'
+        with serving_gateway(folder, servers, settings=settings) as gateway:
+            yield gateway
+
+
+class _Person:
+    """Somebody with a browser."""
+
+    def __init__(self, http: httpx2.AsyncClient, admin: str) -> None:
+        """`admin`: the admin port's address."""
+        self._http = http
+        self._origin = {"origin": admin, "sec-fetch-site": "same-origin"}
+        self.asked = 0
+
+    @asynccontextmanager
+    async def looking(self) -> AsyncGenerator[None]:
+        """Signed in, with both pages open."""
+        answer = await self._http.post("/console/sign-in", data={"key": _TOKEN}, headers=self._origin)
+        page = await self._http.get(_PAGES[0])
+        if answer.status_code != 303 or (csrf := _CSRF.search(page.text)) is None:
+            raise SystemExit(f"signing in to the console: {answer.status_code}\n{page.text[:500]}")
+        async with anyio.create_task_group() as tasks:
+            for path in _PAGES:
+                tasks.start_soon(self._follow, path)
+            yield
+            tasks.cancel_scope.cancel()
+        await self._http.post("/console/sign-out", data={"csrf": csrf[1]}, headers=self._origin)
+        self._http.cookies.clear()
+
+    async def _follow(self, path: str) -> None:
+        while True:
+            answer = await self._http.get(path, headers={"sec-fetch-site": "same-origin"})
+            if answer.status_code != 200:
+                raise ConnectionError(f"{path} answers {answer.status_code}")
+            self.asked += 1
+            await anyio.sleep(_PAUSE)
+
+
+async def _calls(gateway: Gateway) -> Load:
+    host, _, port = gateway.url.removeprefix("http://").rpartition(":")
+    clients = [Client([await connect(host, int(port), "/mcp")], "handshake") for _ in range(_AT_ONCE)]
+    for client in clients:
+        await client.begin()
+
+    async def ask(seconds: float) -> int:
+        return sum(map(len, await asyncio.gather(*(client.run(Ask("call", 100, 1), seconds) for client in clients))))
+
+    return ask
+
+
+def _answers(http: httpx2.AsyncClient) -> Load:
+    numbers = count()
+
+    async def one() -> None:
+        asked = [{"role": "user", "content": f"Tell me a story of {next(numbers)} lighthouses."}]
+        fields = {"model": "any", "messages": asked, "max_tokens": _IDS, "temperature": 0}
+        answer = await http.post("/v1/chat/completions", json=fields)
+        if answer.status_code != 200:
+            raise SystemExit(f"the gateway answers {answer.status_code}: {answer.text[:500]}")
+
+    async def ask(seconds: float) -> int:
+        until, done = perf_counter() + seconds, count()
+
+        async def work() -> None:
+            while perf_counter() < until:
+                await one()
+                next(done)
+
+        await asyncio.gather(*(work() for _ in range(_AT_ONCE)))
+        return next(done)
+
+    return ask
+
+
+async def _cost(pid: int, load: Load, seconds: float) -> float:
+    """CPU of the gateway for each, in microseconds."""
+    began = cpu_seconds(pid)
+    done = await load(seconds)
+    return (cpu_seconds(pid) - began) / done * 1e6
+
+
+async def _measure(gateway: Gateway, rounds: int, seconds: float) -> dict[str, Any]:
+    pid = gateway.running.pid
+    limits = httpx2.Limits(max_connections=_AT_ONCE)
+    async with (
+        httpx2.AsyncClient(base_url=gateway.url, timeout=60, trust_env=False, limits=limits) as http,
+        httpx2.AsyncClient(base_url=gateway.admin, timeout=60, trust_env=False) as browser,
+    ):
+        loads = {"calls": await _calls(gateway), "answers": _answers(http)}
+        person = _Person(browser, gateway.admin.rstrip("/"))
+        # What the pages load when they are first asked for is no part of a call, and neither is a list that grows.
+        while await _remembered(person, browser) < _BEFORE:
+            await loads["answers"](1.0)
+        person.asked = 0
+        taken: dict[str, dict[bool, list[float]]] = {name: {True: [], False: []} for name in loads}
+        for turn in range(rounds + 1):
+            for name, load in loads.items():
+                for looking in (True, False) if turn % 2 else (False, True):
+                    if looking:
+                        async with person.looking():
+                            cost = await _cost(pid, load, seconds)
+                    else:
+                        cost = await _cost(pid, load, seconds)
+                    # The first round warms up.
+                    taken[name][looking] += [cost] if turn else []
+    return {name: _compared(costs) for name, costs in taken.items()} | {"pages_asked": person.asked}
+
+
+async def _remembered(person: _Person, browser: httpx2.AsyncClient) -> int:
+    async with person.looking():
+        return (await browser.get(_PAGES[0])).text.count('class="card talk"')
+
+
+def _compared(costs: Mapping[bool, list[float]]) -> dict[str, Any]:
+    pairs = list(zip(costs[True], costs[False], strict=True))
+    return {
+        "pages open": summary(costs[True]),
+        "nobody signed in": summary(costs[False]),
+        "ratio": summary([looking / alone for looking, alone in pairs]),
+    }
+
+
+def main(short: bool) -> None:
+    """Measure, print the medians, and write the file, unless it is a short run."""
+    with tempfile.TemporaryDirectory(prefix="codec-") as folder, _gateway(Path(folder)) as gateway:
+        rounds, seconds = (1, _PAUSE) if short else (_ROUNDS, _SECONDS)
+        results = uvloop.run(_measure(gateway, rounds, seconds))
+    for load in ("calls", "answers"):
+        print(f"{load:10}", *(f"{name} {row['median']:.3f} " for name, row in results[load].items()))
+    if not short:
+        print(
+            write("console", ["uvloop", "httptools", "jinja2"], {"cpu_microseconds_each": results, "bar_ratio": _BAR})
+        )
+
+
+if __name__ == "__main__":
+    main("--short" in sys.argv[1:])
