@@ -17,6 +17,7 @@ from typing import Any, Final
 import uvloop
 
 from bench.cache import engines, live, picture, table, times
+from bench.cache.bars import TIE
 from bench.cache.best import best_reuse, informed_reuse
 from bench.cache.scene import ONE_BY_ONE, ORDERS, SHAPES, Order, Scene, starts
 from bench.cache.simulated import simulate
@@ -73,7 +74,8 @@ class Run:
     processed: int
     seconds: float
     answers: int
-    differing: int
+    margins: list[float]
+    """Of the answers that an engine without a cache gives otherwise, as `live.differing` gives them."""
     moved: dict[str, int]
 
 
@@ -97,13 +99,13 @@ async def play(stage: Stage, played: Played) -> dict[str, Run]:
         async with opened(stage.model, stage.token_map, played.scene, mib) as side:
             found = await live.run([side], played.scene, order)
         async with engines.fresh(stage.model, stage.token_map, played.scene, 0) as fresh:
-            differing = await live.differing(fresh, found.answers, stage.known)
+            margins = await live.differing(fresh, found.answers, stage.known)
         runs[name] = Run(
             found.counts.reused / found.counts.held if found.counts.held else 1.0,
             found.counts.processed,
             found.seconds,
             len(found.answers),
-            differing,
+            margins,
             found.moved,
         )
         print(f"{played.name}, {name}: {runs[name]}", file=sys.stderr, flush=True)
@@ -122,7 +124,7 @@ def row(stage: Stage, played: Played, rounds: list[dict[str, Run]]) -> dict[str,
             "processed": summary([each.processed for each in taken]),
             "seconds": summary([each.seconds for each in taken]),
             "answers": sum(each.answers for each in taken),
-            "differing": sum(each.differing for each in taken),
+            **_others([margin for each in taken for margin in each.margins]),
             "moved": taken[0].moved,
         }
     return found
@@ -139,9 +141,15 @@ async def apart(stage: Stage, scene: Scene) -> dict[str, Any]:
         two = await live.run(sides, scene, order)
     async with engines.fresh(*place) as fresh:
         for name, played in (("one", one), ("two", two)):
-            differing = await live.differing(fresh, played.answers, stage.known)
-            found[name] = {"answers": len(played.answers), "differing": differing}
+            margins = await live.differing(fresh, played.answers, stage.known)
+            found[name] = {"answers": len(played.answers), **_others(margins)}
     return found
+
+
+def _others(margins: list[float]) -> dict[str, Any]:
+    """Of answers that an engine without a cache gives otherwise: all, those beyond a tie, and the widest margin."""
+    widest = round(max(margins, default=0.0), 4)
+    return {"differing": len(margins), "beyond_ties": sum(each > TIE for each in margins), "widest": widest}
 
 
 def simulated(seeds: int) -> dict[str, Any]:

@@ -15,10 +15,13 @@ import anyio
 from bench.cache.engines import Side
 from bench.cache.scene import Scene, Start, Talk, talks
 from bench.cache.simulated import OWNER, VOCABULARY, Counts
-from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, Sampling, Timings
+from gateway.engine.interface import Generated, GenerateRequest, Sampling, Timings
 
 LETTERS: Final = "root ::= [a-zA-Z ,.0-9]+"
 """Neither an end of turn nor a character of several tokens, so that every answer is as long as it may be."""
+
+_TOPS: Final = 20
+"""Likeliest ids among which the other one is looked for."""
 
 Answers = dict[bytes, tuple[list[int], list[int]]]
 """Digest of a prompt: the prompt and what was answered."""
@@ -34,24 +37,36 @@ class Live:
     moved: dict[str, int] = field(default_factory=dict[str, int])
 
 
-async def generate(side: Side, prompt: list[int], most: int) -> tuple[list[int], Timings]:
+@dataclass(slots=True)
+class Answer:
+    """What an engine gave."""
+
+    ids: list[int] = field(default_factory=list[int])
+    tops: list[tuple[tuple[int, float], ...]] = field(default_factory=list[tuple[tuple[int, float], ...]])
+    """The likeliest ids of each place, where they are asked for, with their log-probabilities."""
+
+
+async def generate(side: Side, prompt: list[int], most: int, tops: int = 0) -> tuple[Answer, Timings]:
     """One answer, as the gateway's agent asks for it."""
-    ids: list[int] = []
-    end: GenerationEnd | None = None
+    found, end = Answer(), None
     async with side.table.take(prompt, OWNER, alone=True) as place:
         request = GenerateRequest(
-            prompt, place.pinned, most, Sampling(0, seed=1), LETTERS, reuse=place.reuse and side.reuse
+            *(prompt, place.pinned, most, Sampling(0, seed=1), LETTERS),
+            reuse=place.reuse and side.reuse,
+            logprobs=tops > 0,
+            top_logprobs=tops,
         )
         async with side.engine.generate(request) as events:
             async for event in events:
                 if isinstance(event, Generated):
-                    ids += event.ids
+                    found.ids += event.ids
+                    found.tops += event.tops
                 else:
                     end = event
-        place.slot.holds([*prompt, *ids], at_rest=True, answered=True)
-    if end is None or len(ids) != most:
-        raise SystemExit(f"an answer has {len(ids)} ids, expected {most}; nothing was measured")
-    return ids, end.timings
+        place.slot.holds([*prompt, *found.ids], at_rest=True, answered=True)
+    if end is None or len(found.ids) != most:
+        raise SystemExit(f"an answer has {len(found.ids)} ids, expected {most}; nothing was measured")
+    return found, end.timings
 
 
 async def run(sides: Sequence[Side], scene: Scene, order: Sequence[Start]) -> Live:
@@ -60,10 +75,10 @@ async def run(sides: Sequence[Side], scene: Scene, order: Sequence[Start]) -> Li
     ended = [anyio.Event() for _ in order]
 
     async def ask(number: int, talk: Talk, prompt: list[int]) -> None:
-        ids, timings = await generate(sides[order[number].talk % len(sides)], prompt, scene.answer)
+        answer, timings = await generate(sides[order[number].talk % len(sides)], prompt, scene.answer)
         found.counts.note(talk, len(prompt), timings.cache_n)
-        found.answers[digest(prompt)] = (prompt, ids)
-        talk.answered(ids)
+        found.answers[digest(prompt)] = (prompt, answer.ids)
+        talk.answered(answer.ids)
         ended[number].set()
 
     async with anyio.create_task_group() as tasks:
@@ -84,11 +99,19 @@ def digest(ids: Sequence[int]) -> bytes:
     return sha256(repr(ids).encode()).digest()
 
 
-async def differing(fresh: Side, answers: Answers, known: Answers) -> int:
-    """How many answers are others than those of an engine that has nothing of anybody's; `known` holds its answers."""
-    wrong = 0
+async def differing(fresh: Side, answers: Answers, known: Answers) -> list[float]:
+    """The answers that are others than those of an engine that has nothing of anybody's; `known` holds its answers.
+
+    Gives for each by how many nats that engine prefers its own id where the first other one stands.
+    """
+    margins: list[float] = []
     for name, (prompt, ids) in answers.items():
         if name not in known:
-            known[name] = (prompt, (await generate(fresh, prompt, len(ids)))[0])
-        wrong += known[name][1] != ids
-    return wrong
+            known[name] = (prompt, (await generate(fresh, prompt, len(ids)))[0].ids)
+        own = known[name][1]
+        if own != ids:
+            place = next(place for place, (one, other) in enumerate(zip(own, ids, strict=True)) if one != other)
+            (tops,) = (await generate(fresh, [*prompt, *own[:place]], 1, _TOPS))[0].tops
+            told = dict(tops)
+            margins.append(told[own[place]] - told.get(ids[place], min(told.values())))
+    return margins

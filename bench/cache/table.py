@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from bench.cache.bars import PARTS, bars, named
+from bench.cache.bars import PARTS, TIE, bars, named
 
 Results = Mapping[str, Any]
 _HEAD: Final = """# What conversations find again
@@ -21,7 +21,7 @@ ids that the engine had at a conversation's last end, over all requests but its 
 conversations that knows in which order they come back. **Informed** is one that knows which wait for a slot and how
 long tools take, but not how long each takes: about what can be known."""
 _STOCK: Final = """A stock server has one KV cache for all slots where nothing is said. Where a
-conversation lies in it then depends on the others, and some answers do too; with a cache for each slot none did."""
+conversation lies in it then hangs on the others, and so does what is rounded; with a cache for each slot less does."""
 _SIDES: Final = {"ours": "gateway", "stock": "stock server"}
 
 
@@ -79,15 +79,25 @@ def _spread(reuse: Mapping[str, Any]) -> str:
 def _answers(results: Results) -> Iterator[str]:
     yield from ("## Answers", "")
     yield "Each answer of 8 ids, greedy, beside that of an engine of which nothing is reused."
-    yield from ("", "| | answers | others than without a cache |", "|---|---:|---:|")
+    yield from ("", "| | answers | others than without a cache | of these no tie | widest margin, nats |")
+    yield "|---|---:|---:|---:|---:|"
     for side, words in _SIDES.items():
-        asked, wrong = (sum(row[side][key] for row in results["scenes"].values()) for key in ("answers", "differing"))
-        yield f"| {words} | {asked:,} | {wrong} |"
-    for which, words in (("one", "a stock server with a KV cache for each slot, W"), ("two", "two gateways on that")):
-        pair = results["apart"][which]
-        yield f"| {words} | {pair['answers']:,} | {pair['differing']} |"
+        yield _others(words, [row[side] for row in results["scenes"].values()])
+    yield _others("a stock server with a KV cache for each slot, W", [results["apart"]["one"]])
+    yield _others("two gateways on that", [results["apart"]["two"]])
+    yield ""
+    yield (
+        "Where two answers part, the engine without a cache is asked how likely it finds either id. A prompt of which "
+        "a part is reused is processed in other batches, which round otherwise: between two ids less than "
+        f"{TIE:g} nats apart that may choose, and such an answer is a tie."
+    )
     yield ""
     yield from (_STOCK, "")
+
+
+def _others(words: str, rows: list[Mapping[str, Any]]) -> str:
+    asked, others, beyond = (sum(row[key] for row in rows) for key in ("answers", "differing", "beyond_ties"))
+    return f"| {words} | {asked:,} | {others} | {beyond} | {max(row['widest'] for row in rows):.4f} |"
 
 
 def _orders(results: Results) -> Iterator[str]:

@@ -16,7 +16,7 @@ import uvloop
 
 from bench.mcp.load import resident_bytes
 from bench.path import crowd, real, scenes, single
-from bench.path.stand import gateway_over, reading, real_engine, stub_engine
+from bench.path.stand import gateway_over, reading, real_engine, relaying, stub_engine
 from bench.path.ways import ENGINE
 from bench.record import write
 from bench.wire.__main__ import publish
@@ -51,9 +51,9 @@ async def on_stub(folder: Path, extent: Extent, parts: frozenset[str]) -> dict[s
     found: dict[str, Any] = {}
     with stub_engine() as engine, gateway_over(engine, folder) as gateway:
         if "single" in parts:
-            with reading(engine) as reader:
+            with reading(engine) as reader, relaying(engine) as relay:
                 found["first_ms"] = await single.first_tokens(engine, gateway, extent.firsts)
-                found |= await single.cpu_rows(engine, gateway, reader, extent.rounds, extent.rates)
+                found |= await single.cpu_rows(gateway, reader, relay, extent.rounds, extent.rates)
         if "crowd" in parts:
             tokens, resident = extent.crowd_tokens, resident_bytes(gateway.running.pid)
             found["crowd"] = [

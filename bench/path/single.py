@@ -1,17 +1,19 @@
 """One stream at a time from the stub engine: what the gateway adds to the first token, and CPU a token.
 
-Turns a running stub, a gateway over it and a process that only reads into rows. What the gateway does when nobody asks
+Turns a running stub, a gateway over it and the two floors (a process that only reads, one that only passes bytes on)
+into rows. What the gateway does when nobody asks
 it anything (it looks at its engine every two seconds) is measured first and taken off. Rounds take turns.
 """
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final
 
 from bench.mcp.load import cpu_seconds
 from bench.path.client import Got, fetch
-from bench.path.stand import Engine, Reader
+from bench.path.stand import Engine, Reader, Relay
 from bench.path.stub_events import ids_of
 from bench.path.ways import ENGINE, JSON, PROTOBUF, Way
 from bench.processes import Gateway
@@ -45,31 +47,27 @@ async def idle_share(gateway: Gateway, seconds: float = _IDLE) -> float:
 
 
 async def cpu_rows(
-    engine: Engine, gateway: Gateway, reader: Reader, rounds: int, counts: Mapping[int, int] = COUNTS
+    gateway: Gateway, reader: Reader, relay: Relay, rounds: int, counts: Mapping[int, int] = COUNTS
 ) -> dict[str, Any]:
-    """Microseconds of CPU a token, by rate: of the gateway in two forms, and of reading alone."""
+    """Microseconds of CPU a token, by rate: of the gateway in two forms, of reading alone, and of passing on alone."""
     idle = await idle_share(gateway)
+    asked = [(gateway.url, gateway.running.pid, way, idle) for way in (JSON, PROTOBUF)]
+    asked.append((relay.url, relay.pid, replace(ENGINE, name="passing on alone"), 0.0))
     samples: dict[str, dict[str, list[float]]] = {str(rate): {} for rate in counts}
     for turn in range(rounds):
         for rate, count in counts.items():
             row = samples[str(rate)]
-            for way in (JSON, PROTOBUF):
-                spent = await _spent(gateway, way, turn, rate, count, idle)
+            for url, pid, way, alone in asked:
+                before, began = cpu_seconds(pid), perf_counter()
+                got = await fetch(url, way, way.request([turn, rate], count, temperature=0))
+                # Without what it does anyway.
+                spent = cpu_seconds(pid) - before - alone * (perf_counter() - began)
+                check(got, way, turn, count)
                 row.setdefault(way.name, []).append(spent / count * 1e6)
-            alone = await asyncio.to_thread(reader.read, turn, rate, count)
-            row.setdefault("reading alone", []).append(alone / count * 1e6)
+            read = await asyncio.to_thread(reader.read, turn, rate, count)
+            row.setdefault("reading alone", []).append(read / count * 1e6)
     rows = {rate: {name: summary(taken) for name, taken in row.items()} for rate, row in samples.items()}
     return {"idle_ms_a_second": round(idle * 1e3, 3), "us_per_token": rows}
-
-
-async def _spent(gateway: Gateway, way: Way, number: int, rate: int, count: int, idle: float) -> float:
-    """CPU seconds of the gateway for one stream, without what it does anyway."""
-    pid, began = gateway.running.pid, perf_counter()
-    before = cpu_seconds(pid)
-    got = await fetch(gateway.url, way, way.request([number, rate], count, temperature=0))
-    spent = cpu_seconds(pid) - before - idle * (perf_counter() - began)
-    check(got, way, number, count)
-    return spent
 
 
 def check(got: Got, way: Way, number: int, count: int) -> None:

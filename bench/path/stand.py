@@ -1,4 +1,4 @@
-"""What runs during a measurement: an engine (stub or real), a gateway over it, and a process that only reads.
+"""What runs during a measurement: an engine, a gateway over it, and processes that only read, or only pass bytes on.
 
 Turns settings into running processes with a URL and a process id. It measures nothing.
 """
@@ -78,6 +78,23 @@ class Reader:
         if not read.isdigit() or int(read) < count:
             raise SystemExit(f"the reading process read {read!r} ids, expected {count}")
         return cpu_seconds(self.child.pid) - before
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """A process that passes the bytes of an engine on."""
+
+    url: str
+    pid: int
+
+
+@contextmanager
+def relaying(engine: Engine) -> Generator[Relay]:
+    """Run the relay."""
+    port = free_port()
+    with running("relay", [sys.executable, "-m", "bench.path.relaying", engine.url, str(port)]) as program:
+        wait_for_port(program, port)
+        yield Relay(f"http://127.0.0.1:{port}", program.pid)
 
 
 @contextmanager
