@@ -80,6 +80,10 @@ export class Layout {
     return search(this.segments.length, (n) => this.segments[n].stop > id);
   }
 
+  runOf(id) {
+    return this.segments[this.segmentOf(id)].run;
+  }
+
   // The row that an id stands in, counted over all.
   rowOf(id) {
     const number = this.segmentOf(id);

@@ -1,0 +1,49 @@
+// The rows that can be seen: a line where the cache ended, the head of a run, chips, and what waits for its ids.
+import { cell, count, make, nameOf } from "./elements.js";
+
+const SHADES = 5;
+
+export function endRow({ turn, cached, held, prompt }) {
+  const lost = Math.max(held - cached, 0);
+  const row = make("div", lost ? "cache-end cut" : held ? "cache-end" : "cache-end none");
+  const found = `${count.format(cached)} of ${count.format(prompt)} ids in the cache`;
+  const end = lost ? `, ${count.format(lost)} lost` : "";
+  row.append(cell("", `Turn ${turn + 1}: ${held || cached ? found : "nothing in the cache"}${end}`));
+  return row;
+}
+
+// `call`: whose result the run is; undefined: of none.
+export function headRow(run, call) {
+  const row = make("div", `run-head src-${run.source}`);
+  const name = cell("", "");
+  name.append(make("span", "swatch"), make("b", "", nameOf(run.source)), make("span", "", `${count.format(run.count)} ${run.count === 1 ? "id" : "ids"}`));
+  if (run.tool) name.append(make("span", "", run.server ? `${run.tool} on ${run.server}` : run.tool));
+  if (call) name.append(make("span", "", `result of turn ${call.turn + 1}'s call${secondsOf(call)}`));
+  row.append(name);
+  return row;
+}
+
+function secondsOf({ seconds }) {
+  if (seconds === null) return "";
+  return seconds < 1 ? `, ${Math.round(seconds * 1000)} ms` : `, ${seconds.toFixed(1)} s`;
+}
+
+export function waitRow(run) {
+  const row = make("div", `src-${run.source}`);
+  row.dataset.waits = "1";
+  row.append(cell("id-wait", "…"));
+  return row;
+}
+
+// `told`: the id; `width`: of its chip.
+export function chip(told, run, width, { active, differs }) {
+  const element = cell("id-chip", told.label);
+  if (told.special) element.classList.add("special");
+  if (told.logprob !== null) element.classList.add(`sure-${Math.min(Math.floor(Math.exp(told.logprob) * SHADES), SHADES - 1)}`);
+  if (differs) element.classList.add("differs");
+  element.dataset.n = String(told.number);
+  element.tabIndex = active ? 0 : -1;
+  element.setAttribute("aria-label", `${told.label}${told.piece && told.id !== null ? `, id ${told.id}` : ""}, ${nameOf(run.source)}${told.special ? ", special" : ""}`);
+  element.style.inlineSize = `${width}px`;
+  return element;
+}

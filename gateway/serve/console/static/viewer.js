@@ -1,0 +1,109 @@
+// The viewer: every id of a conversation as a chip in reading order, and what is known of the one that somebody looks at.
+import { Details } from "./details.js";
+import { count, make } from "./elements.js";
+import { idByKey } from "./keys.js";
+import { Scroller } from "./scroller.js";
+import { Store } from "./store.js";
+import { TextPath } from "./text_path.js";
+
+export class Viewer {
+  constructor(place) {
+    this.place = place;
+    this.store = new Store(place.dataset.address, place.dataset.answer, Number(place.dataset.range));
+    this.textPath = new TextPath(this.store, (words) => this.say(words));
+    this.asked = 0;
+  }
+
+  async open() {
+    this.seen = await this.store.ask("seen.json");
+    if (!this.seen.count) {
+      this.place.append(make("p", "empty", "This conversation has no ids."));
+      return;
+    }
+    this.build();
+    this.rows.open(this.seen);
+    await this.store.load(0, 1);
+    this.rows.draw();
+  }
+
+  build() {
+    const tools = make("div", "viewer-tools");
+    this.compare = make("button", "quiet", "Compare with the text path");
+    this.compare.type = "button";
+    this.compare.addEventListener("click", () => this.compareAll());
+    this.status = make("p", "viewer-status");
+    this.status.setAttribute("role", "status");
+    tools.append(this.compare, this.status);
+    this.box = make("div", "ids");
+    this.box.setAttribute("role", "grid");
+    this.box.setAttribute("aria-readonly", "true");
+    this.name();
+    this.rows = new Scroller(this.box, this.store, (id) => this.textPath.others.has(id), (words) => this.say(words));
+    this.details = new Details();
+    this.place.append(tools, this.box, this.details.list);
+    this.box.addEventListener("keydown", (event) => this.press(event));
+    this.box.addEventListener("pointerover", (event) => this.point(event));
+    this.box.addEventListener("click", (event) => this.click(event));
+  }
+
+  name() {
+    this.box.setAttribute("aria-label", `${count.format(this.seen.count)} ids in reading order`);
+  }
+
+  say(words) {
+    this.status.textContent = words;
+  }
+
+  // Which id an event is about; null: none.
+  numberOf(event) {
+    const found = event.target.closest(".id-chip");
+    return found ? Number(found.dataset.n) : null;
+  }
+
+  point(event) {
+    const number = this.numberOf(event);
+    if (number === null) return;
+    // While rows pass under a pointer at rest, the last one counts.
+    if (this.pointed === undefined) requestAnimationFrame(() => {
+      this.describe(this.pointed);
+      this.pointed = undefined;
+    });
+    this.pointed = number;
+  }
+
+  click(event) {
+    const number = this.numberOf(event);
+    if (number !== null) this.go(number);
+  }
+
+  press(event) {
+    const number = idByKey(event, this.rows.layout, this.rows.active, this.rows.page);
+    if (number === null) return;
+    event.preventDefault();
+    this.go(number);
+  }
+
+  // Make an id the active one: fetched, in sight, with the focus.
+  async go(number) {
+    if (!this.rows) return;
+    const asked = (this.asked += 1);
+    if (!this.store.has(number, number + 1)) await this.store.load(number, number + 1).catch((error) => this.say(error.message));
+    if (asked === this.asked && this.store.get(number) && this.rows.focus(number)) this.describe(number);
+  }
+
+  describe(number) {
+    const told = this.store.get(number);
+    if (!told || this.described === number) return;
+    this.described = number;
+    this.details.describe(told, this.rows.layout.runOf(number), this.textPath.others.get(number));
+  }
+
+  async compareAll() {
+    this.compare.disabled = true;
+    await this.textPath.compare(this.seen.count);
+    this.compare.disabled = false;
+    this.described = null;
+    this.rows.clear();
+    this.rows.draw();
+  }
+}
