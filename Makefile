@@ -169,7 +169,7 @@ shared-check: $(READY) ## run the tests of the shared store with a real Redis, w
 
 console-check: $(READY) ## drive the console's pages with a real Chromium, over a real engine and real servers, and write pictures to .tools: three minutes
 	@[ -x /usr/bin/chromium -a -d .tools/console/site ] || { echo "chromium or its driver is missing: make console-install"; exit 1; }
-	@PYTHONPATH=.tools/console/site $(BIN)/pytest -q tests/e2e/console/in_chromium.py
+	@PYTHONPATH=.tools/console/site $(BIN)/pytest -q tests/e2e/console/*in_chromium.py
 
 console-install: $(READY) ## install Chromium from Debian's packages (root), and fetch what drives it into .tools/console (downloads)
 	apt-get install --yes --no-install-recommends chromium fonts-dejavu-core

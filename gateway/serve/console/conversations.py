@@ -7,6 +7,7 @@ Nothing is kept for it but the conversation that was looked at last. It decides 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -57,18 +58,26 @@ class Conversations:
 
     async def _list(self, visit: Visit) -> Response:
         asked = Asked(visit.query("caller"), visit.query("model"), visit.query("why"))
-        told = listing(self._sources.agent.recall, asked)
-        return self._render("conversations.html", visit, asked=asked, told=told, gone=visit.query("gone")[:20])
+        recall, gone = self._sources.agent.recall, visit.query("gone")[:20]
+        told, partly = listing(recall, asked), bool(recall.branches(_whole(gone, -1)))
+        return self._render("conversations.html", visit, asked=asked, told=told, gone=gone, partly=partly)
 
     async def _show(self, visit: Visit) -> Response:
-        looked = await self._look(visit)
-        if looked is None:
-            number = _whole(visit.request.path_params["number"], -1)
+        node = self._find(visit)
+        if node is None:
+            number = _number_of(visit)
             return RedirectResponse(f"{ROOT}?gone={number}" if number >= 0 else ROOT, 303)
+        answers = [each.answer_id for each in self._sources.agent.recall.branches(node.number)]
+        # Who looks asks every other second: where nothing came, nothing is read, made or sent.
+        tag = _tag(node.answer_id, *answers, self._sources.config.console.texts)
+        if visit.request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"etag": tag})
+        looked = await self._look(node)
         secrets = secrets_of(self._sources.config)
         table = await self._read(partial(TurnTable, looked.seen, looked.spelled, secrets))
-        answers = [each.answer_id for each in self._sources.agent.recall.branches(looked.seen.number)]
-        return self._render("conversation.html", visit, seen=looked.seen, table=table, branches=answers, range=_RANGE)
+        page = self._render("conversation.html", visit, seen=looked.seen, table=table, branches=answers, range=_RANGE)
+        page.headers["etag"] = tag
+        return page
 
     async def _seen(self, visit: Visit) -> Response:
         return await self._tell(visit, shown_conversation)
@@ -80,40 +89,56 @@ class Conversations:
         return await self._tell(visit, shown_differences, _number(visit, "from", 0))
 
     async def _tell(self, visit: Visit, show: Callable[..., dict[str, Any]], *asked: int) -> Response:
-        looked = await self._look(visit)
-        if looked is None:
+        node = self._find(visit)
+        if node is None:
             return JSONResponse({"error": "this conversation is no longer remembered: others took its place"}, 404)
+        looked = await self._look(node)
         return JSONResponse(await self._read(partial(show, looked.seen, looked.spelled, *asked)))
 
-    async def _look(self, visit: Visit) -> _Looked | None:
-        """The conversation that is asked for, up to the answer that is asked for; None: it is not remembered."""
-        node = self._find(_whole(visit.request.path_params["number"], -1), visit.query("answer"))
-        if node is None:
-            return None
-        texts = self._sources.texts
-        looked = self._looked
-        if looked is None or looked.seen.answer_id != node.answer_id or looked.spelled.texts != texts:
+    async def _look(self, node: Remembered) -> _Looked:
+        """The conversation up to this answer."""
+        texts, looked = self._sources.texts, self._looked
+        offered = () if texts else self._sources.proxy.tools()
+        tools = frozenset(name for each in offered for name in (each.name, each.tool))
+        shown = None if looked is None else (looked.seen.answer_id, looked.spelled.texts, looked.spelled.tools)
+        if looked is None or shown != (node.answer_id, texts, tools):
             token_map = self._sources.engines.maps.accepted.get(node.map_id or "")
             secrets = secrets_of(self._sources.config)
 
             def read() -> _Looked:
                 seen = see(node)
                 hidden = frozenset[int]() if token_map is None else hidden_ids(seen.ids, token_map, secrets)
-                return _Looked(seen, Spelled(token_map, hidden, texts))
+                return _Looked(seen, Spelled(token_map, hidden, texts, tools))
 
             looked = self._looked = await self._read(read)
         return looked
 
-    def _find(self, number: int, answer_id: str) -> Remembered | None:
-        last = self._sources.agent.recall.branches(number)
-        if not answer_id and last:
+    def _find(self, visit: Visit) -> Remembered | None:
+        """The answer that is asked for: `answer`, the last one that came `after` another, or the last of all.
+
+        None: it is not remembered.
+        """
+        last = self._sources.agent.recall.branches(_number_of(visit))
+        if after := visit.query("after"):
+            return next((each for each in last if any(node.answer_id == after for node in each.chain())), None)
+        if not (asked := visit.query("answer")) and last:
             return last[0]
         nodes = (node for each in last for node in each.chain())
-        return next((node for node in nodes if node.answer_id == answer_id), None)
+        return next((node for node in nodes if node.answer_id == asked), None)
 
     async def _read(self, work: Callable[[], T]) -> T:
         """In a thread, one at a time: calls wait on this loop."""
         return await anyio.to_thread.run_sync(work, limiter=self._reading)
+
+
+def _number_of(visit: Visit) -> int:
+    """Of the conversation that the address names; -1: it names none."""
+    return _whole(visit.request.path_params["number"], -1)
+
+
+def _tag(*told: str) -> str:
+    """What a page's content is known by."""
+    return f'"{sha256(" ".join(told).encode()).hexdigest()}"'
 
 
 def _number(visit: Visit, name: str, default: int) -> int:

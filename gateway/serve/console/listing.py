@@ -12,10 +12,12 @@ from typing import Final
 
 from gateway.agent.memory import Remembered
 from gateway.agent.recall import Comparison, Recall
+from gateway.observe.escape import escape_text
 
 MOST: Final = 200
 """Rows of the list."""
 ANY_LOSS: Final = "any"
+_NAME: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +114,9 @@ def _row(node: Remembered, branches: int, told: Mapping[int | None, Comparison])
     return Row(
         number=node.number,
         answer_id=node.answer_id,
-        caller=node.owner,
-        model=model,
+        # As they are shown: what is chosen comes back as it was.
+        caller=escape_text(node.owner, _NAME),
+        model=None if model is None else escape_text(model, _NAME),
         when=wall_clock(node.made),
         answers=len(nodes),
         turns=sum(lived.turn is not None for each in nodes for lived in each.lived),

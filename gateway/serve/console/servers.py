@@ -21,6 +21,8 @@ from gateway.serve.console.visit import Page, Visit
 _TOOLS: Final = 100
 """Tools on one page."""
 _CALLS: Final = 20
+_NAME: Final = 1000
+"""Characters of a name that an address holds, once they are quoted."""
 
 
 class ToolRow(NamedTuple):
@@ -30,6 +32,11 @@ class ToolRow(NamedTuple):
     tokens: int
     estimated: bool
     counts: dict[Kind, int]
+
+    @property
+    def has_page(self) -> bool:
+        """Whether an address can name it: longer ones are refused before they are read."""
+        return len(self.entry.name) <= _NAME
 
 
 class Servers:

@@ -35,6 +35,12 @@ class Spelled:
     """Numbers of ids that are not told: they spell a secret."""
     texts: bool
     """Whether spellings may be told."""
+    tools: Collection[str] = ()
+    """Names that are told in any case: those of the gateway's own tools. Others stand in the conversation alone."""
+
+    def tool(self, name: str) -> str | None:
+        """A tool's name as it may be told; None: it may not."""
+        return escape_text(name, _NAME) if self.texts or name in self.tools else None
 
 
 def shown_conversation(seen: SeenConversation, spelled: Spelled) -> dict[str, Any]:
@@ -44,9 +50,10 @@ def shown_conversation(seen: SeenConversation, spelled: Spelled) -> dict[str, An
         "answer": seen.answer_id,
         "count": len(seen.ids),
         "texts": spelled.texts and spelled.token_map is not None,
-        "runs": [_run(run) for run in seen.runs],
+        "runs": [_run(run, spelled) for run in seen.runs],
         "turns": [_turn(turn) for turn in seen.turns],
-        "calls": [_call(call) for call in seen.calls],
+        "calls": [_call(call, spelled) for call in seen.calls],
+        "answers": [[each.answer_id, each.kept] for each in seen.answers],
         "cache_ends": [[each.turn, each.cached, each.held, each.prompt] for each in seen.cache_ends()],
     }
 
@@ -100,9 +107,10 @@ def _difference(each: Difference, start: int, spelled: Spelled, token_map: Token
     return told
 
 
-def _run(run: Run) -> list[Any]:
-    names = [None if name is None else escape_text(name, _NAME) for name in (run.tool, run.server)]
-    return [run.start, run.count, run.source, *names, run.call]
+def _run(run: Run, spelled: Spelled) -> list[Any]:
+    tool = None if run.tool is None else spelled.tool(run.tool)
+    server = None if run.server is None else escape_text(run.server, _NAME)
+    return [run.start, run.count, run.source, tool, server, run.call]
 
 
 def _turn(turn: SeenTurn) -> dict[str, Any]:
@@ -116,10 +124,10 @@ def _turn(turn: SeenTurn) -> dict[str, Any]:
     }
 
 
-def _call(call: SeenCall) -> dict[str, Any]:
+def _call(call: SeenCall, spelled: Spelled) -> dict[str, Any]:
     record = call.record
     return {
-        "name": escape_text(call.name, _NAME),
+        "name": spelled.tool(call.name),
         "server": None if record is None or record.server is None else escape_text(record.server, _NAME),
         "turn": call.turn,
         "seconds": None if record is None else round(record.seconds, 4),

@@ -18,6 +18,8 @@ WHOLE: Final = "arguments"
 _MOST: Final = 50
 """Properties that get a field of their own."""
 _CHOICES: Final = 200
+_CHARACTERS: Final = 10_000
+"""Of all choices of a field."""
 Kind = Literal["text", "number", "integer", "choice", "json"]
 _KINDS: Final[Mapping[str, Kind]] = {"string": "text", "number": "number", "integer": "integer"}
 
@@ -78,7 +80,8 @@ def _choices(schema: Mapping[str, Any]) -> tuple[str, ...]:
     values: object = schema.get("enum")
     if not isinstance(values, list) or len(cast(list[object], values)) > _CHOICES:
         return ()
-    return tuple(json.dumps(value) for value in cast(list[object], values))
+    told = tuple(json.dumps(value) for value in cast(list[object], values))
+    return told if sum(map(len, told)) <= _CHARACTERS else ()
 
 
 def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -44,7 +44,8 @@ class CallRow:
     """A call of a turn. None: not known."""
 
     number: int
-    name: str
+    name: str | None
+    """None where it may not be told."""
     server: str | None
     seconds: float | None
     leaf: int | None
@@ -93,6 +94,7 @@ class TurnTable:
 
     def __init__(self, seen: SeenConversation, spelled: Spelled, secrets: Collection[str]) -> None:
         self._seen = seen
+        self._spelled = spelled
         self._texts = spelled.texts
         self._map = spelled.token_map if spelled.texts else None
         self._secrets = secrets
@@ -174,7 +176,7 @@ class TurnTable:
         said = None if self._map is None or call.result is None else self._words(self._map.decode(call.result))
         return CallRow(
             number=number,
-            name=call.name,
+            name=self._spelled.tool(call.name),
             server=None if record is None else record.server,
             seconds=None if record is None else record.seconds,
             leaf=None if record is None else record.leaf,

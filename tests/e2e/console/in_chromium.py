@@ -5,74 +5,20 @@ Pictures of what was seen are written to `.tools/console/pictures`.
 """
 
 import base64
-import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect, sync_playwright
-
-TOOLS = Path(__file__).parents[3] / ".tools" / "console"
-PICTURES = TOOLS / "pictures"
-TOKEN = "an-operator-s-token-of-enough-length-0123"
-SIZES = {"wide": (1280, 900), "narrow": (320, 640)}
-
-
-class Visitor:
-    """A browser's window that is signed in, and what went wrong in it."""
-
-    def __init__(self, page: Page, admin: str) -> None:
-        self.page = page
-        self.admin = admin
-        self.wrong: list[str] = []
-        page.on("console", self._on_console)
-        page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (self.wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.on("request", self._on_request)
-
-    def _on_console(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            self.wrong.append(f"{message.type}: {message.text}")
-
-    def _on_request(self, request: Any) -> None:
-        if not request.url.startswith((f"{self.admin}/", "data:")):
-            self.wrong.append(f"asked {request.url}")
-
-    def open(self, path: str) -> Page:
-        self.page.goto(f"{self.admin}{path}")
-        return self.page
-
-    def sign_in(self) -> None:
-        page = self.open("/console/sign-in")
-        page.locator("input[name=key]").fill(TOKEN)
-        page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("navigation", name="Console")).to_be_visible()
-
-    def judge(self) -> None:
-        """No rule of accessibility is broken, and nothing reaches over the page's side."""
-        self.page.evaluate((TOOLS / "node" / "node_modules" / "axe-core" / "axe.min.js").read_text())
-        found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((told) => told.violations)")
-        assert [f"{each['id']}: {[node['html'] for node in each['nodes']][:3]}" for each in found] == []
-        assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+from playwright.sync_api import Page, Route, expect
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory, run_gateway, time_leaf, plain_time, server) -> Iterator[Any]:
+def gateway(token, tmp_path_factory, run_gateway, time_leaf, plain_time, server) -> Iterator[Any]:
     servers = {"time_leaf": time_leaf, "plain_time": plain_time, "rude": server("rude")}
     env = {
-        "CODEC_ADMIN_TOKEN": TOKEN,
+        "CODEC_ADMIN_TOKEN": token,
         "CODEC_GATEWAY_CONSOLE__TEXTS": "on",
         "CODEC_GATEWAY_TRAJECTORIES__LOGPROBS": "true",
     }
@@ -80,20 +26,6 @@ def gateway(tmp_path_factory, run_gateway, time_leaf, plain_time, server) -> Ite
     env["CODEC_GATEWAY_TRAJECTORIES__PATH"] = str(folder / "trajectories")
     with run_gateway(folder, servers, "--engine", "embedded", env=env) as running:
         yield running
-
-
-@contextmanager
-def window(
-    browser: Browser, gateway: Any, size: str = "wide", scheme: Any = "light", **options: Any
-) -> Iterator[Visitor]:
-    width, height = SIZES[size]
-    context: BrowserContext = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=scheme, **options
-    )
-    with context:
-        visitor = Visitor(context.new_page(), gateway.admin)
-        yield visitor
-        assert visitor.wrong == []
 
 
 def ask(gateway: Any, messages: list[dict[str, Any]], tool: str | None, most: int = 60) -> dict[str, Any]:
@@ -114,9 +46,9 @@ def talk(gateway: Any, *questions: tuple[str, str | None], system: str = "You ar
 
 
 @pytest.fixture(scope="module")
-def talks(browser: Browser, gateway: Any) -> None:
+def talks(window, gateway: Any) -> None:
     """Conversations that were held while somebody was signed in."""
-    with window(browser, gateway) as visitor:
+    with window(gateway) as visitor:
         visitor.sign_in()
     time = ("What time is it in Europe/Paris? Use the timezone Europe/Paris.", "time_leaf__get_current_time")
     town = ("And in the city of Paris?", "plain_time__get_time")
@@ -127,41 +59,29 @@ def talks(browser: Browser, gateway: Any) -> None:
     ask(gateway, [*told, {"role": "user", "content": "Why?"}], None)
 
 
-def note(what: str, figures: Any) -> None:
-    """Keep figures beside the pictures."""
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    with (PICTURES / "figures.txt").open("a") as file:
-        file.write(f"{what}: {json.dumps(figures)}\n")
-
-
-def picture(page: Page, name: str) -> None:
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=PICTURES / f"{name}.png")
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
-def test_pages_load_break_no_rule_and_fit(browser, gateway, talks, size: str, scheme: str) -> None:
-    with window(browser, gateway, size, scheme) as visitor:
+@pytest.mark.parametrize("size", ["wide", "narrow"])
+def test_pages_load_break_no_rule_and_fit(window, gateway, talks, size: str, scheme: str) -> None:
+    with window(gateway, size, scheme) as visitor:
         visitor.sign_in()
         page = visitor.open("/console/conversations")
         expect(page.locator(".talk")).to_have_count(4)
         visitor.judge()
-        picture(page, f"conversations-{size}-{scheme}")
+        visitor.picture(f"conversations-{size}-{scheme}")
 
         page.locator(".talk a").last.click()
         expect(page.locator(".id-chip").first).to_be_visible()
         visitor.judge()
-        picture(page, f"conversation-{size}-{scheme}")
+        visitor.picture(f"conversation-{size}-{scheme}")
         page.locator(".to-id", has_text="result").nth(1).click()
         expect(page.locator(".id-chip:focus")).to_be_visible()
         page.locator(".ids").evaluate("each => { each.scrollTop += 300; }")
         page.locator(".viewer").scroll_into_view_if_needed()
-        picture(page, f"ids-{size}-{scheme}")
+        visitor.picture(f"ids-{size}-{scheme}")
         page.locator(".turn").last.scroll_into_view_if_needed()
         page.locator("details").first.evaluate("each => each.open = true")
         visitor.judge()
-        picture(page, f"turns-{size}-{scheme}")
+        visitor.picture(f"turns-{size}-{scheme}")
 
 
 PAGES = {
@@ -176,41 +96,41 @@ PAGES = {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
-def test_other_pages_load_break_no_rule_and_fit(browser, gateway, talks, size: str, scheme: str) -> None:
-    with window(browser, gateway, size, scheme) as visitor:
+@pytest.mark.parametrize("size", ["wide", "narrow"])
+def test_other_pages_load_break_no_rule_and_fit(window, gateway, talks, size: str, scheme: str) -> None:
+    with window(gateway, size, scheme) as visitor:
         visitor.sign_in()
         for name, path in PAGES.items():
             page = visitor.open(path)
             expect(page.get_by_role("heading", level=1)).to_be_visible()
             visitor.judge()
             assert page.locator("main img, main script").count() == 0
-            picture(page, f"{name}-{size}-{scheme}")
+            visitor.picture(f"{name}-{size}-{scheme}")
         page = visitor.open("/console/tokenizer")
         page.get_by_label("Text").fill("<|im_start|>user\nWhat is it? \u202e<img src=x> 漢字 🙂<|im_end|>")
         page.locator("main form button[type=submit]").first.click()
         expect(page.locator(".chips").first).to_be_visible()
         visitor.judge()
-        picture(page, f"cut-{size}-{scheme}")
+        visitor.picture(f"cut-{size}-{scheme}")
 
 
-def test_tool_is_called_by_hand(browser, gateway, talks) -> None:
-    with window(browser, gateway) as visitor:
+def test_tool_is_called_by_hand(window, gateway, talks) -> None:
+    with window(gateway) as visitor:
         visitor.sign_in()
         page = visitor.open("/console/tool?name=plain_time__get_time")
         page.get_by_label("city").fill("Paris")
         page.get_by_role("button", name="Call").click()
         expect(page.locator("#result")).to_contain_text("The time in Paris is")
         visitor.judge()
-        picture(page, "call-wide")
+        visitor.picture("call-wide")
         page = visitor.open("/console/tool?name=rude__say")
         page.get_by_role("button", name="Call").click()
         expect(page.locator("#result")).to_contain_text("<img src=x")
         visitor.judge()
 
 
-def test_list_follows_conversations_as_they_come(browser, gateway, talks) -> None:
-    with window(browser, gateway) as visitor:
+def test_list_follows_conversations_as_they_come(window, gateway, talks) -> None:
+    with window(gateway) as visitor:
         visitor.sign_in()
         page = visitor.open("/console/conversations")
         first = page.locator(".talk-name").first
@@ -219,8 +139,8 @@ def test_list_follows_conversations_as_they_come(browser, gateway, talks) -> Non
         expect(first).not_to_have_text(before or "", timeout=15_000)
 
 
-def test_filters_leave_what_is_asked_for(browser, gateway, talks) -> None:
-    with window(browser, gateway) as visitor:
+def test_filters_leave_what_is_asked_for(window, gateway, talks) -> None:
+    with window(gateway) as visitor:
         visitor.sign_in()
         page = visitor.open("/console/conversations")
         page.get_by_label("Lost").select_option("any")
@@ -231,8 +151,8 @@ def test_filters_leave_what_is_asked_for(browser, gateway, talks) -> None:
         visitor.judge()
 
 
-def test_without_a_cookie_there_is_the_form_alone(browser, gateway, talks) -> None:
-    with window(browser, gateway) as visitor:
+def test_without_a_cookie_there_is_the_form_alone(window, gateway, talks) -> None:
+    with window(gateway) as visitor:
         page = visitor.open("/console/conversations/0")
         expect(page.get_by_role("button", name="Sign in")).to_be_visible()
         assert page.url.endswith("/console/sign-in")
@@ -250,8 +170,8 @@ def focused(page: Page) -> int:
     return int(page.evaluate("document.activeElement.dataset.n ?? -1"))
 
 
-def test_keyboard_alone_reaches_every_id(browser, gateway, talks) -> None:
-    with window(browser, gateway) as visitor:
+def test_keyboard_alone_reaches_every_id(window, gateway, talks) -> None:
+    with window(gateway) as visitor:
         visitor.sign_in()
         page = visitor.open("/console/conversations")
         for _ in range(60):
@@ -288,10 +208,10 @@ def test_keyboard_alone_reaches_every_id(browser, gateway, talks) -> None:
         assert details(page)["kind"] == "special token"
 
 
-def test_words_of_others_are_text_and_break_nothing(browser, gateway, talks) -> None:
+def test_words_of_others_are_text_and_break_nothing(window, gateway, talks) -> None:
     for number in (0, 1):
-        for size in SIZES:
-            with window(browser, gateway, size) as visitor:
+        for size in ("wide", "narrow"):
+            with window(gateway, size) as visitor:
                 visitor.sign_in()
                 page = visitor.open(f"/console/conversations/{number}")
                 expect(page.locator(".id-chip").first).to_be_visible()
@@ -302,30 +222,30 @@ def test_words_of_others_are_text_and_break_nothing(browser, gateway, talks) -> 
                 assert page.title().startswith("Conversation")
                 assert page.locator("main img, main script, main [style*=url]").count() == 0
                 assert "\u202e" not in page.inner_text("main")
-                picture(page, f"hostile-{number}-{size}")
+                visitor.picture(f"hostile-{number}-{size}")
 
 
-def test_text_path_is_compared_when_it_is_asked_for(browser, gateway, talks) -> None:
-    with window(browser, gateway) as visitor:
+def test_text_path_is_compared_when_it_is_asked_for(window, gateway, talks) -> None:
+    with window(gateway) as visitor:
         visitor.sign_in()
         page = visitor.open("/console/conversations/0")
         page.get_by_role("button", name="Compare with the text path").click()
-        expect(page.get_by_role("status").last).to_contain_text("come back", timeout=30_000)
+        expect(page.locator(".viewer-status")).to_contain_text("come back", timeout=30_000)
         visitor.judge()
 
 
-def test_without_scripts_the_turns_are_there(browser, gateway, talks) -> None:
-    with window(browser, gateway, java_script_enabled=False) as visitor:
+def test_without_scripts_the_turns_are_there(token, window, gateway, talks) -> None:
+    with window(gateway, java_script_enabled=False) as visitor:
         page = visitor.open("/console/sign-in")
-        page.locator("input[name=key]").fill(TOKEN)
+        page.locator("input[name=key]").fill(token)
         page.get_by_role("button", name="Sign in").click()
         page = visitor.open("/console/conversations/0")
         expect(page.locator(".turn")).to_have_count(7)
         expect(page.locator("noscript")).to_be_visible()
 
 
-def test_first_paint_is_quick_and_small(browser, gateway, talks) -> None:
-    with window(browser, gateway) as visitor:
+def test_first_paint_is_quick_and_small(window, gateway, talks) -> None:
+    with window(gateway) as visitor:
         visitor.sign_in()
         told: dict[str, Any] = {}
         for name, path in (("list", "/console/conversations"), ("one", "/console/conversations/0")):
@@ -339,7 +259,7 @@ def test_first_paint_is_quick_and_small(browser, gateway, talks) -> None:
                     ".reduce((sum, each) => sum + each.encodedBodySize, 0) / 1024"
                 )
             told[name] = {"first paint, ms": round(sorted(paints)[2]), "KiB": round(kilobytes, 1)}
-        note("first paint", told)
+        visitor.note("first paint", told)
         assert all(each["first paint, ms"] < 200 and each["KiB"] < 150 for each in told.values()), told
 
 
@@ -387,7 +307,7 @@ def scrolled(page: Page) -> tuple[int, list[float]]:
     return nodes, tasks
 
 
-def test_200_000_ids_scroll_without_a_long_task(browser, gateway, talks) -> None:
+def test_200_000_ids_scroll_without_a_long_task(window, gateway, talks) -> None:
     def answer(route: Route) -> None:
         if "seen.json" in route.request.url:
             route.fulfill(json=long_seen())
@@ -395,7 +315,7 @@ def test_200_000_ids_scroll_without_a_long_task(browser, gateway, talks) -> None
         start, count = (int(found) for found in re.findall(r"(?:from|count)=(\d+)", route.request.url))
         route.fulfill(json=long_ids(start, count))
 
-    with window(browser, gateway) as visitor:
+    with window(gateway) as visitor:
         visitor.sign_in()
         page = visitor.page
         page.add_init_script(
@@ -406,7 +326,9 @@ def test_200_000_ids_scroll_without_a_long_task(browser, gateway, talks) -> None
         visitor.open("/console/conversations/0")
         expect(page.locator(".id-chip").first).to_be_visible()
         rounds = [scrolled(page) for _ in range(3)]
-        note("200,000 ids, of each round", [{"nodes": nodes, "long tasks, ms": tasks} for nodes, tasks in rounds])
+        visitor.note(
+            "200,000 ids, of each round", [{"nodes": nodes, "long tasks, ms": tasks} for nodes, tasks in rounds]
+        )
         assert max(nodes for nodes, _ in rounds) < 3000
         # The machine may have other things to do in one of them.
         assert [] in [tasks for _, tasks in rounds]

@@ -1,5 +1,7 @@
-// One conversation: its ids in the viewer, and the links of its turns and calls that lead to them.
+// One conversation: its ids in the viewer, the links of its turns and calls that lead to them, and answers that come while
+// it is looked at.
 import { make } from "./elements.js";
+import { say } from "./news.js";
 import { Viewer } from "./viewer.js";
 
 const place = document.getElementById("viewer");
@@ -12,4 +14,16 @@ document.addEventListener("click", (event) => {
   viewer.go(Number(link.dataset.id));
 });
 
-viewer.open().catch((error) => place.append(make("p", "problem", error.message)));
+async function goOn(answer) {
+  if (answer === viewer.store.answer) return;
+  const [before, seen] = await viewer.goOn(answer);
+  const [first, last] = [Math.min(before.turns.length + 1, seen.turns.length), seen.turns.length];
+  say("The conversation went on.", [`#turn-${first}`, first === last ? `Turn ${first}` : `Turns ${first} to ${last}`]);
+}
+
+let done = viewer.open().catch((error) => place.append(make("p", "problem", error.message)));
+
+// The page was taken anew (live.js): where it shows another answer now, the viewer shows it too, one after the other.
+document.addEventListener("renewed", ({ target }) => {
+  if (target.id === "shown") done = done.then(() => goOn(target.dataset.answer)).catch((error) => say(error.message));
+});

@@ -7,6 +7,8 @@ const HINT = [["An id’s text, bytes and source", "point at it, or move with th
 export class Details {
   constructor() {
     this.list = make("dl", "id-details");
+    // It scrolls where an id has much to tell: by the keyboard too.
+    this.list.tabIndex = 0;
     this.show(HINT);
   }
 

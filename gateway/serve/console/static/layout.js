@@ -57,6 +57,20 @@ export class Layout {
     this.measure();
   }
 
+  // Take over how another layout's first segments were put into rows, as far as they are the same, up to an id. Gives how many
+  // segments that were.
+  adopt(other, upTo) {
+    const most = Math.min(this.segments.length, other.segments.length);
+    let number = 0;
+    while (number < most && this.segments[number].stop <= upTo && same(this.segments[number], other.segments[number])) {
+      this.segments[number].rows = other.segments[number].rows;
+      number += 1;
+    }
+    this.per = other.per;
+    this.measure();
+    return number;
+  }
+
   // Put a segment's ids into rows. `widths`: of its chips, gaps included.
   pack(segment, widths, room) {
     const rows = [];
@@ -105,6 +119,12 @@ export class Layout {
     const start = segment.start + Math.floor(within * this.per);
     return [Math.min(start, segment.stop - 1), Math.min(Math.floor(start + this.per), segment.stop)];
   }
+}
+
+// Whether two segments are told and shown alike.
+function same(one, other) {
+  const told = ({ start, stop, head, ends, run }) => JSON.stringify([start, stop, head, ends, run]);
+  return told(one) === told(other);
 }
 
 // The first number below `count` for which `is` holds; the last where it holds for none.

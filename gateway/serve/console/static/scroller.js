@@ -32,6 +32,18 @@ export class Scroller {
     new ResizeObserver(() => this.resize()).observe(this.box);
   }
 
+  // Show what the conversation has become, of which the first `same` ids are as they were.
+  goOn(seen, same) {
+    const edge = this.edge();
+    const before = this.layout;
+    this.seen = seen;
+    this.layout = new Layout(seen);
+    const kept = this.layout.adopt(before, same);
+    this.active = Math.min(this.active, seen.count - 1);
+    for (const key of [...this.rows.keys()]) if (key >= kept * ROWS) this.drop(key);
+    this.keep({ ...edge, id: Math.min(edge.id, seen.count - 1) });
+  }
+
   // Rows that fit into the box.
   get page() {
     return Math.max(Math.floor(this.box.clientHeight / this.measure.height) - 1, 1);
@@ -115,9 +127,7 @@ export class Scroller {
   }
 
   clear() {
-    this.hadFocus ||= this.space.contains(document.activeElement);
-    for (const element of this.rows.values()) element.remove();
-    this.rows.clear();
+    for (const key of [...this.rows.keys()]) this.drop(key);
   }
 
   // Put the rows in sight into the document, and the active chip's; take out all others. Measures are read before anything
@@ -153,7 +163,9 @@ export class Scroller {
   }
 
   drop(key) {
-    this.rows.get(key)?.remove();
+    const row = this.rows.get(key);
+    this.hadFocus ||= row?.contains(document.activeElement) ?? false;
+    row?.remove();
     this.rows.delete(key);
   }
 

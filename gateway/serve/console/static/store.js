@@ -21,6 +21,15 @@ export class Store {
     return told;
   }
 
+  // Give the ids of another answer from now on, of which the first `same` are those of the one before.
+  goOn(answer, same) {
+    this.answer = answer;
+    this.waiting = new Map();
+    for (const [key, range] of this.ranges) {
+      if (range.stop > same || range.made.length < this.range) this.ranges.delete(key);
+    }
+  }
+
   // An id with all that is known of it; null until its range is there.
   get(number) {
     const key = Math.floor(number / this.range);
@@ -50,14 +59,17 @@ export class Store {
   }
 
   fetch(key) {
-    if (!this.waiting.has(key)) {
+    const { answer, waiting } = this;
+    if (!waiting.has(key)) {
       const fetched = this.ask("ids.json", { from: key * this.range, count: this.range }).then((told) => {
+        // Of an answer that is no longer shown.
+        if (answer !== this.answer) return;
         this.ranges.set(key, new Range(told));
         if (this.ranges.size > MOST) this.ranges.delete(this.ranges.keys().next().value);
       });
-      this.waiting.set(key, fetched.finally(() => this.waiting.delete(key)));
+      waiting.set(key, fetched.finally(() => waiting.delete(key)));
     }
-    return this.waiting.get(key);
+    return waiting.get(key);
   }
 }
 
@@ -70,6 +82,7 @@ class Range {
     this.ends = told.sizes ? Uint32Array.from(told.sizes) : null;
     for (let n = 1; n < (this.ends?.length ?? 0); n += 1) this.ends[n] += this.ends[n - 1];
     this.made = new Array(told.ids.length);
+    this.stop = told.from + told.ids.length;
   }
 
   get(n) {

@@ -9,6 +9,11 @@ export class TextPath {
     this.others = new Map();
   }
 
+  // Forget what was found from an id on.
+  cut(from) {
+    for (const number of [...this.others.keys()]) if (number >= from) this.others.delete(number);
+  }
+
   async compare(total) {
     this.others.clear();
     let [places, ids, unread] = [0, 0, 0];

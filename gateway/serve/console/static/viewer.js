@@ -46,6 +46,20 @@ export class Viewer {
     this.box.addEventListener("click", (event) => this.click(event));
   }
 
+  // Show another answer, with which the conversation went on. Gives how it was told before, and how it is now.
+  async goOn(answer) {
+    const before = this.seen;
+    const seen = await this.store.ask("seen.json", { answer });
+    const same = sharedIds(before, seen);
+    this.seen = seen;
+    this.store.goOn(answer, same);
+    this.textPath.cut(same);
+    this.name();
+    this.described = null;
+    this.rows.goOn(seen, same);
+    return [before, seen];
+  }
+
   name() {
     this.box.setAttribute("aria-label", `${count.format(this.seen.count)} ids in reading order`);
   }
@@ -106,4 +120,10 @@ export class Viewer {
     this.rows.clear();
     this.rows.draw();
   }
+}
+
+// With how many ids of one answer another begins that came after it.
+function sharedIds(before, seen) {
+  const behind = seen.answers.findIndex(([answer]) => answer === before.answer) + 1;
+  return behind ? Math.min(before.count, ...seen.answers.slice(behind).map(([, kept]) => kept)) : 0;
 }

@@ -124,7 +124,8 @@ async def test_no_text_leaves_while_texts_are_off(open_pages) -> None:
         ]
 
     assert [answer.status_code for answer in answers] == [200] * 5
-    said = ("May I pay", "gnp.exe", "hello", "It says", "was ", '"bytes"', base64.b64encode(b"hello").decode())
+    # A name that is no tool's of the gateway is the client's word, or the model's.
+    said = ("May I pay", "gnp.exe", "hello", "It says", "was ", "up__", '"bytes"', base64.b64encode(b"hello").decode())
     assert not [
         (words, answer.url) for answer in answers for words in said if words in answer.text.replace("it was ", "")
     ]
@@ -177,7 +178,9 @@ async def test_words_of_calls_and_clients_are_text_on_the_page(open_pages, page_
     async with open_pages(remembered(), texts="on") as browser:
         page = page_of((await browser.get(ONE)).text)
 
-    assert [each.attributes.get("src") for each in page.all("script")] == ["/console/static/conversation.js"]
+    assert [each.attributes.get("src") for each in page.all("script")] == [
+        f"/console/static/{name}.js" for name in ("conversation", "live")
+    ]
     assert len(page.all("pre")) == 2
     assert "\\u202egnp.exe\\x00</pre>" in page.all("pre")[1].text
     assert "up__<b>" in page.text
@@ -297,6 +300,59 @@ async def test_earlier_answer_and_another_branch_can_be_looked_at(open_pages) ->
 
     assert counts == [len(second.ids()), len(first.ids()), len(other.ids())]
     assert len(page.one("nav", class_="branches").all("a")) == 2
+
+
+async def test_page_is_made_anew_only_where_something_came(open_pages) -> None:
+    first = remembered()
+    async with open_pages(first) as browser:
+        page = await browser.get(f"{ONE}?after={first.answer_id}")
+        same = await browser.get(f"{ONE}?after={first.answer_id}", **{"if-none-match": page.headers["etag"]})
+        recall = browser.mount._sources.agent.recall
+        second = remembered(before=first, made=2.0)
+        recall._memory.remember(second, b"second")
+        later = await browser.get(f"{ONE}?after={first.answer_id}", **{"if-none-match": page.headers["etag"]})
+        branch = replace(remembered(before=first, made=3.0), answer_id="branch")
+        recall._memory.remember(branch, b"branch")
+        told = await browser.get(f"{ONE}?after={second.answer_id}", **{"if-none-match": later.headers["etag"]})
+
+    assert (page.status_code, same.status_code, same.content) == (200, 304, b"")
+    assert (later.status_code, told.status_code) == (200, 200)
+    assert [f'data-answer="{each}"' in later.text for each in (first.answer_id, second.answer_id)] == [False, True]
+    # Another branch is named; what is shown stays.
+    assert f'data-answer="{second.answer_id}"' in told.text
+    assert "?answer=branch" in told.text
+
+
+async def test_answer_that_is_followed_and_forgotten_is_told(open_pages, page_of) -> None:
+    first = remembered()
+    async with open_pages(first) as browser:
+        gone = await browser.get(f"{ONE}?after=evicted")
+        page = await browser.page(gone.headers["location"])
+
+    assert gone.headers["location"] == "/console/conversations?gone=7"
+    assert "An answer of conversation 7 is no longer remembered" in page.one("p", role="status").text
+
+
+async def test_answers_say_how_much_of_the_one_before_they_begin_with(open_pages) -> None:
+    first = remembered()
+    second = remembered(before=first, made=2.0)
+    async with open_pages(second) as browser:
+        seen = await told(browser, f"{ONE}/seen.json")
+
+    assert seen["answers"] == [[first.answer_id, 0], [second.answer_id, len(first.ids())]]
+
+
+async def test_client_of_any_name_can_be_chosen(open_pages) -> None:
+    name = f"\u202e{HOSTILE}" + "W" * 5000
+    async with open_pages(remembered(name), remembered("bob", 8)) as browser:
+        page = await browser.page("/console/conversations")
+        options = [each.attributes["value"] or "" for each in page.one("select", id="caller").all("option")]
+        (hostile,) = (each for each in options if "gnp" in each)
+        answer = await browser.http.get("/console/conversations", params={"caller": hostile})
+
+    assert answer.text.count('class="card talk"') == 1
+    assert "\u202e" not in answer.text
+    assert len(hostile) < 200
 
 
 async def test_differences_are_those_of_tokenizing_the_text_again(open_pages) -> None:

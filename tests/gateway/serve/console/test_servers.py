@@ -68,7 +68,7 @@ async def test_servers_are_listed_with_their_figures(place, page_of) -> None:
     rows = {row.all("td")[0].text: [cell.text for cell in row.all("td")] for row in page.all("tr")[1:]}
     assert list(rows) == ["time", "hostile"]
     assert rows["time"][1:3] == ["up", "1"]
-    assert rows["hostile"][2] == "3"
+    assert rows["hostile"][2] == "4"
     assert [a.attributes["aria-current"] for a in page.all("a") if "aria-current" in a.attributes] == ["page"]
 
 
@@ -142,6 +142,14 @@ async def test_every_word_of_a_hostile_server_is_text(place, page_of) -> None:
         answer = await place.browser.get(path)
         assert answer.status_code == 200
         assert_harmless(page_of(answer.text), answer.text)
+
+
+async def test_tool_whose_name_no_address_can_hold_is_told_without_one(place) -> None:
+    page = await place.browser.page("/console/server?name=hostile")
+
+    (row,) = (row for row in page.all("tr") if any("WWW" in cell.text for cell in row.all("td", class_="name")))
+    assert row.all("a") == []
+    assert "more characters" in row.all("td")[0].text
 
 
 async def test_every_word_of_a_hostile_result_is_text(place, page_of) -> None:

@@ -104,3 +104,10 @@ def test_any_schema_has_a_form_and_any_form_is_arguments_or_refused(schema: Any,
         except RequestInvalid:
             continue
         assert arguments.keys() <= {each.name for each in fields}
+
+
+def test_choices_that_would_fill_a_page_are_written_as_json() -> None:
+    schema = {"properties": {"one": {"enum": ["W" * 20_000, "short"]}, "two": {"enum": ["long enough", "short"]}}}
+
+    assert [each.kind for each in fields_of(schema)] == ["json", "choice"]
+    assert arguments_of(schema, {"a0": '"short"'}) == {"one": "short"}

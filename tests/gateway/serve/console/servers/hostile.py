@@ -1,10 +1,12 @@
 """A server whose every word is an attack on the page that shows it: names, descriptions, schemas, results."""
 
 import json
+import os
 import sys
 
 ATTACK = (
     "</textarea></title><script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[31m\u202e\u2066{{ 7*7 }}\u0000"
+    '<a href="javascript:alert(1)">'
 )
 LONG = "W" * 1_000_000
 TOOLS = [
@@ -29,7 +31,10 @@ TOOLS = [
     },
     {"name": "odd", "description": 9, "inputSchema": {"type": "object", "properties": 3, "required": {}}},
     {"name": "fail", "inputSchema": {"type": "object"}},
+    {"name": LONG, "inputSchema": {"type": "object", "properties": {"one": {"enum": [LONG, "short"]}}}},
 ]
+if "HONEST" in os.environ:
+    TOOLS = [{**tool, "description": "says something"} for tool in TOOLS]
 
 
 def answer(asked: dict) -> dict:

@@ -1,0 +1,212 @@
+"""A conversation that is looked at while things change, in a real browser: `make console-check`.
+
+Its words are not shown, it has branches, the window is resized, it goes on, it is forgotten.
+"""
+
+import base64
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Response, expect
+
+from gateway.agent.events import PromptCompared
+from gateway.agent.memory import Miss
+from gateway.agent.recall import Comparison
+
+CONVERSATION = "/console/conversations/7"
+SAID = {
+    "user": "zebra asks", "tool": "zebra__tool", "arguments": '{"zebra": "zebra"}', "result": "zebra gives",
+    "model": "zebra says", "was": "zebra was",
+}  # fmt: skip
+EDGE = """
+box => {
+  const top = box.getBoundingClientRect().top;
+  const chips = [...box.querySelectorAll(".id-chip")].filter((each) => each.getBoundingClientRect().bottom > top + 1);
+  chips.sort((one, other) => Number(one.dataset.n) - Number(other.dataset.n));
+  return Number(chips[0].dataset.n);
+}
+"""
+BELOW = """
+(box, number) => {
+  const chip = box.querySelector(`[data-n="${number}"]`);
+  return chip && chip.getBoundingClientRect().top - box.getBoundingClientRect().top;
+}
+"""
+
+
+def opened(visitor: Any, path: str = CONVERSATION) -> Page:
+    visitor.sign_in()
+    page = visitor.open(path)
+    expect(page.locator(".id-chip").first).to_be_visible()
+    return page
+
+
+def settled(page: Page) -> None:
+    """Two frames have been drawn."""
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def test_no_word_of_a_conversation_leaves_while_texts_are_off(window, run_console, answered) -> None:
+    told: list[str] = []
+
+    def read(response: Response) -> None:
+        if response.request.resource_type in ("document", "fetch", "xhr") and response.status == 200:
+            told.append(response.text())
+
+    with run_console("off") as console, window(console) as visitor:
+        console.remember(answered("last", before=answered("first", **SAID), made=2.0, **SAID))
+        miss = Miss("client_changed", 9, 3, 41, "zebra was", "zebra now")
+        compared = Comparison(datetime.now(UTC), "alice", 7, PromptCompared(9, 4, "client_changed", miss))
+        console.services.agent.recall._last.append(compared)
+        visitor.page.on("requestfinished", lambda request: read(request.response()))
+        page = opened(visitor)
+        page.get_by_role("button", name="Compare with the text path").click()
+        expect(page.locator(".viewer-status")).to_contain_text("come back")
+        page.locator(".to-id").last.click()
+        expect(page.locator(".id-details")).to_contain_text("place")
+        seen = [page.content(), *(visitor.open(path).content() for path in ("/console/conversations", "/console/why"))]
+
+    assert len(told) >= 6
+    words = ("zebra", base64.b64encode(b"zebra").decode().rstrip("="), b"zebra".hex(" "), '"bytes"', '"sizes"')
+    assert [(word, each[:200]) for each in (*told, *seen) for word in words if word in each] == []
+
+
+def test_each_branch_shows_its_own_ids(window, run_console, answered) -> None:
+    with run_console("on") as console, window(console, "narrow") as visitor:
+        first = answered("first", user="first")
+        older = answered("older", before=first, made=2.0, user="the older question")
+        newer = answered("newer", before=first, made=3.0, user="the newer and longer question")
+        console.remember(older, newer)
+        page = opened(visitor)
+        branches = page.get_by_role("navigation", name="Branches").get_by_role("link")
+        expect(branches).to_have_count(2)
+        expect(branches.first).to_have_attribute("aria-current", "true")
+        expect(page.get_by_role("grid")).to_have_attribute("aria-label", f"{len(newer.ids())} ids in reading order")
+        visitor.judge()
+        branches.nth(1).click()
+        expect(page.get_by_role("grid")).to_have_attribute("aria-label", f"{len(older.ids())} ids in reading order")
+        expect(branches.nth(1)).to_have_attribute("aria-current", "true")
+        page.locator(".id-chip").first.click()
+        page.keyboard.press("Control+End")
+        expect(page.locator(".id-chip:focus")).to_have_attribute("data-n", str(len(older.ids()) - 1))
+        visitor.judge()
+
+
+def test_window_that_is_resized_keeps_the_place_and_the_focus(window, run_console, answered) -> None:
+    long = " ".join(f"word{n}" for n in range(20_000))
+    with run_console("on") as console, window(console) as visitor:
+        console.remember(answered("one", result=long))
+        page = opened(visitor)
+        box = page.locator(".ids")
+        box.evaluate("each => { each.scrollTop = each.scrollHeight / 2; }")
+        expect(page.locator(".id-wait")).to_have_count(0)
+        settled(page)
+        number = box.evaluate(EDGE) + 100
+        page.locator(f'.id-chip[data-n="{number}"]').click()
+        settled(page)
+        edge = box.evaluate(EDGE)
+        below = box.evaluate(BELOW, edge)
+        for width in (900, 610, 320, 480, 333, 1000, 777, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            settled(page)
+            expect(page.locator(".id-wait")).to_have_count(0)
+            assert abs(box.evaluate(BELOW, edge) - below) <= 1, width
+            right = "all => Math.max(...all.map((each) => each.getBoundingClientRect().right))"
+            room = box.evaluate("each => each.getBoundingClientRect().right")
+            # As many chips a row as there is room for.
+            assert room - 130 < page.locator(".id-chip").evaluate_all(right) <= room
+            assert page.evaluate("document.querySelectorAll('*').length") < 3000
+            expect(page.locator(".id-chip:focus")).to_have_attribute("data-n", str(number))
+
+
+def test_conversation_that_goes_on_is_followed_without_losing_the_place(window, run_console, answered) -> None:
+    long = " ".join(f"word{n}" for n in range(5000))
+    with run_console("on") as console, window(console) as visitor:
+        first = answered("first", result=long)
+        console.remember(first)
+        page = opened(visitor)
+        box = page.locator(".ids")
+        box.evaluate("each => { each.scrollTop = 3000; }")
+        settled(page)
+        expect(page.locator(".id-wait")).to_have_count(0)
+        number = box.evaluate(EDGE) + 40
+        page.locator(f'.id-chip[data-n="{number}"]').click()
+        page.evaluate("document.querySelector('#request-1 details').open = true")
+        page.evaluate("window.chip = document.activeElement")
+        before = box.evaluate(BELOW, number), page.evaluate("scrollY")
+
+        second = answered("second", before=first, made=2.0, user="and now?")
+        console.remember(second, answered("stranger", number=9, made=3.0))
+        expect(page.locator("#news")).to_contain_text("The conversation went on. Turns 3 to 4", timeout=15_000)
+
+        expect(page.locator(".turn")).to_have_count(4)
+        expect(page.get_by_role("grid")).to_have_attribute("aria-label", f"{len(second.ids()):,} ids in reading order")
+        assert (box.evaluate(BELOW, number), page.evaluate("scrollY")) == before
+        assert page.evaluate("document.activeElement === window.chip")
+        assert page.locator("#request-1 details").evaluate("each => each.open")
+        visitor.judge()
+        visitor.picture("followed-wide")
+        page.keyboard.press("Control+End")
+        expect(page.locator(".id-chip:focus")).to_have_attribute("data-n", str(len(second.ids()) - 1))
+        page.get_by_role("link", name="Turns 3 to 4").click()
+        assert page.url.endswith("#turn-3")
+        expect(page.locator("#turn-3")).to_be_in_viewport()
+
+
+def test_other_branch_is_told_and_not_followed(window, run_console, answered) -> None:
+    with run_console("on") as console, window(console) as visitor:
+        first = answered("first", user="first")
+        mine = answered("mine", before=first, made=2.0, user="mine")
+        console.remember(mine)
+        page = opened(visitor)
+        console.remember(answered("theirs", before=first, made=3.0, user="theirs and longer"))
+        expect(page.get_by_role("navigation", name="Branches").get_by_role("link")).to_have_count(2, timeout=15_000)
+        expect(page.get_by_role("grid")).to_have_attribute("aria-label", f"{len(mine.ids())} ids in reading order")
+        expect(page.locator("#news")).to_be_empty()
+
+
+def test_answer_that_kept_less_of_the_one_before_is_shown_as_it_is(window, run_console, answered) -> None:
+    with run_console("on") as console, window(console) as visitor:
+        first = answered("first", user="first", model="these words are cut")
+        console.remember(first)
+        page = opened(visitor)
+        second = answered("second", before=first, made=2.0, user="XYZ")
+        kept = len(first.ids()) - 5
+        object.__setattr__(second, "kept", kept)
+        object.__setattr__(second.record, "kept", kept)
+        console.remember(second)
+        expect(page.locator("#news")).to_contain_text("went on", timeout=15_000)
+        page.locator(".id-chip").first.click()
+        page.keyboard.press("Control+End")
+        expect(page.locator(".id-chip:focus")).to_have_attribute("data-n", str(len(second.ids()) - 1))
+        shown = page.locator(".id-chip").evaluate_all("all => all.map((each) => each.ariaLabel.match(/id (\\d+)/)[1])")
+        assert [int(each) for each in shown] == second.ids()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_conversation_that_is_forgotten_is_said_to_be(window, run_console, answered, whole: bool) -> None:
+    with run_console("on", most=40_000) as console, window(console) as visitor:
+        first = answered("first")
+        console.remember(first if whole else answered("second", before=first, made=2.0))
+        page = opened(visitor)
+        others = 0
+        while any(each.answer_id != "first" or whole for each in console.memory.branches(7)):
+            others += 1
+            console.remember(answered(f"other{others}", number=100 + others))
+        told = "Conversation 7 is no longer" if whole else "An answer of conversation 7 is no longer"
+        expect(page.locator("#news")).to_contain_text(told, timeout=15_000)
+        expect(page.locator(".turn").first).to_be_visible()
+        visitor.judge()
+        page.get_by_role("link", name="Load the page again").click()
+        expect(page).to_have_url(re.compile(r"\?gone=7$"))
+        expect(page.locator(".note")).to_contain_text("is no longer remembered")
+
+
+def test_page_says_that_somebody_is_signed_out(window, run_console, answered) -> None:
+    with run_console("on") as console, window(console) as visitor:
+        console.remember(answered("one"))
+        page = opened(visitor)
+        page.context.clear_cookies()
+        expect(page.locator("#news")).to_contain_text("You are signed out.", timeout=15_000)
