@@ -1,12 +1,16 @@
 """A scene on a real engine: the same requests in the same order, whoever answers.
 
 Turns a side, a scene and an order into counts and answers. A request comes when those have ended that ended before it
-in the order, and waits for its turn; so each side has the same queue, however long an answer takes there.
+in the order, and waits for its turn; an answer keeps its slot until those have ended that end before it, and those have
+begun that begin before that. So each side has the same queue at every moment, however long an answer takes there, and
+is asked for one thing at a time, as where answers take seconds and a swap takes milliseconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
+from itertools import pairwise
 from time import perf_counter
 from typing import Final
 
@@ -46,10 +50,19 @@ class Answer:
     """The likeliest ids of each place, where they are asked for, with their log-probabilities."""
 
 
-async def generate(side: Side, prompt: list[int], most: int, tops: int = 0) -> tuple[Answer, Timings]:
-    """One answer, as the gateway's agent asks for it."""
+async def generate(
+    side: Side,
+    prompt: list[int],
+    most: int,
+    tops: int = 0,
+    *,
+    ready: Callable[[], None] = lambda: None,
+    until: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
+) -> tuple[Answer, Timings]:
+    """One answer, as the gateway's agent asks for it. `ready` hears of its slot, `until` how long to keep it."""
     found, end = Answer(), None
     async with side.table.take(prompt, OWNER, alone=True) as place:
+        ready()
         request = GenerateRequest(
             *(prompt, place.pinned, most, Sampling(0, seed=1), LETTERS),
             reuse=place.reuse and side.reuse,
@@ -63,6 +76,7 @@ async def generate(side: Side, prompt: list[int], most: int, tops: int = 0) -> t
                     found.tops += event.tops
                 else:
                     end = event
+        await until()
         place.slot.holds([*prompt, *found.ids], at_rest=True, answered=True)
     if end is None or len(found.ids) != most:
         raise SystemExit(f"an answer has {len(found.ids)} ids, expected {most}; nothing was measured")
@@ -73,9 +87,21 @@ async def run(sides: Sequence[Side], scene: Scene, order: Sequence[Start]) -> Li
     """Play a scene; where there are several sides, conversations take turns among them."""
     found, all_talks, began = Live(), talks(scene, VOCABULARY), perf_counter()
     ended = [anyio.Event() for _ in order]
+    ends = sorted(range(len(order)), key=lambda number: order[number].end)
+    earlier = {later: ended[number] for number, later in pairwise(ends)}
+    begun = [anyio.Event() for _ in order]
+
+    async def others(number: int) -> None:
+        for event, start in zip(begun, order, strict=True):
+            if start.begin < order[number].end:
+                await event.wait()
+        if number in earlier:
+            await earlier[number].wait()
 
     async def ask(number: int, talk: Talk, prompt: list[int]) -> None:
-        answer, timings = await generate(sides[order[number].talk % len(sides)], prompt, scene.answer)
+        side = sides[order[number].talk % len(sides)]
+        ready, until = begun[number].set, partial(others, number)
+        answer, timings = await generate(side, prompt, scene.answer, ready=ready, until=until)
         found.counts.note(talk, len(prompt), timings.cache_n)
         found.answers[digest(prompt)] = (prompt, answer.ids)
         talk.answered(answer.ids)
