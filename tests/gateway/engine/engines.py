@@ -39,7 +39,10 @@ class FakeEngine:
         async with stream:
             while True:
                 while b"\r\n\r\n" not in held:
-                    held += await stream.receive()
+                    try:
+                        held += await stream.receive()
+                    except (anyio.EndOfStream, anyio.BrokenResourceError):
+                        return
                 head, _, held = held.partition(b"\r\n\r\n")
                 fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
                 length = int(fields.get(b"content-length", 0))
