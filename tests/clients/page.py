@@ -81,7 +81,8 @@ def _crowded() -> str:
 
 def _range(shares: Iterable[float]) -> str:
     percent = sorted(round(share * 100, 1) for share in shares)
-    return f"{percent[0]:g} to {percent[-1]:g} %"
+    least, most = f"{percent[0]:g}", f"{percent[-1]:g}"
+    return f"{most} %" if least == most else f"{least} to {most} %"
 
 
 def _sums(results: dict[str, Any], where: str) -> dict[str, int]:
