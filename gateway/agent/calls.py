@@ -26,9 +26,9 @@ from gateway.observe.audit import Audit
 from gateway.protocol.eras import MAP_KEY
 from gateway.proxy import IdPiece, Proxy, ResultTokens
 from gateway.proxy import tool_search as finder
-from gateway.proxy.blocks import OtherPart, UnreadText, read_parts
 from gateway.proxy.caller import ANYBODY, Nobody, Principal
 from gateway.proxy.costs import DefinitionCosts
+from gateway.proxy.result_parts import OtherPart, UnreadText, read_parts
 from gateway.proxy.results import CallOutcome, WrittenIds, ending_of
 from gateway.toolcalls import CallClosed, ToolSpec, validate_call
 from leaf_sdk.vocab import TokenMap

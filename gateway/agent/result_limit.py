@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.engine.llama_cpp.repair import cuts_a_character
 from gateway.proxy import IdPiece
-from gateway.proxy.blocks import content_of, is_legacy, is_text
+from gateway.proxy.result_parts import content_of, is_legacy, is_text
 from leaf_sdk.vocab import TokenMap
 
 _LONGEST_TOKEN = 32

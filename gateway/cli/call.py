@@ -20,7 +20,7 @@ from gateway.config.load import load_config
 from gateway.config.show import secrets_of
 from gateway.observe.escape import escape_text
 from gateway.observe.logs import configure_logging
-from gateway.proxy.blocks import OtherPart, read_parts
+from gateway.proxy.result_parts import OtherPart, read_parts
 
 _LONGEST: Final = 1 << 24
 """Bytes of arguments that are read."""

@@ -1,4 +1,4 @@
-"""Every metric of the gateway, named in this one file.
+"""Every metric of the gateway, named here and in the parts beside it (`engine_metrics.py`, `server_metrics.py`, ...).
 
 Turns what the packages report ("the shim tokenized 40 ids for this map") into Prometheus series under the prefix
 `codec_`, in base units (seconds, ids). It owns its registry, so two gateways in one process do not share numbers. A

@@ -3,8 +3,8 @@
 from gateway.proxy.caller import ANYBODY, NOBODY, Caller, ClientSession, Exchange, Principal
 from gateway.proxy.naming import ToolEntry
 from gateway.proxy.proxy import ListChange, Proxy
+from gateway.proxy.result_tokens import IdPiece, ResultIds, ResultTokens
 from gateway.proxy.statuses import UpstreamStatus
-from gateway.proxy.tokens import IdPiece, ResultIds, ResultTokens
 
 __all__ = [
     "ANYBODY",

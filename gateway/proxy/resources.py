@@ -10,7 +10,7 @@ from typing import Any
 from gateway.observe.escape import escape_text
 from gateway.protocol.messages import INVALID_PARAMS
 from gateway.proxy.caller import Caller, ClientSession, Principal
-from gateway.proxy.permitted_owners import NAME_LENGTH, Owners
+from gateway.proxy.permissions import NAME_LENGTH, Owners
 from gateway.proxy.upstream.session import rpc_error
 from gateway.proxy.upstream.upstream import Upstream
 

@@ -19,7 +19,7 @@ from gateway.proxy.bridge import Bridge, answer_rounds, asks_only
 from gateway.proxy.caller import Caller
 from gateway.proxy.catalog import Catalog
 from gateway.proxy.lists import Lists
-from gateway.proxy.permitted_owners import Owners
+from gateway.proxy.permissions import Owners
 from gateway.proxy.resources import Resources, Watch
 from gateway.proxy.results import CallOutcome, Ending, WrittenIds, ending_of, error_result
 from gateway.proxy.round_states import is_parked, to_client, to_server

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Literal, Protocol, cast
 
-from gateway.proxy.blocks import UnreadText
 from gateway.proxy.bolt_on.matching import Match, Miss
+from gateway.proxy.result_parts import UnreadText
 from gateway.proxy.results import WrittenIds, error_result
 from gateway.proxy.transport.interface import NoAnswer, Unfit
 from leaf_sdk.errors import CallInvalid

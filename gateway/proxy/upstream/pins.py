@@ -21,7 +21,7 @@ from gateway.config.state import state_folder
 from gateway.errors import ConfigError
 from gateway.observe.escape import escape_text
 from gateway.observe.logs import get_logger
-from gateway.proxy.upstream.pinned_definitions import PinnedDefinitions
+from gateway.proxy.upstream.kept_definitions import PinnedDefinitions
 
 _TOOLS: Final = 5000
 """Tools of one server that are pinned, in all its life."""

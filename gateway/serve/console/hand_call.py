@@ -17,8 +17,8 @@ from gateway.errors import GatewayError, RequestInvalid
 from gateway.observe.audit_line import AuditLine, Source
 from gateway.protocol.eras import MAP_KEY
 from gateway.proxy import ToolEntry
-from gateway.proxy.blocks import content_of, is_text
 from gateway.proxy.caller import Nobody
+from gateway.proxy.result_parts import content_of, is_text
 from gateway.serve.auth.identity import OPERATOR
 from gateway.serve.console.render import Fit, lines
 from gateway.serve.console.sources import Sources

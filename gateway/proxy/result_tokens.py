@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, Protocol, cast
 
 from gateway.config.model import VerifyLevel
 from gateway.observe.notices import TokenNotices
-from gateway.proxy.blocks import OtherPart, TextPart, UnreadText, content_of, is_legacy, is_text, read_parts
+from gateway.proxy.result_parts import OtherPart, TextPart, UnreadText, content_of, is_legacy, is_text, read_parts
 from leaf_sdk.errors import TextNotUnicode
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 from leaf_sdk.leaf.verify import check_ids
