@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 import anyio
+import anyio.to_thread
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -26,6 +27,8 @@ from leaf_sdk.wire import FlushGate, Frame, FrameWriter, open_encoder
 _ERRORS: Final = ApiForm(error_answer)
 _GRAIN: Final = 0.001
 """Seconds by which the loop's timer may ring early; what is due so soon leaves at once."""
+_BESIDE: Final = 4096
+"""Bytes from which on a thread compresses: a prompt of 128,000 ids takes brotli a second, and the others go on."""
 
 
 class FramePump:
@@ -85,17 +88,25 @@ class FramePump:
         self._timer = None if deadline is None else self._loop.call_at(deadline, self._ring.set)
 
     async def _leave(self, frames: Sequence[Frame]) -> None:
-        async with self._lock:
-            data = b"".join([self._writer.write(self._numbered(frame)) for frame in frames])
-            done = frames[-1].done
-            body = self._encoder.write(data) + (self._encoder.close() if done else self._encoder.flush())
-            self.plain += len(data)
-            self.ids += sum(len(frame.ids) + len(frame.extras.region_ids) for frame in frames)
-            self.sent += len(body)
-            if not self.begun:
-                self.begun = True
-                await self._send({"type": "http.response.start", "status": 200, "headers": self._headers})
-            await self._send({"type": "http.response.body", "body": body, "more_body": not done})
+        # Whole or not at all, whoever is cancelled: the frame that tells why can't be read behind a hole.
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                data = b"".join([self._writer.write(self._numbered(frame)) for frame in frames])
+                done = frames[-1].done
+                body = await self._encoded(data, done=done)
+                self.plain += len(data)
+                self.ids += sum(len(frame.ids) + len(frame.extras.region_ids) for frame in frames)
+                self.sent += len(body)
+                if not self.begun:
+                    self.begun = True
+                    await self._send({"type": "http.response.start", "status": 200, "headers": self._headers})
+                await self._send({"type": "http.response.body", "body": body, "more_body": not done})
+
+    async def _encoded(self, data: bytes, *, done: bool) -> bytes:
+        def encode() -> bytes:
+            return self._encoder.write(data) + (self._encoder.close() if done else self._encoder.flush())
+
+        return encode() if len(data) < _BESIDE else await anyio.to_thread.run_sync(encode)
 
     def _numbered(self, frame: Frame) -> Frame:
         """Frames that say more than ids get a number: by the last one's, a client knows whether it has them all."""

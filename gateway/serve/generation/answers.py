@@ -169,8 +169,8 @@ class StreamedAnswer(Response):
             self._said = True
             body = self._form.events(chunks)
             if not self._begun:
-                self._begun = True
                 await send({"type": "http.response.start", "status": 200, "headers": self._form.stream_headers})
+                self._begun = True
                 body = self._opened.events + body
             await send({"type": "http.response.body", "body": body, "more_body": True})
         finally:

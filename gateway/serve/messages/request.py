@@ -63,7 +63,7 @@ class Conversed(RequestModel):
     model: str | None = None
     messages: Any
     system: Any = None
-    tools: Annotated[tuple[Tool, ...], Field(max_length=MOST_TOOLS)] = ()
+    tools: Annotated[tuple[Tool, ...], Field(max_length=MOST_TOOLS, fail_fast=True)] = ()
     tool_choice: _Choice = _Choice(type="auto")
     thinking: _Thinking | None = None
     output_config: _OutputConfig = _OutputConfig()
@@ -112,7 +112,9 @@ class MessagesRequest(Conversed):
 
     max_tokens: Annotated[int, Field(ge=1)]
     stream: bool = False
-    stop_sequences: Annotated[tuple[Annotated[str, Field(max_length=_STOP_LENGTH)], ...], Field(max_length=_STOPS)] = ()
+    stop_sequences: Annotated[
+        tuple[Annotated[str, Field(max_length=_STOP_LENGTH)], ...], Field(max_length=_STOPS, fail_fast=True)
+    ] = ()
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from gateway.errors import RequestInvalid
 from gateway.observe.escape import escape_text
-from gateway.serve.generation.fields import ApiModel
+from gateway.serve.generation.fields import FAIL_FAST, ApiModel
 from gateway.serve.generation.schemas import check_schemas
 from gateway.toolcalls import ToolSpec
 
@@ -35,7 +35,7 @@ class Tool(ApiModel):
     cache_control: dict[str, Any] | None = None
     mcp_server_name: str | None = None
     default_config: _Enabled = _Enabled()
-    configs: Mapping[str, _Enabled] = Field(default_factory=dict[str, _Enabled])
+    configs: Annotated[Mapping[str, _Enabled], FAIL_FAST] = Field(default_factory=dict[str, _Enabled])
 
 
 class SortedTools:

@@ -14,7 +14,7 @@ from pydantic import Field
 from gateway.agent import AnswerOptions, ToolChoice, ToolScope
 from gateway.agent.history import checked_messages
 from gateway.errors import RequestInvalid
-from gateway.serve.generation.fields import HINTS, OTHER_GRAMMARS, ApiModel, GenerationFields
+from gateway.serve.generation.fields import FAIL_FAST, HINTS, OTHER_GRAMMARS, ApiModel, GenerationFields
 from gateway.serve.generation.schemas import MOST_TOOLS, check_schemas
 from gateway.serve.generation.wishes import GatewayTools, is_unheard, must_begin_freely, scope_of, thinking_options
 from gateway.toolcalls import AnswerForm, ToolSpec
@@ -46,7 +46,7 @@ class _NamedChoice(ApiModel):
 
 class _AllowedTools(ApiModel):
     mode: Literal["auto", "required"]
-    tools: Annotated[tuple[_NamedChoice, ...], Field(min_length=1, max_length=MOST_TOOLS)]
+    tools: Annotated[tuple[_NamedChoice, ...], Field(min_length=1, max_length=MOST_TOOLS, fail_fast=True)]
 
 
 class _AllowedChoice(ApiModel):
@@ -86,7 +86,7 @@ class ChatRequest(GenerationFields):
     hints: ClassVar[frozenset[str]] = HINTS | {"prediction", "verbosity"}
 
     messages: Any
-    tools: Annotated[tuple[_Tool, ...], Field(max_length=MOST_TOOLS)] = ()
+    tools: Annotated[tuple[_Tool, ...], Field(max_length=MOST_TOOLS, fail_fast=True)] = ()
     tool_choice: Literal["auto", "none", "required"] | _NamedChoice | _AllowedChoice = "auto"
     parallel_tool_calls: bool | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -99,7 +99,7 @@ class ChatRequest(GenerationFields):
     chat_template_kwargs: dict[str, Any] | None = None
     continue_final_message: bool = False
     add_generation_prompt: bool | None = None
-    modalities: tuple[Literal["text"], ...] | None = None
+    modalities: Annotated[tuple[Literal["text"], ...], FAIL_FAST] | None = None
     response_format: Annotated[_Text | _JsonObject | _JsonSchema, Field(discriminator="type")] | None = None
 
     @classmethod

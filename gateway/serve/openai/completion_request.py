@@ -5,19 +5,17 @@ HTTP. The fields that are not its own stand in `serve/generation/fields.py`.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
-
-from pydantic import Field
+from typing import ClassVar, Literal
 
 from gateway.agent import CompletionOptions
-from gateway.serve.generation.fields import HINTS, OTHER_GRAMMARS, GenerationFields
+from gateway.serve.generation.fields import HINTS, OTHER_GRAMMARS, GenerationFields, Ids
 from leaf_sdk.vocab import TokenMap
 
 
 class CompletionRequest(GenerationFields):
     """One request, checked."""
 
-    prompt: str | list[Annotated[int, Field(ge=0, lt=2**32)]]
+    prompt: str | Ids
     refused: ClassVar[Mapping[str, str]] = {
         "echo": "put the prompt before the text yourself",
         "suffix": "the model only goes on from a prompt",

@@ -22,7 +22,7 @@ from gateway.engine.pool import EnginePool
 from gateway.engine.readiness import ReadyEngine
 from gateway.errors import EngineRefused, GatewayError, RequestInvalid
 from gateway.serve.auth.identity import principal_of
-from gateway.serve.generation.fields import RequestModel
+from gateway.serve.generation.fields import FAIL_FAST, Ids, RequestModel
 from gateway.serve.generation.form import Chunk
 from gateway.serve.http.body import must_be_json, read_body
 from gateway.serve.http.errors import error_body
@@ -30,7 +30,6 @@ from gateway.serve.openai.chat import open_chat
 from gateway.serve.openai.chat_request import ChatRequest
 from gateway.serve.openai.form import openai_form
 
-Ids = list[Annotated[int, Field(ge=0, lt=2**32)]]
 _INPUTS = 2048
 """Texts of one request for vectors, as OpenAI has it."""
 
@@ -57,7 +56,12 @@ class EmbeddingsRequest(RequestModel):
     """What `POST /v1/embeddings` takes."""
 
     model: str | None = None
-    input: str | Annotated[list[str], Field(min_length=1, max_length=_INPUTS)] | Ids | list[Ids]
+    input: (
+        str
+        | Annotated[list[str], Field(min_length=1, max_length=_INPUTS, fail_fast=True)]
+        | Ids
+        | Annotated[list[Ids], FAIL_FAST]
+    )
     encoding_format: str | None = None
     dimensions: int | None = None
     user: str | None = None

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from gateway.observe.escape import escape_text
-from gateway.serve.generation.fields import ApiModel, SamplingFields
+from gateway.serve.generation.fields import FAIL_FAST, ApiModel, SamplingFields
 from gateway.serve.generation.schemas import MOST_TOOLS
 from gateway.serve.generation.wishes import GatewayTools, is_unheard, thinking_options
 from gateway.toolcalls import AnswerForm
@@ -84,14 +84,14 @@ class ResponsesRequest(SamplingFields):
     previous_response_id: str | None = None
     store: bool = True
     stream: bool = False
-    tools: Annotated[tuple[dict[str, Any], ...], Field(max_length=MOST_TOOLS)] = ()
+    tools: Annotated[tuple[dict[str, Any], ...], Field(max_length=MOST_TOOLS, fail_fast=True)] = ()
     tool_choice: Any = "auto"
     parallel_tool_calls: bool | None = None
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
     max_tool_calls: Annotated[int, Field(ge=1)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    metadata: Annotated[dict[str, str] | None, AfterValidator(_checked_metadata)] = None
-    include: Annotated[tuple[str, ...], Field(max_length=_INCLUDED)] = ()
+    metadata: Annotated[Annotated[dict[str, str], FAIL_FAST] | None, AfterValidator(_checked_metadata)] = None
+    include: Annotated[tuple[str, ...], Field(max_length=_INCLUDED, fail_fast=True)] = ()
     reasoning: _Reasoning = _Reasoning()
     text: _Text = _Text()
     gateway_tools: GatewayTools = "all"

@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field
 
 from gateway.proxy import ToolEntry
-from gateway.serve.generation.fields import ApiModel
+from gateway.serve.generation.fields import FAIL_FAST, ApiModel
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
+_Names = Annotated[frozenset[str], FAIL_FAST]
 
 
 class FunctionShape(ApiModel):
@@ -47,13 +48,13 @@ class NamespaceShape(ApiModel):
     type: Literal["namespace"]
     name: Name
     description: str = ""
-    tools: Annotated[tuple[dict[str, Any], ...], Field(max_length=1024)] = ()
+    tools: Annotated[tuple[dict[str, Any], ...], Field(max_length=1024, fail_fast=True)] = ()
 
 
 class Filter(ApiModel):
     """Some tools of a server."""
 
-    tool_names: frozenset[str] | None = None
+    tool_names: _Names | None = None
     read_only: bool | None = None
 
     def holds(self, entry: ToolEntry) -> bool:
@@ -76,7 +77,7 @@ class McpShape(ApiModel):
     type: Literal["mcp"]
     server_label: Name
     server_description: str | None = None
-    allowed_tools: frozenset[str] | Filter | None = None
+    allowed_tools: _Names | Filter | None = None
     require_approval: Literal["always", "never"] | Approvals = "never"
 
     def allows(self, entry: ToolEntry) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from gateway.agent.events import IdsGenerated
@@ -12,6 +13,7 @@ from gateway.serve.codec.negotiation import Visible, WireOffer, read_version
 from gateway.serve.codec.reply import FrameReply
 from gateway.serve.codec.stream import FramedAnswer, FramePump
 from gateway.serve.generation.answers import Answering
+from gateway.serve.http.drain import EXPIRED
 from leaf_sdk.wire import CODINGS, Decoder, Dictionary, Extras, Frame, FrameReader, Usage
 
 pytestmark = pytest.mark.anyio
@@ -165,12 +167,12 @@ async def still_there() -> dict[str, str]:
     raise AssertionError
 
 
-def answer_of(make):
+def answer_of(make, flush="interactive"):
     counted: list[str] = []
     answering = Answering(make, counted.append)
     metrics = Metrics()
     answer = FramedAnswer(
-        answering, FrameReply(), wire(coding="gzip"), Visible((0, 5)), metrics.wire, json_event=JSON_EVENT
+        answering, FrameReply(), wire(flush=flush, coding="gzip"), Visible((0, 5)), metrics.wire, json_event=JSON_EVENT
     )
     return answer, counted, metrics
 
@@ -194,6 +196,90 @@ async def test_failure_in_the_middle_is_a_last_frame_and_what_waited_comes_befor
     assert 'codec_wire_streams_total{coding="gzip",format="msgpack",reason="only_one"} 1.0' in page
     assert 'codec_wire_ids_total{coding="gzip",format="msgpack"} 3.0' in page
     assert f'codec_wire_json_bytes_total{{coding="gzip",format="msgpack"}} {3 * JSON_EVENT}.0' in page
+
+
+class SlowReader(Socket):
+    """A socket whose client reads one piece and then none until it is told to."""
+
+    def __init__(self, form, coding) -> None:
+        super().__init__(form, coding)
+        self.waits = anyio.Event()
+        self.reads = anyio.Event()
+
+    async def send(self, message) -> None:
+        if self.frames:
+            self.waits.set()
+            await self.reads.wait()
+        await super().send(message)
+
+
+async def test_failure_while_a_client_does_not_read_cuts_nothing_out_of_what_is_compressed():
+    socket = SlowReader("msgpack", "gzip")
+
+    async def make(emit) -> None:
+        await emit(IdsGenerated((1,)))
+        await emit(IdsGenerated((2,)))
+        # The clock sends it, and can't.
+        await socket.waits.wait()
+        raise EngineUnavailable("the engine left; ask again")
+
+    await read_late(socket, make, "interactive", {})
+
+    assert [i for frame in socket.frames for i in frame.ids] == [1, 2]
+    assert [frame.extras.error for frame in socket.frames if frame.done] == ["the engine left; ask again"]
+
+
+async def test_stop_while_a_client_does_not_read_cuts_nothing_out_of_what_is_compressed():
+    socket = SlowReader("msgpack", "gzip")
+
+    async def make(emit) -> None:
+        for n in range(1, 100):
+            await emit(IdsGenerated((n,)))
+            await anyio.lowlevel.checkpoint()
+
+    await read_late(socket, make, "at_once", {EXPIRED: socket.waits})
+
+    ids = [i for frame in socket.frames for i in frame.ids]
+    assert ids == list(range(1, len(ids) + 1))
+    assert len(ids) < 99
+    assert "the gateway is stopping" in socket.frames[-1].extras.error
+
+
+async def read_late(socket: SlowReader, make, flush, scope) -> None:
+    async def read() -> None:
+        await socket.waits.wait()
+        await anyio.wait_all_tasks_blocked()
+        socket.reads.set()
+
+    answer, _, _ = answer_of(make, flush=flush)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            await answer(scope, still_there, socket.send)
+
+
+async def test_great_frame_is_compressed_while_others_have_their_turn():
+    turns = 0
+    socket = Socket("protobuf", "br")
+    pump = FramePump(wire("protobuf", "batch", "br"), Visible((0, 5)), socket.send)
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    prompt = tuple(n * 7919 % 49152 for n in range(20_000))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(others)
+        await pump.put(Frame((1,), extras=Extras(prompt_ids=prompt)))
+        during = turns
+        await pump.put(LAST)
+        tasks.cancel_scope.cancel()
+
+    assert during > 1
+    assert socket.frames[0].extras.prompt_ids == prompt
+    assert socket.frames[-1].done
 
 
 async def test_failure_before_the_first_frame_is_an_http_error():

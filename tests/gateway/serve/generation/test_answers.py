@@ -9,6 +9,7 @@ from starlette.types import Message
 from gateway.agent.events import AgentEvent, Emit, Finished
 from gateway.serve.generation.answers import Answering, StreamedAnswer
 from gateway.serve.generation.form import ApiForm
+from gateway.serve.http.drain import EXPIRED
 from gateway.toolcalls import Content
 
 
@@ -99,3 +100,25 @@ async def test_answer_that_fails_behind_its_first_event_ends_its_stream_with_the
         raise RuntimeError("the engine is gone")
 
     assert (await run.of(make))[2:] == [b'data: {"fails":"the engine is gone"}\n\n']
+
+
+async def test_stop_before_a_stream_has_begun_for_a_client_that_does_not_read_is_an_error_of_http() -> None:
+    waits = anyio.Event()
+    sent: list[Message] = []
+
+    async def make(emit: Emit) -> None:
+        await emit(Content("Hello"))
+
+    async def send(message: Message) -> None:
+        if not waits.is_set():
+            waits.set()
+            await anyio.sleep_forever()
+        sent.append(message)
+
+    form = ApiForm(lambda error: (503, {"fails": str(error)}))
+    answer = StreamedAnswer(Answering(make, lambda outcome: None), _Reply, form)
+    with anyio.fail_after(20):
+        await answer({"type": "http", EXPIRED: waits}, anyio.sleep_forever, send)
+
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    assert sent[0]["status"] == 503

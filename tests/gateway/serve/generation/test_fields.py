@@ -1,13 +1,17 @@
 """Fields of a request: served, refused by name, or accepted without effect and named."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pkgutil import walk_packages
 from typing import ClassVar
 
 import pytest
+from pydantic import ValidationError
 
+import gateway.serve
 from gateway.errors import RequestInvalid
-from gateway.serve.generation.fields import RequestModel
+from gateway.serve.generation.fields import ApiModel, RequestModel
 
 
 class Paint(RequestModel):
@@ -48,3 +52,29 @@ def test_names_of_fields_are_bounded_and_hold_no_control_characters() -> None:
     request = read(**{f"x{n:03}\x1b" + "y" * 200: 1 for n in range(100)})
     assert len(request.ignored) == 32
     assert all(len(name) <= 100 and name.isprintable() for name in request.ignored)
+
+
+MANY = 3000
+
+
+def parts_of_requests(of: type[ApiModel] = ApiModel) -> Iterator[type[ApiModel]]:
+    """Every model of a request or of a part of one, of all modules that were imported."""
+    for model in of.__subclasses__():
+        yield from (model, *parts_of_requests(model))
+
+
+for module in walk_packages(gateway.serve.__path__, "gateway.serve."):
+    import_module(module.name)
+
+
+@pytest.mark.parametrize("model", sorted(set(parts_of_requests()), key=str))
+@pytest.mark.parametrize("wrong", [[], {}, "a", -1, 7, None, [[]]])
+def test_list_of_many_wrong_entries_costs_no_complaint_of_each(model: type[ApiModel], wrong: object) -> None:
+    for name, field in model.model_fields.items():
+        for many in ([wrong] * MANY, {str(n): wrong for n in range(MANY)}):
+            complaints = 0
+            try:
+                model.model_validate({field.alias or name: many})
+            except ValidationError as error:
+                complaints = error.error_count()
+            assert complaints < 50, name
