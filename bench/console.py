@@ -81,10 +81,12 @@ class _Person:
         self._http.cookies.clear()
 
     async def _follow(self, path: str) -> None:
+        shown: dict[str, str] = {}
         while True:
-            answer = await self._http.get(path, headers={"sec-fetch-site": "same-origin"})
-            if answer.status_code != 200:
+            answer = await self._http.get(path, headers={"sec-fetch-site": "same-origin", **shown})
+            if answer.status_code not in (200, 304):
                 raise ConnectionError(f"{path} answers {answer.status_code}")
+            shown = {"if-none-match": answer.headers["etag"]}
             self.asked += 1
             await anyio.sleep(_PAUSE)
 

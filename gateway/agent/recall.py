@@ -144,6 +144,11 @@ class Recall:
             log.info("ids of a prompt were lost", reason=told.reason, ids=told.lost, **place)
         return told
 
+    @property
+    def changes(self) -> tuple[int, datetime | None]:
+        """What is another value once there is more or less to be told of conversations."""
+        return self._memory.changes, self._last[-1].when if self._last else None
+
     def last(self) -> list[Comparison]:
         """The last requests that carried conversations on, the latest first."""
         return list(reversed(self._last))

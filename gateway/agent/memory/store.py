@@ -61,6 +61,8 @@ class ConversationMemory:
         self._sizes: Counter[str] = Counter()
         self._forgotten: OrderedDict[bytes, bool] = OrderedDict()
         """Answers that gave way, and whether calls of the gateway were lost with them."""
+        self.changes = 0
+        """How often an answer came, went or was used."""
 
     @property
     def size(self) -> int:
@@ -120,6 +122,7 @@ class ConversationMemory:
         return node in self._found.get(node.digest, ())
 
     def _add(self, node: Remembered) -> None:
+        self.changes += 1
         self._found.setdefault(node.digest, []).insert(0, node)
         self._sizes[node.owner] += node.size
         if node.before is not None:
@@ -143,6 +146,7 @@ class ConversationMemory:
 
     def _drop(self, node: Remembered) -> None:
         """Take out an answer that nothing follows."""
+        self.changes += 1
         leaves = self._leaves(node.owner)
         del leaves[id(node)]
         alike = self._found[node.digest]
@@ -160,6 +164,7 @@ class ConversationMemory:
             del self._sizes[node.owner], self._last[node.owner]
 
     def _touch(self, node: Remembered) -> None:
+        self.changes += 1
         leaves = self._leaves(node.owner)
         if id(node) in leaves:
             leaves.move_to_end(id(node))

@@ -1,13 +1,13 @@
 """Conversations: the list of those that are remembered, and one of them with all its ids.
 
 Turns what the memory holds into pages, and into the JSON that the viewer (`static/conversation.js`) asks for in ranges.
-Nothing is kept for it but the conversation that was looked at last. It decides nothing about who may look.
+Nothing is kept for it but the conversation that was looked at last and the rows of the last list. It decides nothing
+about who may look.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -17,12 +17,12 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from gateway.agent.memory import Remembered
 from gateway.config.show import secrets_of
 from gateway.serve.console.hidden import hidden_ids
-from gateway.serve.console.listing import Asked, listing
+from gateway.serve.console.listing import Asked, Listings
 from gateway.serve.console.seen import SeenConversation, see
 from gateway.serve.console.shown import RANGE, Spelled, shown_conversation, shown_differences, shown_ids
 from gateway.serve.console.sources import Sources
 from gateway.serve.console.turns import TurnTable
-from gateway.serve.console.visit import Page, Visit
+from gateway.serve.console.visit import Page, Visit, unless_shown
 
 T = TypeVar("T")
 ROOT: Final = "/console/conversations"
@@ -42,6 +42,7 @@ class Conversations:
     def __init__(self, sources: Sources, render: Callable[..., Response]) -> None:
         self._sources = sources
         self._render = render
+        self._listings = Listings()
         self._looked: _Looked | None = None
         self._reading = anyio.CapacityLimiter(1)
 
@@ -59,8 +60,12 @@ class Conversations:
     async def _list(self, visit: Visit) -> Response:
         asked = Asked(visit.query("caller"), visit.query("model"), visit.query("why"))
         recall, gone = self._sources.agent.recall, visit.query("gone")[:20]
-        told, partly = listing(recall, asked), bool(recall.branches(_whole(gone, -1)))
-        return self._render("conversations.html", visit, asked=asked, told=told, gone=gone, partly=partly)
+
+        async def make() -> Response:
+            told, partly = self._listings.make(recall, asked), bool(gone and recall.branches(_whole(gone, -1)))
+            return self._render("conversations.html", visit, asked=asked, told=told, gone=gone, partly=partly)
+
+        return await unless_shown(visit, (recall.changes, asked, gone, self._sources.texts), make)
 
     async def _show(self, visit: Visit) -> Response:
         node = self._find(visit)
@@ -68,16 +73,16 @@ class Conversations:
             number = _number_of(visit)
             return RedirectResponse(f"{ROOT}?gone={number}" if number >= 0 else ROOT, 303)
         answers = [each.answer_id for each in self._sources.agent.recall.branches(node.number)]
-        # Who looks asks every other second: where nothing came, nothing is read, made or sent.
-        tag = _tag(node.answer_id, *answers, self._sources.config.console.texts)
-        if visit.request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers={"etag": tag})
-        looked = await self._look(node)
-        secrets = secrets_of(self._sources.config)
-        table = await self._read(partial(TurnTable, looked.seen, looked.spelled, secrets))
-        page = self._render("conversation.html", visit, seen=looked.seen, table=table, branches=answers, range=_RANGE)
-        page.headers["etag"] = tag
-        return page
+
+        async def make() -> Response:
+            looked = await self._look(node)
+            secrets = secrets_of(self._sources.config)
+            table = await self._read(partial(TurnTable, looked.seen, looked.spelled, secrets))
+            return self._render(
+                "conversation.html", visit, seen=looked.seen, table=table, branches=answers, range=_RANGE
+            )
+
+        return await unless_shown(visit, (node.answer_id, answers, self._sources.texts), make)
 
     async def _seen(self, visit: Visit) -> Response:
         return await self._tell(visit, shown_conversation)
@@ -134,11 +139,6 @@ class Conversations:
 def _number_of(visit: Visit) -> int:
     """Of the conversation that the address names; -1: it names none."""
     return _whole(visit.request.path_params["number"], -1)
-
-
-def _tag(*told: str) -> str:
-    """What a page's content is known by."""
-    return f'"{sha256(" ".join(told).encode()).hexdigest()}"'
 
 
 def _number(visit: Visit, name: str, default: int) -> int:

@@ -5,7 +5,7 @@ words and reasons are those of servers: templates show them as text.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import anyio.to_thread
 from starlette.responses import Response
@@ -16,7 +16,7 @@ from gateway.serve.console.histogram import picture_of
 from gateway.serve.console.missing import NotHere
 from gateway.serve.console.pins import changed_tools
 from gateway.serve.console.sources import Sources
-from gateway.serve.console.visit import Page, Visit
+from gateway.serve.console.visit import Page, Visit, unless_shown
 
 _TOOLS: Final = 100
 """Tools on one page."""
@@ -56,16 +56,19 @@ class Servers:
         for entry in proxy.tools():
             offered[entry.server] = offered.get(entry.server, 0) + 1
         changes, problem = await anyio.to_thread.run_sync(changed_tools, self._sources.config)
-        return self._render(
-            "servers.html",
-            visit,
-            servers=self._sources.status.servers(),
-            offered=offered,
-            costs=costs.sums,
-            changed=len(changes),
-            problem=problem,
-            shim=self._sources.metrics.get_shim_metrics(),
-        )
+        told: dict[str, Any] = {
+            "servers": self._sources.status.servers(),
+            "offered": offered,
+            "costs": costs.sums,
+            "changed": len(changes),
+            "problem": problem,
+            "shim": self._sources.metrics.get_shim_metrics(),
+        }
+
+        async def make() -> Response:
+            return self._render("servers.html", visit, **told)
+
+        return await unless_shown(visit, (told, self._sources.texts), make)
 
     async def _show_one(self, visit: Visit) -> Response:
         name, wanted = visit.query("name"), visit.query("q").strip().lower()
@@ -75,21 +78,23 @@ class Servers:
         entries = [each for each in self._sources.proxy.tools() if each.server == name]
         found = [each for each in entries if wanted in each.name.lower()]
         first = _TOOLS * _number(visit.query("page"))
-        return self._render(
-            "server.html",
-            visit,
-            section="/console/servers",
-            server=server,
-            tools=[self._row(each) for each in found[first : first + _TOOLS]],
-            total=len(entries),
-            found=len(found),
-            first=first,
-            step=_TOOLS,
-            wanted=visit.query("q"),
-            cost=self._sources.costs.sums.get(name, 0),
-            picture=picture_of(self._sources.metrics.call_times(name)),
-            calls=self._sources.proxy.last_calls.of(name)[:_CALLS],
-        )
+        told: dict[str, Any] = {
+            "server": server,
+            "total": len(entries),
+            "found": len(found),
+            "first": first,
+            "wanted": visit.query("q"),
+            "cost": self._sources.costs.sums.get(name, 0),
+            "picture": picture_of(self._sources.metrics.call_times(name)),
+            "calls": self._sources.proxy.last_calls.of(name)[:_CALLS],
+        }
+
+        async def make() -> Response:
+            tools = [self._row(each) for each in found[first : first + _TOOLS]]
+            return self._render("server.html", visit, section="/console/servers", tools=tools, step=_TOOLS, **told)
+
+        # What is told of its tools is told once; what follows from calls stands in the rest.
+        return await unless_shown(visit, (told,), make)
 
     def _row(self, entry: ToolEntry) -> ToolRow:
         cost = self._sources.costs.of(entry)

@@ -1,11 +1,13 @@
 """One request to a page by somebody who is signed in, and what its form holds.
 
-Turns a body of a form into fields, within a bound, and refuses one that none of our forms sent.
+Turns a body of a form into fields, within a bound, and refuses one that none of our forms sent. A page that its browser
+shows already is not made again.
 """
 
 import hmac
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -43,6 +45,19 @@ class Page(NamedTuple):
     path: str
     show: Callable[[Visit], Awaitable[Response]]
     methods: Sequence[str] = ("GET",)
+
+
+async def unless_shown(visit: Visit, told: Sequence[object], make: Callable[[], Awaitable[Response]]) -> Response:
+    """The page, or 304 where the browser has it: who looks asks every other second (`static/live.js`).
+
+    `told`: what the page shows, or numbers that change with it. The tag is made of these with a key of the session: it
+    says nothing, and a page of another session, or of a gateway that was before this one, has another.
+    """
+    digest = blake2b(repr(told).encode(), key=visit.session.csrf.encode(), digest_size=16).hexdigest()
+    tag = f'"{digest}"'
+    page = Response(status_code=304) if visit.request.headers.get("if-none-match") == tag else await make()
+    page.headers["etag"] = tag
+    return page
 
 
 async def read_form(request: Request, bound: int = FORM_BYTES) -> Form:

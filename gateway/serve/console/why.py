@@ -19,7 +19,7 @@ from gateway.observe.escape import escape_text
 from gateway.serve.admin.losses import advice_on_loss
 from gateway.serve.console.render import Fit
 from gateway.serve.console.sources import Sources
-from gateway.serve.console.visit import Page, Visit
+from gateway.serve.console.visit import Page, Visit, unless_shown
 
 _WORDS: Final = 200
 
@@ -68,12 +68,18 @@ class Why:
         return (Page("/console/why", self._show),)
 
     async def _show(self, visit: Visit) -> Response:
-        rows = [self._row(each) for each in self._sources.agent.recall.last()]
-        lost: dict[str, int] = {}
-        for row in rows:
-            if row.lost and row.reason is not None:
-                lost[row.reason] = lost.get(row.reason, 0) + row.lost
-        return self._render("why.html", visit, rows=rows, lost=sorted(lost.items(), key=lambda pair: -pair[1]))
+        last = self._sources.agent.recall.last()
+
+        async def make() -> Response:
+            rows = [self._row(each) for each in last]
+            lost: dict[str, int] = {}
+            for row in rows:
+                if row.lost and row.reason is not None:
+                    lost[row.reason] = lost.get(row.reason, 0) + row.lost
+            return self._render("why.html", visit, rows=rows, lost=sorted(lost.items(), key=lambda pair: -pair[1]))
+
+        # One that comes stands before the others, at a time of its own.
+        return await unless_shown(visit, (last[:1], self._sources.texts), make)
 
     def _row(self, compared: Comparison) -> Row:
         told = compared.told

@@ -24,6 +24,7 @@ from gateway.agent.memory import (
 from gateway.config.console import ConsoleConfig
 from gateway.config.model import ServeConfig
 from gateway.observe.trajectories import Span
+from gateway.serve.console import listing
 from leaf_sdk.testing import tiny_map
 
 pytestmark = pytest.mark.anyio
@@ -321,6 +322,54 @@ async def test_page_is_made_anew_only_where_something_came(open_pages) -> None:
     # Another branch is named; what is shown stays.
     assert f'data-answer="{second.answer_id}"' in told.text
     assert "?answer=branch" in told.text
+
+
+async def test_list_is_made_anew_only_where_something_came(open_pages) -> None:
+    first = remembered()
+    path = "/console/conversations"
+    async with open_pages(first) as browser:
+        memory = browser.mount._sources.agent.recall._memory
+        page = await browser.get(path)
+        known = {"if-none-match": page.headers["etag"]}
+        statuses = [(await browser.get(each, **known)).status_code for each in (path, f"{path}?why=any")]
+        memory.remember(remembered("bob", 8, made=2.0), b"second")
+        later = await browser.get(path, **known)
+        memory._drop(memory.branches(8)[0])
+        memory._drop(memory.branches(7)[0])
+        none = await browser.get(path, **{"if-none-match": later.headers["etag"]})
+        await browser.sign_in()
+        again = await browser.get(path, **{"if-none-match": none.headers["etag"]})
+
+    assert statuses == [304, 200]
+    assert (later.status_code, "bob" in later.text) == (200, True)
+    assert (none.status_code, "Nothing is remembered yet" in none.text) == (200, True)
+    # What one session was told stands in no other's way.
+    assert again.status_code == 200
+
+
+async def test_row_is_made_once_while_it_stands_in_the_list(open_pages, monkeypatch) -> None:
+    made: list[int] = []
+
+    def row_of(node: Remembered, *more: Any) -> listing.Row:
+        made.append(node.number)
+        return one_row(node, *more)
+
+    one_row = listing._row
+    monkeypatch.setattr(listing, "_row", row_of)
+    first = remembered()
+    async with open_pages(first) as browser:
+        memory = browser.mount._sources.agent.recall._memory
+        await browser.page("/console/conversations")
+        memory.remember(remembered("bob", 8, made=2.0), b"second")
+        page = await browser.page("/console/conversations")
+        memory.remember(remembered(before=first, made=3.0), b"third")
+        later = await browser.page("/console/conversations")
+
+    assert made == [7, 8, 7]
+    assert [[row.one("a").text for row in each.all("li", class_="card talk")] for each in (page, later)] == [
+        ["Conversation 8", "Conversation 7"],
+        ["Conversation 7", "Conversation 8"],
+    ]
 
 
 async def test_answer_that_is_followed_and_forgotten_is_told(open_pages, page_of) -> None:

@@ -87,6 +87,18 @@ async def test_page_of_a_server_shows_its_tools_its_calls_and_how_long_they_took
     assert "time__get_time" in page.text
 
 
+@pytest.mark.parametrize("path", ["/console/servers", "/console/server?name=time"])
+async def test_page_of_servers_is_made_anew_only_where_something_came(place, path: str) -> None:
+    page = await place.browser.get(path)
+    same = await place.browser.get(path, **{"if-none-match": page.headers["etag"]})
+    await place.services.proxy.call("time__get_time", {"city": "Tokyo"})
+    await place.browser.send(address("time__get_time"), {"a0": "Tokyo"})
+    later = await place.browser.get(path, **{"if-none-match": page.headers["etag"]})
+
+    assert (page.status_code, same.status_code, same.content) == (200, 304, b"")
+    assert (later.status_code, later.text == page.text) == (200, False)
+
+
 async def test_page_of_a_tool_shows_what_its_results_ids_were(place) -> None:
     for _ in range(2):
         assert (await place.browser.send(address("time__get_time"), {"a0": "Tokyo"})).status_code == 200

@@ -50,6 +50,22 @@ async def test_each_request_is_a_row_with_its_figures_and_what_mends_it(
     assert page.one(class_="figures").one("dd").text == "1\u202f440 ids"
 
 
+async def test_page_is_made_anew_only_where_a_request_came(run_console, settings_of) -> None:
+    async with run_console(settings_of(console=ConsoleConfig(texts="on", token="x" * 40))) as site:
+        await site.browser.sign_in()
+        last = site.services.agent.recall._last
+        last.append(lost())
+        page = await site.browser.get("/console/why")
+        known = {"if-none-match": page.headers["etag"]}
+        same = await site.browser.get("/console/why", **known)
+        last.append(lost(reused=61))
+        later = await site.browser.get("/console/why", **known)
+
+    assert (page.status_code, same.status_code, later.status_code) == (200, 304, 200)
+    # The tag is of what the page shows, and none of it can be read there.
+    assert len(known["if-none-match"]) == len(later.headers["etag"]) == 34
+
+
 async def test_words_stay_unseen_unless_the_settings_show_them(run_console, settings_of, page_of, monkeypatch) -> None:
     page = await shown(run_console, settings_of, page_of, lost(), monkeypatch=monkeypatch)
 
