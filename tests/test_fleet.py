@@ -24,7 +24,7 @@ from bench.fleet.real import SMALL, Asked, Played, Talk, lived
 from bench.fleet.real import play as play_for_real
 from bench.fleet.simulation import Scene, Simulation, simulate
 from bench.fleet.traces import Conversation, Crowd, Turn, draw
-from bench.fleet.validation import BAR, CASES, Case, compared
+from bench.fleet.validation import BAR, CASES, Case, compared, in_its_order
 from bench.record import RESULTS
 from gateway.engine.homes import WARM
 
@@ -254,6 +254,19 @@ def test_conversations_are_simulated_with_the_lengths_that_they_had() -> None:
     assert [turn.answered for turn in found.conversation.turns] == [7, 9]
     assert found.conversation.key == b"home"
     assert Played.of(json.loads(json.dumps(found.row()))) == found
+
+
+def test_slot_is_free_again_where_an_answer_was_over_before_it_got_one_on_paper() -> None:
+    asked = [(0.0, 10.0), (1.0, 5.0), (11.0, 12.0)]
+    played = [
+        Played(alone(number, Turn(20, 5, 1.0)), [Asked(30, 30, 0, 0, 5, 0.1, came, ended)])
+        for number, (came, ended) in enumerate(asked)
+    ]
+
+    found = in_its_order(played, Case(1, replace(EXACT, slots=1)), COSTS)
+
+    # The second one waits for the first on paper, and has no end of its own left when it gets the slot.
+    assert found["processed"] == 3 * 30
 
 
 def test_committed_figures_agree_with_real_engines() -> None:

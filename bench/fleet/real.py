@@ -53,9 +53,9 @@ class Asked:
     answered: int
     first_s: float
     placed: float
-    """When the pool was asked for an engine."""
+    """When the pool or the balancer was asked for an engine."""
     ended: float
-    """When the engine had answered."""
+    """When it heard that the engine had answered."""
 
 
 @dataclass(slots=True)
@@ -92,11 +92,13 @@ class Front:
     def __init__(self, gateways: Sequence[Services], policy: Policy) -> None:
         self._gateways = {f"engine-{number}": each for number, each in enumerate(gateways)}
         self._policy = policy
+        self.balances = len(gateways) > 1
+        """Whether it is this that chooses, and no gateway's pool."""
 
     @contextmanager
     def gateway(self, drawn: Conversation) -> Generator[Services]:
         """The gateway for one request."""
-        if len(self._gateways) == 1:
+        if not self.balances:
             yield self._gateways["engine-0"]
             return
         name = self._policy.choose(drawn, dict.fromkeys(self._gateways, 0.0), monotonic())
@@ -162,33 +164,35 @@ async def _ask(front: Front, talk: Talk) -> None:
     said = prompt_text(Random(f"{drawn.number}/{number}"), turn.added)
     talk.messages.append({"role": "user", "content": f"{drawn.number} {said}"})
     with front.gateway(drawn) as services:
-        answer = await _answered(services, talk, turn.answered)
+        answer = await _answered(services, talk, turn.answered, balanced=front.balances)
     talk.messages.append({"role": "assistant", "content": answer})
 
 
-async def _answered(services: Services, talk: Talk, most: int) -> str:
+async def _answered(services: Services, talk: Talk, most: int, *, balanced: bool) -> str:
     came, first, end = monotonic(), 0.0, None
     conversation = await services.agent.open(talk.messages)
     talk.home = conversation.home
     talk.beginning = talk.beginning or list(conversation.ids)
-    before, placed, ended = len(conversation.ids), monotonic(), 0.0
+    # A balancer has chosen before the gateway has read anything.
+    before, placed = len(conversation.ids), came if balanced else monotonic()
 
     async def listen(event: Any) -> None:
-        nonlocal first, end, ended
+        nonlocal first, end
         if isinstance(event, IdsGenerated):
             first = first or monotonic() - came
         elif isinstance(event, GenerationFinished):
-            end, ended = event, monotonic()
+            end = event
 
     options = AnswerOptions(max_tokens=most, sampling=Sampling(0.0, seed=1), ids=True)
     await services.agent.answer(conversation, options, listen)
+    ended = monotonic()
     if end is None or end.timings is None:
         raise SystemExit("an answer had no account of the engine; nothing was measured")
     last = talk.asked[-1] if talk.asked else None
     # The last id of an answer is sampled, and not processed.
     held = last.prompt + last.answered - 1 if last is not None else 0
     timings = end.timings
-    times = (round(first, 3), round(placed - talk.began, 4), round(ended - talk.began, 4))
+    times = (round(first, 3), round(placed - talk.began, 6), round(ended - talk.began, 6))
     talk.asked.append(Asked(before, timings.prompt_n, timings.cache_n, held, timings.generated_n, *times))
     return conversation.ready.token_map.decode(conversation.ids[before:])
 

@@ -4,7 +4,7 @@ Turns what real engines counted and what the simulation says into rows. The cost
 before and right behind, with as many engines at work.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from random import Random
 from statistics import median
@@ -26,6 +26,8 @@ _AROUND: Final = (0.9, 0.93, 0.97, 1.0, 1.03, 1.07, 1.1)
 """Costs are not known better than this; where requests meet otherwise, other slots are given up."""
 _ROOMY: Final = Size(slots=2, cache=1600, grain=1)
 """Conversations have twice as many ids in the end."""
+_TIGHT: Final = Size(slots=2, cache=800, grain=1)
+"""Four times as many: what is given up is most of what decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,11 @@ class Case:
         return f"{count}, slot files of {self.size.cache:,} ids, {self.policy}"
 
 
-CASES: Final = (*(Case(engines, _ROOMY) for engines in (1, 2, 4)), Case(2, _ROOMY, "round robin"))
+CASES: Final = (
+    *(Case(engines, size) for size in (_ROOMY, _TIGHT) for engines in (1, 2, 4)),
+    Case(2, _ROOMY, "round robin"),
+    *(Case(engines, _ROOMY, "sticky") for engines in (2, 4)),
+)
 SHORT: Final = Case(
     *(2, _ROOMY),
     crowd=replace(SMALL, conversations=2, seconds=1.0, turns=2, tool=(0.05, 0.2), person=(0.2, 0.4)),
@@ -94,6 +100,7 @@ def in_its_order(played: Sequence[Played], case: Case, costs: Costs) -> dict[str
     policy, outcome = POLICIES[case.policy](case.size.slots, Random(case.policy)), Outcome()
     came = dict.fromkeys(caches, -WARM)
     made: dict[tuple[int, int], Request] = {}
+    late: list[Request] = []
     for time, what, talk, turn in _events(played):
         if what == "come":
             request = made[talk.number, turn] = Request.of(talk, turn, time)
@@ -101,10 +108,19 @@ def in_its_order(played: Sequence[Played], case: Case, costs: Costs) -> dict[str
             caches[request.engine].come(request)
         else:
             request = made[talk.number, turn]
-            caches[request.engine].end(request)
             policy.ended(request.engine)
-            outcome.note(request)
+            late.append(request)
+            for over in _over(caches[request.engine], late):
+                outcome.note(over)
     return {"found_again": outcome.found_again, "processed": outcome.processed}
+
+
+def _over(cache: Cache, late: list[Request]) -> Iterator[Request]:
+    """Those of an engine that really have been answered and have a slot by now: each frees it for the next."""
+    while request := next((each for each in late if each.slot is not None), None):
+        late.remove(request)
+        cache.end(request)
+        yield request
 
 
 def _events(played: Sequence[Played]) -> list[tuple[float, str, Conversation, int]]:

@@ -1,8 +1,7 @@
-"""`codec-gateway bench` beside this repository's own client of `bench/path`: do both measure the same?
+"""Times and bytes: what the client of `bench/path` measures, and what `codec-gateway bench` does.
 
 Turns one engine and a gateway over it into the figures that either gives of the same requests, and their ratio. The two
-take turns, in rounds of a few requests, so that a busy machine is busy for both. `python -m bench.agreement` prints;
-nothing is written down.
+take turns, in rounds of a few requests, so that a busy machine is busy for both.
 """
 
 import asyncio
@@ -74,7 +73,3 @@ def main(rounds: int, tokens: int) -> None:
         for metric, words in _METRICS.items():
             mine, its = median(own[way.name][metric]), median(command[way.name][metric])
             print(f"{way.name:32} {words:24} {mine:10.2f} {its:10.2f}   {its / mine:.3f}")
-
-
-if __name__ == "__main__":
-    main(*(int(word) for word in sys.argv[1:] or ("6", "64")))
