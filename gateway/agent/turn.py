@@ -12,7 +12,8 @@ from gateway.agent.calls import CallRunner, FinishedCall, RunningCalls
 from gateway.agent.choice import FREE, Hold, ToolChoice, hold_for
 from gateway.agent.conversation import Conversation
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsSpliced
-from gateway.agent.generation import Generation, GenerationOptions, GenerationResult
+from gateway.agent.generation import Generation, GenerationResult
+from gateway.agent.generation_options import GenerationOptions
 from gateway.agent.prefill import prefill
 from gateway.agent.recall import Recall
 from gateway.agent.records import note_call, note_generation

@@ -13,7 +13,8 @@ import pytest
 
 from gateway.agent.choice import FREE, hold_for
 from gateway.agent.conversation import Conversation
-from gateway.agent.generation import Generation, GenerationOptions
+from gateway.agent.generation import Generation
+from gateway.agent.generation_options import GenerationOptions
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.interface import GenerateRequest, Sampling
 from gateway.engine.llama_cpp.client import LlamaCpp

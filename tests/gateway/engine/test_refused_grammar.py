@@ -10,7 +10,8 @@ import pytest
 
 from gateway.agent.choice import ToolChoice, hold_for
 from gateway.agent.conversation import Conversation
-from gateway.agent.generation import Generation, GenerationOptions
+from gateway.agent.generation import Generation
+from gateway.agent.generation_options import GenerationOptions
 from gateway.engine.interface import GenerateRequest, Sampling
 from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.engine.readiness import ReadyEngine

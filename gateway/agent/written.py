@@ -1,0 +1,223 @@
+"""What the model writes in one generation: its ids, and what they say.
+
+Turns ids as the engine gives them into the events of an answer, up to a stop string or the one call that may be, and in
+the end into the turn that memory and trajectories keep. It joins the tool-call parser, the stop strings and the hold on
+the id that may be the end of turn, which don't know each other. It knows no engine and never waits.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import starmap, zip_longest
+
+from gateway.agent.choice import prompt_tail
+from gateway.agent.conversation import Conversation
+from gateway.agent.end_hold import EndHold
+from gateway.agent.events import AgentEvent, ContentSampled, IdsGenerated, TokenLogprob
+from gateway.agent.generation_options import GenerationOptions
+from gateway.agent.memory import Call, LivedTurn
+from gateway.agent.memory.cut import cut_turn
+from gateway.agent.stop import StopFilter
+from gateway.engine.interface import Generated, GenerationEnd
+from gateway.engine.left_behind import shared_prefix
+from gateway.observe.logs import get_logger
+from gateway.observe.trajectories import Sampled
+from gateway.toolcalls import CallClosed, CallStarted, Content, Diagnostic, Event, Policy, Reasoning, parser_for
+
+log = get_logger("agent")
+
+
+class Written:
+    """What has come of one generation. Feed it what the engine gives, close it, then let it remember."""
+
+    def __init__(self, conversation: Conversation, options: GenerationOptions) -> None:
+        self._conversation = conversation
+        self._options = options
+        ready = conversation.ready
+        self._parser = parser_for(
+            conversation.format,
+            ready.token_map,
+            conversation.tools if conversation.may_call else (),
+            prompt_tail=prompt_tail(conversation),
+            # It takes any tokens that spell a marker, since not every server's grammars know tokens.
+            by_text=options.hold is not None and not options.hold.triggers,
+            # Where nothing may be called nothing is a call, whatever the model writes.
+            policy=None if conversation.tools and conversation.may_call else Policy(unknown_tool="content"),
+            formed=options.hold is not None and options.hold.formed,
+        )
+        # What was begun for the model is read, so that what it writes is read as what follows; it is told of nothing.
+        self._parser.feed(conversation.begun)
+        self._begun, conversation.begun = bool(conversation.begun), ()
+        self._stop = StopFilter(options.stops)
+        self._hold = EndHold(ready.token_map.special_ids)
+        self.prompt = len(conversation.ids)
+        """Ids before it."""
+        self.ids: list[int] = []
+        """Those that stay in the context."""
+        self.calls: list[CallClosed] = []
+        self.over = False
+        """Nothing more is wanted: a stop string has come, or the one call that may be."""
+        self.guessed = False
+        self._started = 0
+        self._known = 0
+        """Calls among them that a client sends back."""
+        self._shown: dict[int, int] = {}
+        """Indexes of calls that are told of, in this generation and in the response."""
+        self._logprobs: list[float | None] = []
+        """Of all ids that came, those that end a turn as well."""
+        self._weighed: list[TokenLogprob] = []
+        """Ids since the last that was told, where probabilities are asked for."""
+        self._content: list[str] = []
+        self._reasoning: list[str] = []
+        self.reasoned = 0
+        """Ids of reasoning."""
+        self._reasoned_to = self._said_before = 0
+        """Ids up to its last piece; pieces of other things before that."""
+        self._told: list[str] = []
+        """Content that has passed the stop strings."""
+
+    @property
+    def shown(self) -> int:
+        """Calls that were told of, those that broke off included."""
+        return len(self._shown)
+
+    @property
+    def stop(self) -> str | None:
+        """The stop string that ended it."""
+        return self._stop.found
+
+    def feed(self, generated: Generated) -> list[AgentEvent]:
+        """Take the next ids, at least one; give what they say."""
+        self.guessed |= generated.guessed
+        if generated.logprobs:
+            self._weigh(generated)
+        ids = self._hold.feed(generated.ids)
+        if ids and self._called_enough:
+            self.over = True
+            return []
+        told = self._read(ids)
+        self.over = self._stop.hit
+        return told
+
+    def close(self, ended_by: int | None) -> list[AgentEvent]:
+        """The engine has ended it, the model by an id where one is given: what was held back till then."""
+        told = self._read(self._hold.close(ended_by))
+        self._tell(self._parser.close(), told)
+        self._show(self._stop.close(), told)
+        return told
+
+    def rewind(self) -> None:
+        """Forget what was sampled and told nobody of: it is sampled again."""
+        dropped = self._hold.drop()
+        del self._logprobs[len(self.ids) :], self._weighed[len(self._weighed) - min(dropped, len(self._weighed)) :]
+
+    def _weigh(self, event: Generated) -> None:
+        """Keep how probable ids were, for a trajectory and for the client."""
+        self._logprobs += event.logprobs
+        if self._options.logprobs is not None:
+            self._weighed += starmap(TokenLogprob, zip_longest(event.ids, event.logprobs, event.tops, fillvalue=()))
+
+    def _read(self, ids: Sequence[int]) -> list[AgentEvent]:
+        told: list[AgentEvent] = []
+        self.ids += ids
+        if ids and self._options.ids:
+            told.append(IdsGenerated(tuple(ids)))
+        self._tell(self._parser.feed(ids), told)
+        return told
+
+    @property
+    def _called_enough(self) -> bool:
+        return self._options.one_call and bool(self.calls)
+
+    def _tell(self, events: list[Event], told: list[AgentEvent]) -> None:
+        for event in events:
+            if self._called_enough:
+                break
+            if isinstance(event, Content):
+                self._content.append(event.text)
+                self._show(self._stop.feed(event.text), told)
+            elif not self._stop.hit:
+                # A stop string does not reach over what is no content: what was held for one stands before it.
+                self._show(self._stop.close(), told)
+                if (shown := self._indexed(event)) is not None:
+                    told.append(shown)
+                self._weighed.clear()
+
+    def _show(self, text: str, told: list[AgentEvent]) -> None:
+        if not text:
+            return
+        self._told.append(text)
+        if self._weighed:
+            told.append(ContentSampled(tuple(self._weighed)))
+            self._weighed.clear()
+        told.append(Content(text))
+
+    def _indexed(self, event: Event) -> Event | None:
+        """The event as the response tells it; None where it belongs to a call that is not shown."""
+        if isinstance(event, Diagnostic) and event.cause is not None:
+            name = self._conversation.format.name
+            log.error("the parser of a tool-call format failed", tool_format=name, exc_info=event.cause)
+        if isinstance(event, Reasoning):
+            self._note_reasoning(event.text)
+        if isinstance(event, Content | Reasoning) or event.index is None:
+            return event
+        if isinstance(event, CallStarted):
+            self._started += 1
+            self._known += self._options.shows(event.name)
+            if self._options.tells(event.name):
+                self._shown[event.index] = self._options.first_index + len(self._shown)
+        if isinstance(event, CallClosed):
+            self.calls.append(event)
+            self._options.on_call(event, self._conversation.room - len(self.ids))
+        index = self._shown.get(event.index)
+        if index is None:
+            return replace(event, index=None) if isinstance(event, Diagnostic) else None
+        return replace(event, index=index)
+
+    def _note_reasoning(self, text: str) -> None:
+        """Keep it, and count its ids: all since the last piece of it, unless other things were said between."""
+        said, ids = len(self._content) + self._started, len(self.ids)
+        before, self._said_before = self._said_before, said
+        self.reasoned += ids - self._reasoned_to if said == before else 1
+        self._reasoned_to = ids
+        self._reasoning.append(text)
+
+    def remember(self, end: GenerationEnd | None) -> None:
+        """Whatever happened, the context is the prompt and what was generated after it."""
+        conversation = self._conversation
+        conversation.ids += self.ids
+        conversation.turn = LivedTurn(
+            tuple(self.calls),
+            self._begun or bool(self._content),
+            bool(self._reasoning),
+            end.ended_by if end is not None else None,
+            broken=self._started > len(self.calls),
+        )
+        if conversation.trail is not None:
+            conversation.trail.wrote(self._sampled(end))
+        self._note_turn(cut=end is None and not self._called_enough)
+
+    def _sampled(self, end: GenerationEnd | None) -> Sampled:
+        ended_by = end.ended_by if end is not None else None
+        guessed = self.guessed or (end is not None and end.missed > 0)
+        logprobs = tuple(self._logprobs[: len(self.ids) + (ended_by is not None)])
+        return Sampled(self.prompt, len(self.ids), ended_by, guessed, logprobs)
+
+    def _note_turn(self, *, cut: bool) -> None:
+        """Note what was lived, and shown. `cut`: the client was shown less than the model wrote."""
+        conversation, lived = self._conversation, self._conversation.lived
+        content, reasoning, told = "".join(self._content), "".join(self._reasoning), "".join(self._told)
+        lived.content.append(told)
+        lived.reasoning.append(reasoning)
+        shown = (call for call in self.calls if self._options.shows(call.name))
+        lived.calls += (Call(call.id, call.name, call.arguments) for call in shown)
+        ids: Sequence[int] | None = self.ids
+        if cut:
+            ids = cut_turn(self.ids, content, told, conversation.ready.token_map)
+            content = told
+        # Of one that broke off the client may make what it likes, if it knows of it; behind others it has no form.
+        astray = conversation.turn.broken and (self.calls or self._known)
+        if ids is None or astray or (cut and self.calls):
+            lived.whole = False
+        else:
+            own = shared_prefix(ids, self.ids) if cut else len(ids)
+            lived.add_turn(self.prompt, ids, content, reasoning, conversation.turn, own)
