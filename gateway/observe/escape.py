@@ -11,18 +11,28 @@ CUT: Final = 2000
 
 
 def escape_text(text: str, limit: int = CUT) -> str:
-    """The text on one line: unprintable characters as `\\n`, `\\x1b`, `\\u202e`; at most `limit` characters of it.
+    """The text on one line: unprintable characters as `\\n`, `\\x1b`, `\\u202e`.
 
-    Backslashes stay as they are, so that paths read well; the result is for people, not for parsing back.
+    `limit` characters come out at most, and how many of the text are left out. Backslashes stay as they are, so that
+    paths read well; the result is for people, not for parsing back.
     """
-    cut = cut_text(text, limit)
-    return cut if cut.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in cut)
+    if text.isprintable():
+        return cut_text(text, limit)
+    shown: list[str] = []
+    room = limit
+    for character in text[:limit]:
+        spelled = character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        room -= len(spelled)
+        if room < 0:
+            break
+        shown.append(spelled)
+    return "".join(shown) + _left_out(len(text) - len(shown))
 
 
 def cut_text(text: str, limit: int = CUT) -> str:
     """At most `limit` characters of the text, and how many are left out."""
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters)"
+    return text[:limit] + _left_out(len(text) - limit)
 
 
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+def _left_out(count: int) -> str:
+    return f"… ({count} more characters)" if count > 0 else ""

@@ -23,6 +23,7 @@ class Pipe(asyncio.Transport):
         self.written = b""
         self.unsent = 0
         self.closed = False
+        self.paused = False
 
     def write(self, data: bytes) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         self.written += data
@@ -33,9 +34,11 @@ class Pipe(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.closed
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.paused = True
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        self.paused = False
 
     def get_write_buffer_size(self) -> int:
         return self.unsent
@@ -138,6 +141,29 @@ def test_headers_behind_the_bound_are_left_out_though_they_all_have_one_name() -
 
     assert connection.complete
     assert connection.headers == {b"a": b", ".join([b"b"] * 256)}
+
+
+def test_head_of_just_the_bound_may_go_on_and_one_more_byte_ends_it() -> None:
+    part = b"HTTP/1.1 200 OK\r\na: " + b"x" * (64 * 1024 - 20)
+    fits, stands = asked()
+    for piece in (part, b"\r\ncontent-length: 0\r\n\r\n"):
+        fits.data_received(piece)
+    over, ended = asked()
+    over.data_received(part + b"x")
+
+    assert (fits.complete, stands.closed) == (True, False)
+    assert (over.complete, ended.closed) == (False, True)
+
+
+def test_reader_that_lets_more_wait_than_its_bound_makes_the_server_wait() -> None:
+    connection, pipe = asked()
+    connection.data_received(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n" + b"x" * 256 * 1024)
+    waits_at_the_bound = pipe.paused
+    connection.data_received(b"x")
+
+    assert (waits_at_the_bound, pipe.paused) == (False, True)
+    assert len(asyncio.run(connection.chunk())) == 256 * 1024 + 1
+    assert not pipe.paused
 
 
 def test_headers_of_an_announcement_take_no_place_from_those_of_the_answer() -> None:

@@ -167,7 +167,9 @@ async def test_rest_of_an_answer_is_waited_for_only_for_a_while(client, monkeypa
             await closed.wait()
 
 
-async def test_rest_of_an_answer_that_is_long_is_not_read(client):
+async def test_rest_of_an_answer_that_is_long_is_not_read(client, monkeypatch):
+    # Not its time, but its length ends it.
+    monkeypatch.setattr("gateway.proxy.transport.http.client._DRAIN_TIME", 600)
     closed = asyncio.Event()
 
     async def answer(asked: Asked, reply: Reply) -> None:
