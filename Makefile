@@ -167,7 +167,7 @@ shared-check: $(READY) ## run the tests of the shared store with a real Redis, w
 	@command -v redis-server >/dev/null || { echo "redis-server is missing: make shared-install"; exit 1; }
 	@SHARED_STORE=redis $(BIN)/pytest -q tests/gateway/shared tests/e2e/test_shared.py
 
-console-check: $(READY) ## drive the console's pages with a real Chromium, over a real engine and real servers, and write pictures to .tools: three minutes
+console-check: $(READY) ## drive the console's pages with a real Chromium, over a real engine and real servers, and write pictures to .tools: five minutes
 	@[ -x /usr/bin/chromium -a -d .tools/console/site ] || { echo "chromium or its driver is missing: make console-install"; exit 1; }
 	@PYTHONPATH=.tools/console/site $(BIN)/pytest -q tests/e2e/console/*in_chromium.py
 

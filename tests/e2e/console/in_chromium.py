@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 
 @pytest.fixture(scope="module")
@@ -242,6 +242,40 @@ def test_without_scripts_the_turns_are_there(token, window, gateway, talks) -> N
         page = visitor.open("/console/conversations/0")
         expect(page.locator(".turn")).to_have_count(7)
         expect(page.locator("noscript")).to_be_visible()
+
+
+def test_answer_of_the_model_arrives_in_the_open_conversation(window, gateway, talks) -> None:
+    with window(gateway) as visitor:
+        visitor.sign_in()
+        told = talk(gateway, ("What is a lighthouse?", None), system="You are kind. " * 200)
+        page = visitor.open("/console/conversations")
+        page.locator(".talk a").first.click()
+        box, grid = page.locator(".ids"), page.get_by_role("grid")
+        expect(page.locator(".id-chip").first).to_be_visible()
+        before = ids_in(grid)
+        box.evaluate("each => { each.scrollTop = 300; }")
+        expect(page.locator(".id-wait")).to_have_count(0)
+        page.locator(".id-chip").nth(200).click()
+        here = focused(page)
+        page.evaluate("window.chip = document.activeElement")
+        places = box.evaluate("each => [each.scrollTop, scrollY]")
+
+        told.append({"role": "user", "content": "What time is it in Europe/Paris? Use the timezone Europe/Paris."})
+        ask(gateway, told, "time_leaf__get_current_time")
+
+        expect(page.locator("#news")).to_contain_text("The conversation went on.", timeout=15_000)
+        assert page.evaluate("document.activeElement === window.chip")
+        assert (focused(page), box.evaluate("each => [each.scrollTop, scrollY]")) == (here, places)
+        assert ids_in(grid) > before
+        page.keyboard.press("Control+End")
+        expect(page.locator(".id-chip:focus")).to_have_attribute("data-n", str(ids_in(grid) - 1))
+        expect(page.locator(".run-head", has_text="leaf").last).to_contain_text("time_leaf")
+        expect(page.locator(".turn")).to_have_count(3)
+        visitor.judge()
+
+
+def ids_in(grid: Locator) -> int:
+    return int((grid.get_attribute("aria-label") or "").split()[0].replace(",", ""))
 
 
 def test_first_paint_is_quick_and_small(window, gateway, talks) -> None:

@@ -4,6 +4,7 @@ Its words are not shown, it has branches, the window is resized, it goes on, it 
 """
 
 import base64
+import json
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +15,8 @@ from playwright.sync_api import Page, Response, expect
 from gateway.agent.events import PromptCompared
 from gateway.agent.memory import Miss
 from gateway.agent.recall import Comparison
+from leaf_sdk.testing import tiny_map_bytes
+from leaf_sdk.vocab import load_map
 
 CONVERSATION = "/console/conversations/7"
 SAID = {
@@ -202,6 +205,43 @@ def test_conversation_that_is_forgotten_is_said_to_be(window, run_console, answe
         page.get_by_role("link", name="Load the page again").click()
         expect(page).to_have_url(re.compile(r"\?gone=7$"))
         expect(page.locator(".note")).to_contain_text("is no longer remembered")
+
+
+def test_comparison_with_the_text_path_keeps_the_focus(window, run_console, answered) -> None:
+    with run_console("on") as console, window(console) as visitor:
+        console.remember(answered("one"))
+        page = opened(visitor)
+        compare = page.get_by_role("button", name="Compare with the text path")
+        compare.press("Enter")
+        expect(page.locator(".viewer-status")).to_contain_text("come back")
+        expect(compare).to_be_focused()
+
+
+def test_comparison_of_two_maps_keeps_the_focus_and_what_is_typed(window, run_console) -> None:
+    other = load_map(json.dumps(json.loads(tiny_map_bytes()) | {"merges": []}).encode())
+    with run_console("on") as console, window(console, "narrow") as visitor:
+        console.services.engines.maps.add(other)
+        visitor.sign_in()
+        page = visitor.open("/console/tokenizer")
+        text, cut = page.get_by_label("Text"), page.get_by_role("button", name="Cut")
+        text.fill("hello")
+        page.get_by_label("Compared with").select_option(other.map_id)
+        cut.press("Enter")
+        expect(page.locator(".side")).to_have_count(2)
+        expect(cut).to_be_focused()
+        expect(page.locator(".side").first).to_be_in_viewport()
+        expect(page.locator("#news")).to_contain_text("The text is cut.")
+        visitor.judge()
+
+        before = page.locator(".chips").first.text_content() or ""
+        text.fill("hello world")
+        cut.press("Enter")
+        expect(page.locator(".chips").first).not_to_have_text(before)
+        expect(cut).to_be_focused()
+        expect(text).to_have_value("hello world")
+        page.get_by_role("link", name="See its ids").click()
+        expect(page.locator(".side").first).to_be_in_viewport()
+        visitor.judge()
 
 
 def test_page_says_that_somebody_is_signed_out(window, run_console, answered) -> None:

@@ -113,9 +113,11 @@ export class Viewer {
   }
 
   async compareAll() {
-    this.compare.disabled = true;
+    if (this.compare.ariaDisabled) return;
+    // Not `disabled`: that takes the focus from a button.
+    this.compare.ariaDisabled = "true";
     await this.textPath.compare(this.seen.count);
-    this.compare.disabled = false;
+    this.compare.ariaDisabled = null;
     this.described = null;
     this.rows.clear();
     this.rows.draw();

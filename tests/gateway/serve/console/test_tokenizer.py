@@ -92,7 +92,7 @@ async def test_text_is_bounded_and_unknown_maps_are_none(run_console, config, pa
 
     alerts = [each.text for each in page.all(role="alert")]
     assert alerts == [] if words is None else words in alerts[0]
-    assert len(page.all(id="cut")) == (form["text"] == "x")
+    assert len(page.one(id="cut").all("section", class_="side")) == (form["text"] == "x")
 
 
 async def test_without_a_map_that_is_said(browser) -> None:
