@@ -106,7 +106,10 @@ class Pages:
 
 async def _no_console(_request: Request) -> Response:
     """Each worker has conversations of its own, and a page that showed those of one would be taken for all."""
-    words = "the console shows one process, and this gateway runs several: serve with --workers 1 to have it"
+    words = (
+        "the console shows one process, and this gateway runs several: serve with --workers 1 to have it, or run "
+        "another gateway with one worker and the same files beside this one, on other ports, and ask that one"
+    )
     return error_response(501, words, code="console_of_one_process")
 
 
