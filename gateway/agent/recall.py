@@ -157,6 +157,10 @@ class Recall:
         """Keep with each answer how it was made, where somebody looks (`watched`) from its beginning to its end."""
         self._watched = watched
 
+    def forget_records(self) -> None:
+        """Keep the answers, and no longer how they were made."""
+        self._memory.forget_records()
+
     @property
     def is_watched(self) -> bool:
         """Whether somebody looks."""

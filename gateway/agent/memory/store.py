@@ -118,6 +118,15 @@ class ConversationMemory:
         self._make_room(node.owner)
         return node
 
+    def forget_records(self) -> None:
+        """Keep the answers, and no longer how they were made."""
+        self.changes += 1
+        for node in chain.from_iterable(self._found.values()):
+            if node.record is not None:
+                node.size -= node.record.size
+                self._sizes[node.owner] -= node.record.size
+                node.record = None
+
     def _has(self, node: Remembered) -> bool:
         return node in self._found.get(node.digest, ())
 

@@ -57,6 +57,10 @@ class Conversations:
             Page(f"{one}/differences.json", self._differences),
         )
 
+    def forget(self) -> None:
+        """Keep nothing of what was looked at."""
+        self._looked, self._listings = None, Listings()
+
     async def _list(self, visit: Visit) -> Response:
         asked = Asked(visit.query("caller"), visit.query("model"), visit.query("why"))
         recall, gone = self._sources.agent.recall, visit.query("gone")[:20]

@@ -51,9 +51,10 @@ class Console:
         self._sign_in = sign_in
         sources.agent.recall.watch(sign_in.is_anybody_in)
         self._renderer = Renderer()
-        self._parts = tuple(
-            part(sources, self.render) for part in (Conversations, Why, Servers, Pins, Tools, Tokenizer)
-        )
+        self._conversations = Conversations(sources, self.render)
+        others = (part(sources, self.render) for part in (Why, Servers, Pins, Tools, Tokenizer))
+        self._parts = (self._conversations, *others)
+        sign_in.when_nobody_is_in(self._forget)
         self._static = read_static_files()
 
     def app(self) -> Starlette:
@@ -82,6 +83,11 @@ class Console:
             "texts": self._sources.texts,
         }
         return self._renderer.page(template, {**common, **values})
+
+    def _forget(self) -> None:
+        """What was recorded for those who looked ends with the last of them."""
+        self._sources.agent.recall.forget_records()
+        self._conversations.forget()
 
     def _route(self, page: Page) -> Route:
         return Route(page.path, self._closed(page.show), methods=list(page.methods))

@@ -7,6 +7,7 @@ the model are, and results between them that can stand in one place only. Pure.
 
 from array import array
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain, islice
 from typing import Any, Final, cast
@@ -97,7 +98,8 @@ class SeenConversation:
 
 def see(last: Remembered) -> SeenConversation:
     """Give the conversation that ended with this answer."""
-    nodes = last.chain()
+    # As they are now: what was recorded of them may be forgotten meanwhile.
+    nodes = [copy(node) for node in last.chain()]
     runs = Runs()
     for node in nodes:
         runs.cut(node.kept if node.record is None else node.record.kept)

@@ -64,6 +64,11 @@ class SignIn:
         self._started = clock()
         self._used: OrderedDict[str, float] = OrderedDict()
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        self._emptied: Callable[[], None] = lambda: None
+
+    def when_nobody_is_in(self, do: Callable[[], None]) -> None:
+        """Do this whenever the last session has ended, once a page or an answer asks who is in."""
+        self._emptied = do
 
     def key(self) -> str:
         """A one-time key of this process."""
@@ -92,20 +97,26 @@ class SignIn:
 
     def session(self, cookie: str) -> Session | None:
         """Whose cookie this is; None: nobody's, or no longer."""
-        digest = _digest(cookie)
-        session = self._sessions.get(digest)
-        if session is None or session.ends > self._clock():
-            return session
-        del self._sessions[digest]
-        return None
+        self._end_old()
+        return self._sessions.get(_digest(cookie))
 
     def is_anybody_in(self) -> bool:
         """Whether there is a session that has not ended. Answers ask it: without sessions it costs nothing."""
-        return bool(self._sessions) and any(each.ends > self._clock() for each in self._sessions.values())
+        self._end_old()
+        return bool(self._sessions)
 
     def leave(self, cookie: str) -> None:
         """End a session."""
-        self._sessions.pop(_digest(cookie), None)
+        self._end(_digest(cookie))
+
+    def _end_old(self) -> None:
+        now = self._clock() if self._sessions else 0.0
+        for digest in [digest for digest, each in self._sessions.items() if each.ends <= now]:
+            self._end(digest)
+
+    def _end(self, digest: bytes) -> None:
+        if self._sessions.pop(digest, None) is not None and not self._sessions:
+            self._emptied()
 
     def _use(self, key: str, made: float) -> None:
         now = self._clock()
@@ -119,6 +130,7 @@ class SignIn:
         self._used[key] = now
 
     def _begin(self) -> str:
+        self._end_old()
         cookie = secrets.token_urlsafe(32)
         while len(self._sessions) >= MOST_SESSIONS:
             self._sessions.popitem(last=False)

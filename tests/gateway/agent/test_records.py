@@ -132,6 +132,22 @@ async def test_what_is_recorded_ends_with_who_looks(open_stage):
         assert (await stage.agent.open(QUESTION, principal=Principal("a"))).notes is not None
 
 
+async def test_records_are_forgotten_and_the_answers_stay(open_stage):
+    async with open_stage(SAY, RED, "It is red.", "hello", "One.", "Sure.") as stage:
+        stage.agent.recall.watch(lambda: True)
+        await talked(stage)
+        unrecorded = last(stage)
+        recorded = see(unrecorded)
+        memory, taken = stage.agent.recall._memory, stage.agent.recall._memory.size
+        records = sum(node.record.size for node in unrecorded.chain())
+        stage.agent.recall.forget_records()
+        seen = see(last(stage))
+
+        assert memory.size == taken - records == sum(node.size for node in unrecorded.chain())
+        assert list(seen.ids) == list(recorded.ids)
+        assert [answer.recorded for answer in (*recorded.answers, *seen.answers)] == [True] * 3 + [False] * 3
+
+
 async def test_records_take_of_the_bound_of_memory(open_stage):
     async with open_stage(*(f"Answer {n}." for n in range(40)), memory_bytes=100_000) as stage:
         stage.agent.recall.watch(lambda: True)

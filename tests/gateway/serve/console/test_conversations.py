@@ -259,6 +259,23 @@ async def test_what_is_recorded_begins_with_signing_in_and_ends_with_signing_out
     assert told == [False, False, True, False, True, False]
 
 
+async def test_what_was_recorded_is_forgotten_with_the_last_session(open_pages) -> None:
+    async with open_pages(remembered()) as browser:
+        before = await told(browser, f"{ONE}/seen.json")
+        listed = await browser.page("/console/conversations")
+        await browser.send("/console/sign-out", {})
+        await browser.sign_in()
+        after = await told(browser, f"{ONE}/seen.json")
+        again = await browser.page("/console/conversations")
+        page = await browser.page(ONE)
+
+    assert before["count"] == after["count"]
+    assert "user" in {run[2] for run in before["runs"]}
+    assert {"unknown", "user"} & {run[2] for run in after["runs"]} == {"unknown"}
+    assert ["client_changed" in each.one("li", class_="card talk").text for each in (listed, again)] == [True, False]
+    assert "nobody was signed in" in page.one("p", class_="note").text
+
+
 async def test_one_browser_that_signs_out_leaves_another_recorded_for(run_console, settings_of) -> None:
     async with run_console(settings_of()) as site:
         recall, told = site.services.agent.recall, list[bool]()

@@ -123,6 +123,27 @@ def test_nobody_is_in_once_the_last_session_is_over_though_its_cookie_never_come
     assert told == [True, True, False]
 
 
+def test_end_of_the_last_session_is_told_once(sign_in: SignIn, clock: Clock) -> None:
+    told: list[bool] = []
+    sign_in.when_nobody_is_in(lambda: told.append(sign_in.is_anybody_in()))
+    first, second = sign_in.enter(TOKEN, HERE), sign_in.enter(TOKEN, HERE)
+    for cookie in (first, first, "nobody's"):
+        sign_in.leave(cookie)
+    assert told == []
+    sign_in.leave(second)
+    assert told == [False]
+
+    cookie = sign_in.enter(TOKEN, HERE)
+    clock.now += SESSION_SECONDS
+    assert sign_in.session(cookie) is None
+    sign_in.enter(TOKEN, HERE)
+    clock.now += SESSION_SECONDS
+    sign_in.enter(TOKEN, HERE)
+    clock.now += SESSION_SECONDS
+    assert not sign_in.is_anybody_in()
+    assert told == [False] * 4
+
+
 def test_one_session_too_many_ends_the_oldest(sign_in: SignIn) -> None:
     cookies = [sign_in.enter(TOKEN, HERE) for _ in range(MOST_SESSIONS + 1)]
 
