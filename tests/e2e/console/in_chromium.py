@@ -78,7 +78,7 @@ def test_pages_load_break_no_rule_and_fit(window, gateway, talks, size: str, sch
         page.locator(".ids").evaluate("each => { each.scrollTop += 300; }")
         page.locator(".viewer").scroll_into_view_if_needed()
         visitor.picture(f"ids-{size}-{scheme}")
-        page.locator(".turn").last.scroll_into_view_if_needed()
+        page.locator("#turns-title").evaluate("each => each.scrollIntoView()")
         page.locator("details").first.evaluate("each => each.open = true")
         visitor.judge()
         visitor.picture(f"turns-{size}-{scheme}")
