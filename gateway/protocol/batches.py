@@ -1,8 +1,8 @@
-"""A JSON-RPC batch from a server, taken apart.
+"""A JSON-RPC batch, taken apart.
 
-Of the versions of MCP only 2025-03-26 has batches. Turns an array of messages into its messages where the version in
-use has them, and else into what becomes of each: an answer is one that can't be used, so that nobody waits for another.
-Each message is read as far as it can be read (`mending.py`).
+Of the versions of MCP only 2025-03-26 has batches. Turns an array of messages of a server into its messages where the
+version in use has them, and else into what becomes of each: an answer is one that can't be used, so that nobody waits
+for another. Each message is read as far as it can be read (`mending.py`). One of a client is only split.
 """
 
 import json

@@ -135,6 +135,32 @@ def test_plain_manifests_are_confined_and_name_no_secret() -> None:
         assert container["resources"]["limits"]["memory"]
 
 
+def test_every_pod_has_rules_for_what_it_may_reach() -> None:
+    text = (ROOT / "deploy/kubernetes/codec-gateway.yaml").read_text()
+    documents = [each for each in yaml.safe_load_all(text) if each]
+    pods = [each["spec"]["template"]["metadata"]["labels"] for each in documents if each["kind"] == "Deployment"]
+    policies = [each["spec"] for each in documents if each["kind"] == "NetworkPolicy"]
+    gateway = next(each for each in policies if "gateway" in each["podSelector"]["matchLabels"].values())
+
+    for labels in pods:
+        (policy,) = [each for each in policies if each["podSelector"]["matchLabels"].items() <= labels.items()]
+        assert policy["policyTypes"] == ["Ingress", "Egress"]
+    # Nothing inside the cluster but what it names: addresses of private networks are left out.
+    assert all("to" in rule or {port["port"] for port in rule["ports"]} == {53} for rule in gateway["egress"])
+    blocks = [to["ipBlock"] for rule in gateway["egress"] for to in rule.get("to", ()) if "ipBlock" in to]
+    assert all("10.0.0.0/8" in block["except"] for block in blocks)
+    template = (CHART / "templates/networkpolicy.yaml").read_text()
+    assert template.count("kind: NetworkPolicy") == template.count("policyTypes: [Ingress, Egress]")
+
+
+def test_nginx_keeps_its_connections_and_clients_their_gateway() -> None:
+    lines = {line.strip() for line in (ROOT / "deploy/nginx/codec-gateway.conf").read_text().splitlines()}
+
+    assert {"keepalive 64;", "hash $remote_addr;"} <= lines
+    # Without these two nothing is kept.
+    assert {"proxy_http_version 1.1;", 'proxy_set_header Connection "";'} <= lines
+
+
 def test_slots_are_named_only_where_one_gateway_has_the_engine() -> None:
     services = read_compose(ROOT / "docker-compose.yml", {})["services"]
     helpers = (CHART / "templates/_helpers.tpl").read_text()

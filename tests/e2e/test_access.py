@@ -135,6 +135,26 @@ def test_rate_of_a_key_is_held_over_real_http(tmp_path, start_gateway, says):
     assert gateway.metric("codec_requests_limited_total", limit="rate") == 1
 
 
+@pytest.mark.parametrize(("limits", "passes"), [(("--rate", "60"), False), ((), True)])
+def test_batch_is_no_way_around_the_rate_of_a_key(tmp_path, start_gateway, says, limits, passes):
+    gateway = start_gateway({"near": says(TEXT)})
+    headers = {
+        "Authorization": f"Bearer {key_for(tmp_path, 'old', *limits)}",
+        "Accept": "application/json, text/event-stream",
+    }
+    greeting = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
+    hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": greeting}
+    pings = [{"jsonrpc": "2.0", "id": n, "method": "ping"} for n in range(2)]
+    with httpx2.Client(headers=headers, timeout=30) as client:
+        session = {"mcp-session-id": client.post(f"{gateway.url}/mcp", json=hello).headers["mcp-session-id"]}
+        several = client.post(f"{gateway.url}/mcp", json=pings, headers=session)
+        one = client.post(f"{gateway.url}/mcp", json=pings[:1], headers=session)
+
+    assert (several.status_code == 200) is passes
+    assert passes or "send each of the batch by itself" in several.json()["error"]["message"]
+    assert one.status_code == 200
+
+
 async def test_every_call_is_a_line_of_the_audit_log_with_the_key_s_name(tmp_path, start_gateway, says):
     key = key_for(tmp_path, "laptop")
     (tmp_path / "codec-gateway.toml").write_text('[audit]\npath = "audit.jsonl"\n')

@@ -18,7 +18,15 @@ from gateway.protocol.eras import HANDSHAKE_VERSIONS
 from gateway.proxy.caller import ANYBODY
 from gateway.replicas.interface import FORWARDED
 from gateway.serve.auth.credentials import Credentials
-from gateway.serve.auth.identity import PRINCIPAL, CannotTell, CredentialRefused, Identity, MustWait, ScopeMissing
+from gateway.serve.auth.identity import (
+    LIMITED,
+    PRINCIPAL,
+    CannotTell,
+    CredentialRefused,
+    Identity,
+    MustWait,
+    ScopeMissing,
+)
 from gateway.serve.auth.limits import Limits
 from gateway.serve.auth.rate_limiter import FailedTries, Kind, Limiter, Refused
 from gateway.serve.auth.resource import ProtectedResource
@@ -129,6 +137,7 @@ class BearerAuth:
         if refused is not None:
             await self._limited(refused)(scope, receive, send)
             return
+        scope["state"][LIMITED] = True
         try:
             await self._app(scope, receive, send)
         finally:

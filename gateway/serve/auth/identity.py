@@ -13,6 +13,8 @@ from gateway.proxy.caller import ANYBODY, Principal
 
 PRINCIPAL: Final = "principal"
 """Key in a request's ASGI state: the `Principal` on whose behalf it comes."""
+LIMITED: Final = "limited"
+"""Key in a request's ASGI state: there where the requests of its caller are counted."""
 OPERATOR_NAME: Final = "operator"
 RESERVED_NAMES: Final = frozenset({OPERATOR_NAME, "anonymous"})
 """Names of principals that no key may bear: the audit log would not tell them apart."""
@@ -50,6 +52,11 @@ def principal_of(scope: Scope) -> Principal:
     state: dict[str, object] = scope.get("state") or {}
     principal = state.get(PRINCIPAL)
     return principal if isinstance(principal, Principal) else ANYBODY
+
+
+def is_limited(scope: Scope) -> bool:
+    """Whether the caller's requests are counted: one that holds several would count as one."""
+    return LIMITED in (scope.get("state") or {})
 
 
 class CredentialRefused(Exception):

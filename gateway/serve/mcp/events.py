@@ -54,9 +54,15 @@ class History:
 class EventStream:
     """One stream of a session."""
 
-    def __init__(self, number: int, history: History, dropped: Callable[[], None]) -> None:
-        """`number`: unique in the session; 0 is the stream that belongs to no request."""
+    def __init__(self, number: int, history: History, dropped: Callable[[], None], answers: int = 1) -> None:
+        """Nothing was said.
+
+        Args:
+            number: unique in the session; 0 is the stream that belongs to no request.
+            answers: with how many it ends.
+        """
         self.number = number
+        self._answers = answers
         self.finished = False
         """Nothing more will be put."""
         self._history = history
@@ -90,6 +96,14 @@ class EventStream:
     def put(self, data: bytes) -> None:
         """A frame that must arrive."""
         self._outbox.put(data)
+
+    def answer(self, data: bytes) -> None:
+        """One of its answers; the last one ends it."""
+        self._answers -= 1
+        if self._answers:
+            self.put(data)
+        else:
+            self.finish(data)
 
     def finish(self, data: bytes | None = None) -> None:
         """The last frame, if there is one."""

@@ -6,7 +6,7 @@ the answer. It reads no HTTP.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -110,23 +110,29 @@ class HttpSession(Session):
         self.times_heard += 1
         self.last_used = asyncio.get_running_loop().time()
 
-    def start(self, message: Request, request: HttpRequest) -> tuple[EventStream, asyncio.Task[None]]:
-        """Run a request; its stream carries what is pushed meanwhile, and ends with the answer.
+    def start(self, messages: Sequence[Request], request: HttpRequest) -> tuple[EventStream, list[asyncio.Task[None]]]:
+        """Run the requests of a POST; their stream carries what is pushed meanwhile, and ends with the last answer.
 
-        Cancelling the task ends the stream with an error.
+        Cancelling a task ends its request with an error.
 
         Raises:
-            RpcError: a request with that id is running, or too many are.
+            RpcError: a request with that id is running, or too many are; none is begun.
         """
-        if message.id in self._running:
-            raise RpcError({"code": INVALID_REQUEST, "message": f"a request with id {message.id!r} is running"})
-        if len(self._running) >= _RUNNING:
+        ids = [message.id for message in messages]
+        twice = next((each for at, each in enumerate(ids) if each in self._running or each in ids[:at]), None)
+        if twice is not None:
+            raise RpcError({"code": INVALID_REQUEST, "message": f"a request with id {twice!r} is running"})
+        if len(self._running) + len(ids) > _RUNNING:
             raise RpcError({"code": INTERNAL_ERROR, "message": f"{_RUNNING} requests are running: wait for one"})
         self._number += 1
-        stream = self._streams[self._number] = EventStream(self._number, self._history, self._dropped)
+        stream = EventStream(self._number, self._history, self._dropped, answers=len(ids))
+        self._streams[self._number] = stream
+        return stream, [self._begin(message, stream, request) for message in messages]
+
+    def _begin(self, message: Request, stream: EventStream, request: HttpRequest) -> asyncio.Task[None]:
         task = self._running[message.id] = asyncio.get_running_loop().create_task(self._run(message, stream, request))
         task.add_done_callback(lambda ended: self._over(message.id, stream, ended))
-        return stream, task
+        return task
 
     def cancel(self, request_id: object) -> None:
         """Stop a request, if it runs."""
@@ -199,13 +205,13 @@ class HttpSession(Session):
             frame, _ = await self._core.answer(message.id, message.method, message.params, call)
         except asyncio.CancelledError:
             frame = _cancelled(message.id)
-        stream.finish(frame)
+        stream.answer(frame)
 
     def _over(self, request_id: RequestId, stream: EventStream, task: asyncio.Task[None]) -> None:
         del self._running[request_id]
         if task.cancelled():
             # It was in the turn in which it came, and never began.
-            stream.finish(_cancelled(request_id))
+            stream.answer(_cancelled(request_id))
         if not stream.attached:
             self.release(stream)
 

@@ -16,7 +16,8 @@ from gateway.errors import MapUnknown, RpcError
 from gateway.observe.logs import get_logger
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, MAP_KEY, VERSION_KEY, meta_of
 from gateway.protocol.headers import ERROR_STATUS, VERSION_HEADER, mismatch
-from gateway.protocol.messages import INTERNAL_ERROR, INVALID_REQUEST, Malformed, Request, parse_message
+from gateway.protocol.messages import INTERNAL_ERROR, INVALID_REQUEST, Request
+from gateway.serve.auth.identity import is_limited
 from gateway.serve.mcp.core import Core, check_greeting, error_answer
 from gateway.serve.mcp.events import EventStream, Reader
 from gateway.serve.mcp.http import (
@@ -35,6 +36,7 @@ from gateway.serve.mcp.http import (
 )
 from gateway.serve.mcp.http_session import HttpSession, SessionLimits
 from gateway.serve.mcp.left_events import LeftEvents
+from gateway.serve.mcp.posted import Posted, read_posted
 
 _ALLOW: Final = ((b"allow", b"GET, POST, DELETE"),)
 _PRIMED_FROM: Final = "2025-11-25"
@@ -130,24 +132,31 @@ class HttpSessions:
 
     async def _post(self, request: HttpRequest) -> None:
         session = self._session_of(request) if SESSION_HEADER in request.headers else None
-        message = parse_message(await read_message_body(request, self._limits.body_bytes))
-        if isinstance(message, Malformed):
-            frame, _ = error_answer(message.id, {"code": message.code, "message": message.detail})
+        body = await read_message_body(request, self._limits.body_bytes)
+        posted = read_posted(body, "" if session is None else session.version)
+        if (fault := posted.fault) is not None:
+            frame, _ = error_answer(fault.id, {"code": fault.code, "message": fault.detail})
             await send_frame(request.send, 400, frame)
-        elif session is None:
+            return
+        if posted.requests or session is None:
             refuse_late(request)
-            await self._post_outside(message, request)
-        elif isinstance(message, Request):
-            refuse_late(request)
-            await self._run(message, request, session)
-        else:
+        if len(posted.requests) > 1 and is_limited(request.scope):
+            raise Rejected(400, "the requests of a key with limits are counted: send each of the batch by itself")
+        if session is None:
+            await self._post_outside(posted, request)
+            return
+        for message in posted.told:
             session.take(message)
+        if posted.requests:
+            await self._run(posted, request, session)
+        else:
             await send_empty(request.send, 202)
 
-    async def _post_outside(self, message: object, request: HttpRequest) -> None:
+    async def _post_outside(self, posted: Posted, request: HttpRequest) -> None:
         """A POST that names no session: `initialize`, or a mistake."""
-        if not isinstance(message, Request):
+        if not posted.requests:
             raise Rejected(400, f"the {SESSION_HEADER} header is missing: send initialize first")
+        (message,) = posted.requests
         if message.method == "initialize":
             await self._open(message, request)
             return
@@ -198,14 +207,17 @@ class HttpSessions:
             log=None if self._left is None else self._left.log(request.principal.name, session_id),
         )
 
-    async def _run(self, message: Request, request: HttpRequest, session: HttpSession) -> None:
+    async def _run(self, posted: Posted, request: HttpRequest, session: HttpSession) -> None:
         try:
-            stream, task = session.start(message, request)
+            stream, tasks = session.start(posted.requests, request)
         except RpcError as error:
-            frame, _ = error_answer(message.id, error.error)
+            frame, _ = error_answer(posted.requests[0].id, error.error)
             await send_frame(request.send, 200, frame)
             return
         reader = stream.attach()
+        if posted.is_batch:
+            # A JSON answer would have to be a list.
+            reader.begin()
         closing = self._close_later(session, reader)
         watch = Watch(request.receive, reader.close, reader.begin, self._deadlines)
         try:
@@ -220,7 +232,8 @@ class HttpSessions:
             if not reader.resumable:
                 # Without the id of an event nobody can come back for the answer: either it was read, or its client is
                 # gone for good.
-                task.cancel()
+                for task in tasks:
+                    task.cancel()
 
     def _close_later(self, session: HttpSession, reader: Reader) -> asyncio.TimerHandle | None:
         """Prepare a stream to be closed early, where that is wanted and its client knows what it means."""

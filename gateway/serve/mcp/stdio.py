@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from gateway.errors import MapUnknown, RpcError
 from gateway.observe.logs import get_logger
+from gateway.protocol.batches import VERSIONS as BATCH_VERSIONS
+from gateway.protocol.batches import split_batch
 from gateway.protocol.eras import MAP_KEY, VERSION_KEY, meta_of
 from gateway.protocol.headers import check_envelope
 from gateway.protocol.lines import Line, LongLine
@@ -147,13 +149,18 @@ class StdioClient:
             return
         if not line.data.strip():
             return
-        message = parse_message(line.data)
+        has_batches = self._session is not None and self._session.version in BATCH_VERSIONS
+        for data in (split_batch(line.data) if has_batches else ()) or (line.data,):
+            self._take_message(data)
+
+    def _take_message(self, data: bytes) -> None:
+        message = parse_message(data)
         if isinstance(message, Request):
-            self._take_request(message, len(line.data))
+            self._take_request(message, len(data))
         elif isinstance(message, Notification):
             self._take_notification(message)
         elif isinstance(message, Malformed):
-            self._log.debug("client sent a line that is not a JSON-RPC message", bytes=len(line.data))
+            self._log.debug("client sent a line that is not a JSON-RPC message", bytes=len(data))
             self._refuse(message.id, message.code, message.detail)
         elif self._session is not None:
             self._session.asks.settle(message)

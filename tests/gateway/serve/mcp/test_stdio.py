@@ -71,6 +71,21 @@ async def test_greeting_comes_while_no_server_is_up_and_what_came_with_it_is_ans
     assert [answer["id"] for answer in answers if answer is not twice] == [0, 1]
 
 
+@pytest.mark.parametrize(("version", "ids"), [("2025-03-26", [1, 2]), ("2025-06-18", [None])])
+async def test_batch_is_its_messages_where_the_version_has_batches(servers, lines_of, version, ids):
+    servers.tool(quiet)
+    call = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "quiet"}}
+    told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    async with lines_of(servers) as lines:
+        lines.ask("initialize", {"protocolVersion": version}, 0)
+        await lines.line()
+        lines.send(json.dumps([{**call, "id": 1}, told, {**call, "id": 2}]).encode())
+        answers = [await lines.line() for _ in ids]
+
+    assert sorted((answer["id"] for answer in answers), key=str) == ids
+    assert all(("result" in answer) == (answer["id"] is not None) for answer in answers)
+
+
 async def test_modern_client_learns_what_we_speak_while_no_server_is_up(servers, lines_of):
     servers.started = anyio.Event()
     async with lines_of(servers) as lines:
