@@ -1,4 +1,4 @@
-"""Replicas of one gateway that share a key and nothing else: sealed names of what lives in one, and the way to it."""
+"""Replicas of one gateway, which share a secret alone: sealed names of what lives in one, and the way there."""
 
 from gateway.replicas.interface import ALONE, Replica, Replicas
 

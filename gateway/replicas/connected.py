@@ -1,4 +1,4 @@
-"""One of several replicas: names of what lives here, and requests for what lives there."""
+"""One of several replicas: it names what lives here, and sends on requests for what lives in another."""
 
 import asyncio
 import socket
@@ -21,10 +21,10 @@ log = get_logger("replicas")
 
 
 class Connected:
-    """One of several."""
+    """This replica, where there are others."""
 
     def __init__(self, keys: ReplicaKeys, host: str, port: int) -> None:
-        """Nothing listens before `listening`. `host`, `port`: where the others find this replica."""
+        """Listens to nobody until `listening`. `host`, `port`: where the others reach this replica."""
         self._host, self._port = host, port
         self._keys = keys
         self._names = OwnedNames(keys, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
@@ -32,34 +32,34 @@ class Connected:
         self._listener: Listener | None = None
 
     def name(self, purpose: Purpose, principal: str) -> str:
-        """A sealed name, which says where it was given."""
+        """A sealed name, which says which replica gave it."""
         return self._names.new(purpose, principal)
 
     def owner(self, purpose: Purpose, name: str, principal: str, scope: Scope) -> Replica | None:
-        """By its name; None as well where another replica has sent the request on."""
+        """As the name says; None too if another replica has sent the request on."""
         return None if FORWARDED in scope else self._names.elsewhere(purpose, name, principal)
 
     def at(self, address: str, scope: Scope) -> Replica | None:
-        """None for this one, and where another replica has sent the request on."""
+        """None if that is this replica, or if another one has sent the request on."""
         return None if FORWARDED in scope or address == self._names.me.address else Replica(address, b"")
 
     def shared_keys(self, purpose: str) -> Sequence[bytes]:
-        """Made from the common secret, and from the one before it."""
+        """Derived from the common secret, and from the one before it."""
         return [derived(secret, f"shared {purpose}") for secret in self._keys.secrets]
 
     async def forward(
         self, owner: Replica, scope: Scope, receive: Receive, send: Send, broken: Broken = quietly
     ) -> None:
-        """Over a kept connection."""
+        """Send it over a kept connection."""
         await self._forwarder.forward(owner, scope, receive, send, broken)
 
     def leave(self) -> None:
-        """On all connections."""
+        """Tell every connection."""
         if self._listener is not None:
             self._listener.leave()
 
     def stop(self) -> None:
-        """On all connections."""
+        """End it on every connection."""
         self._forwarder.stop()
 
     @asynccontextmanager

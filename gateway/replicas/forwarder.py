@@ -1,7 +1,7 @@
 """Sends a request on to the replica that has what it names, and its answer back.
 
-Turns an ASGI request into records on a kept connection. What streams is passed on as it comes; any other answer is
-gathered first, so that an owner that dies in the middle is told of as one that is gone.
+Turns an ASGI request into records on a kept connection. A streamed answer is passed on as it comes. Any other is
+gathered first, so that if the owner dies half-way, the client is told that it is gone.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from gateway.errors import NotAnswered, OwnerGone, ReplicaBusy
 from gateway.replicas.interface import Broken, Replica, quietly
 from gateway.replicas.keys import ReplicaKeys
 from gateway.replicas.link import Link
+from gateway.replicas.link_pool import FAULTS, LinkPool, gone
 from gateway.replicas.messages import ALIVE, BODY, END, GONE, REQUEST, START, head_of, message_of, pieces, streams
 from gateway.replicas.records import RecordFault
-from gateway.replicas.ways import FAULTS, Ways, gone
 
 _SILENCE: Final = 45.0
 """Seconds in which an owner must say or take something; one that lives does so every 15 s, however long calls take."""
@@ -28,24 +28,24 @@ _STOPPING: Final = "the gateway is stopping and could not wait for this answer; 
 
 
 class Forwarder:
-    """What this replica sends on to the others."""
+    """The requests that this replica sends on to the others."""
 
     def __init__(self, keys: ReplicaKeys) -> None:
         """Nothing is connected yet."""
-        self._ways = Ways(keys)
+        self._pool = LinkPool(keys)
         self._running: set[_Errand] = set()
         self._deadlines = Deadlines()
 
     async def forward(
         self, owner: Replica, scope: Scope, receive: Receive, send: Send, broken: Broken = quietly
     ) -> None:
-        """Have another replica answer a request. `broken`: what ends a stream that breaks off.
+        """Have another replica answer a request. `broken`: gives the last bytes of a stream that breaks off.
 
-        Raises `OwnerGone`, or `ReplicaBusy`; nothing has been sent to the client then.
+        Raises `OwnerGone` or `ReplicaBusy`; nothing has been sent to the client then.
         """
         # A connection that says nothing is taken for a stranger's: a client that is slow to send is waited for without.
         first = await receive()
-        link = await self._ways.link(owner)
+        link = await self._pool.link(owner)
         errand = _Errand(owner, link, receive, self._deadlines)
         self._running.add(errand)
         kept = False
@@ -56,18 +56,18 @@ class Forwarder:
             self._running.discard(errand)
             errand.over()
             if kept:
-                self._ways.keep(owner, link)
+                self._pool.keep(owner, link)
             else:
                 link.close()
 
     def stop(self) -> None:
-        """End what the others still answer: this replica is about to end."""
+        """End what the others are still answering: this replica is about to end."""
         for errand in self._running:
             errand.give_up(ReplicaBusy(_STOPPING, asked=True))
 
     def close(self) -> None:
-        """Close the connections that rest."""
-        self._ways.close()
+        """Close the idle connections."""
+        self._pool.close()
 
 
 class _Errand:
@@ -87,19 +87,19 @@ class _Errand:
         """What ended it from this side."""
 
     def give_up(self, why: NotAnswered) -> None:
-        """End it: the connection's end tells the owner."""
+        """End it. The owner notices that the connection has ended."""
         self._why = self._why or why
         self._link.close()
 
     def over(self) -> None:
-        """It is answered, or lost."""
+        """It has been answered, or lost."""
         if self._deadline is not None:
             self._deadline.cancel()
         if self._watch is not None:
             self._watch.cancel()
 
     async def ask(self, scope: Scope, message: Message) -> bool:
-        """Send the request; False: the owner answers before it has all of it. Raises `OwnerGone`, `ReplicaBusy`."""
+        """Send the request; False: the owner answered before it had all of it. Raises `OwnerGone`, `ReplicaBusy`."""
         try:
             head = (REQUEST, head_of(scope, self._owner.boot))
             if message["type"] != "http.request" or message.get("more_body", False):
@@ -111,7 +111,7 @@ class _Errand:
         return True
 
     async def _ask_in_parts(self, head: tuple[bytes, bytes], message: Message) -> bool:
-        """An owner may refuse what is too large before it is all there, and reads no more of it then."""
+        """The owner may refuse a body that is too large before all of it has come, and then reads no more of it."""
         loop = asyncio.get_running_loop()
         sending, hearing = loop.create_task(self._send(head, message)), loop.create_task(self._link.heard())
         try:
@@ -137,7 +137,7 @@ class _Errand:
                 message = await self._receive()
 
     async def answer(self, send: Send, broken: Broken) -> bool:
-        """Pass on the answer; gives whether it came to its end. Raises `OwnerGone`, `ReplicaBusy`."""
+        """Pass on the answer. Gives whether it was complete. Raises `OwnerGone`, `ReplicaBusy`."""
         try:
             start = await self._start()
             streamed = streams(start["headers"])
@@ -188,7 +188,7 @@ class _Errand:
         return self._why or gone(self._owner, _BROKE_OFF, error, asked=True)
 
     def _look(self) -> None:
-        """It takes longer: look whether the client is still there, and the owner."""
+        """The request takes longer: watch whether the client and the owner are still there."""
         self._watch = self._loop.create_task(self._watch_client())
         self._deadline = self._deadlines.after(max(_SILENCE - _LOOK, 0), self._listen)
 

@@ -1,6 +1,6 @@
 """What one replica has to do with the others, as the endpoints see it; and a gateway that has no others.
 
-Apart from what does it (`connected.py`): a gateway without replicas loads nothing of that.
+Kept apart from the implementation (`connected.py`), so that a gateway without replicas loads nothing of it.
 """
 
 import secrets
@@ -21,13 +21,13 @@ Broken = Callable[[NotAnswered], bytes]
 
 
 def quietly(_: NotAnswered) -> bytes:
-    """A client of MCP knows how to go on with a stream that ends early: it comes back, and is told."""
+    """For clients of MCP, which know what to do when a stream ends early: they reconnect, and are told then."""
     return b""
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One process: where it listens for the others, and which start of it this is."""
+    """One start of one process, and where it listens for the others."""
 
     address: str
     """HOST:PORT."""
@@ -39,48 +39,48 @@ class Replicas(Protocol):
     """This replica among the others."""
 
     def name(self, purpose: Purpose, principal: str) -> str:
-        """A new name, which nobody can guess, for something of this principal's that lives here."""
+        """A new name that nobody can guess, for something of this principal's that lives here."""
         ...
 
     def owner(self, purpose: Purpose, name: str, principal: str, scope: Scope) -> Replica | None:
-        """The other replica that has what it names; None: a request is to be answered here, whatever it comes to."""
+        """The other replica that has what a name stands for; None: the request is to be answered here in any case."""
         ...
 
     def at(self, address: str, scope: Scope) -> Replica | None:
-        """The other replica at an address, whichever start of it; None: a request is to be answered here."""
+        """The other replica at an address, whichever start of it; None: the request is to be answered here."""
         ...
 
     def shared_keys(self, purpose: str) -> Sequence[bytes]:
-        """Keys of 32 bytes that all replicas have for one purpose: what is made is made with the first."""
+        """Keys of 32 bytes that all replicas have for one purpose; the first is used for anything new."""
         ...
 
     async def forward(
         self, owner: Replica, scope: Scope, receive: Receive, send: Send, broken: Broken = quietly
     ) -> None:
-        """Have another replica answer. `broken`: what ends a stream that breaks off.
+        """Have another replica answer a request. `broken`: gives the last bytes of a stream that breaks off.
 
-        Raises `OwnerGone`, or `ReplicaBusy`; nothing has been sent to the client then.
+        Raises `OwnerGone` or `ReplicaBusy`; nothing has been sent to the client then.
         """
         ...
 
     def leave(self) -> None:
-        """Take nothing more from the others that any replica can answer: this one is about to end."""
+        """Refuse requests of the others that any replica can answer: this one is about to end."""
         ...
 
     def stop(self) -> None:
-        """End what others still answer and what passes through here: this replica is about to end."""
+        """End what the others are still answering for this replica, which is about to end."""
         ...
 
     def listening(self, app: ASGIApp, listener: socket.socket | None = None) -> AbstractAsyncContextManager[None]:
         """Answer the others' requests with `app`, for as long as the context lasts. Raises `ConfigError`.
 
-        `listener`: a socket at this replica's address; None: one is made.
+        `listener`: a socket bound to this replica's address; None: one is made.
         """
         ...
 
 
 class _Alone:
-    """There are no others."""
+    """A gateway without other replicas."""
 
     def name(self, purpose: Purpose, principal: str) -> str:
         return secrets.token_urlsafe(24)

@@ -1,7 +1,7 @@
-"""The secret that replicas have in common, and what is sealed with keys made from it.
+"""The secret that replicas share, and what is sealed with keys derived from it.
 
-Turns bytes into tokens that only who has the secret can make or open, and back. Each purpose has a key of its own, so
-that a token of one can't stand for another. No IO.
+Turns bytes into tokens that can be made and opened only with the secret, and back. Each purpose has a key of its own,
+so that a token for one can't be used for another. No IO.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ def derived(secret: bytes, purpose: str, salt: bytes = b"", size: int = KEY_BYTE
 
 @dataclass(frozen=True, slots=True)
 class ReplicaKeys:
-    """The secrets that are accepted; what is made is made with the first."""
+    """The secrets that are accepted; the first is used for anything new."""
 
     secrets: Sequence[bytes]
     by_id: dict[bytes, bytes] = field(init=False, repr=False)
@@ -39,18 +39,18 @@ class ReplicaKeys:
 
     @property
     def current(self) -> tuple[bytes, bytes]:
-        """What is told of the secret that is used, and the secret."""
+        """The secret that is in use, behind its public id."""
         return _id_of(self.secrets[0]), self.secrets[0]
 
     def seal(self, purpose: str, plain: bytes) -> str:
-        """A token, in the letters of URLs."""
+        """A token, in characters that a URL may hold."""
         key_id, secret = self.current
         nonce = secrets.token_bytes(_NONCE)
         sealed = ChaCha20Poly1305(derived(secret, purpose)).encrypt(nonce, plain, key_id)
         return urlsafe_b64encode(key_id + nonce + sealed).rstrip(b"=").decode()
 
     def opened(self, purpose: str, token: str) -> bytes | None:
-        """What was sealed; None for what was not, not for this purpose, or with another secret."""
+        """What was sealed; None if it was sealed for another purpose or with another secret, or not at all."""
         try:
             held = b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         except ValueError:

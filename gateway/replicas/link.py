@@ -22,12 +22,12 @@ _PROBES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 class Link(asyncio.Protocol):
-    """A connection on which both sides have shown nothing yet but their greeting. One request at a time."""
+    """A connection on which neither side has shown anything yet but its greeting. One request at a time."""
 
     def __init__(
         self, keys: ReplicaKeys, side: Literal["asks", "answers"], met: Callable[["Link"], object] | None = None
     ) -> None:
-        """`met` is called when it is connected."""
+        """`met` is called once it is connected."""
         self._keys = keys
         self._side: Literal["asks", "answers"] = side
         self._met = met
@@ -48,7 +48,7 @@ class Link(asyncio.Protocol):
 
     @staticmethod
     async def connect(host: str, port: int, keys: ReplicaKeys) -> "Link":
-        """Connect to another replica and greet. Raises `RecordFault`, and OSError or EOFError where it ends."""
+        """Connect to another replica and greet it. Raises `RecordFault`; OSError or EOFError if the connection ends."""
         loop = asyncio.get_running_loop()
         _, link = await loop.create_connection(lambda: Link(keys, "asks"), host, port)
         try:
@@ -112,7 +112,7 @@ class Link(asyncio.Protocol):
         return records
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed, by whomever."""
+        """The connection is closed, by either side."""
         self._over(exc)
         self._writable.set()
 
@@ -126,21 +126,21 @@ class Link(asyncio.Protocol):
         self._some.set()
 
     def pause_writing(self) -> None:
-        """The other side does not read."""
+        """The other side has stopped reading."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """It reads again."""
         self._writable.set()
 
     def tell(self, *records: tuple[bytes, bytes]) -> None:
-        """Send records together, without a look at whether they are read. Raises OSError."""
+        """Send records together, whether or not the other side reads them. Raises OSError."""
         if self._records is None or self._out.is_closing():
             raise ConnectionResetError("the connection is closed")
         self._out.write(b"".join([self._records.seal(kind, data) for kind, data in records]))
 
     async def send(self, *records: tuple[bytes, bytes], within: float | None = None) -> None:
-        """The same; waits while the other side does not read, at most `within` seconds."""
+        """Send records together; waits up to `within` seconds while the other side does not read. Raises OSError."""
         self.tell(*records)
         if not self._writable.is_set():
             with anyio.fail_after(within):
@@ -149,7 +149,7 @@ class Link(asyncio.Protocol):
                 raise ConnectionResetError("the connection was closed")
 
     async def heard(self) -> None:
-        """Wait until there is something to receive, be it the end."""
+        """Wait until there is something to receive, or the connection has ended."""
         while not self._waiting and self._end is False:
             await self._something()
 
@@ -173,25 +173,25 @@ class Link(asyncio.Protocol):
 
     @property
     def rests(self) -> bool:
-        """Whether it is open, and nothing has come on it that nobody waits for."""
+        """Whether it is open and idle: nothing has come that nobody asked for."""
         return not (self._waiting or self._end is not False or self._out.is_closing())
 
     def refuse(self) -> None:
-        """Say that there is no room, and end it."""
+        """Say that there is no room, and close the connection."""
         self._out.write(FULL)
         self._out.close()
 
     def end(self) -> None:
-        """End it when the other side has what was sent."""
+        """Close it once the other side has all that was sent."""
         self._out.close()
 
     def close(self) -> None:
-        """End it at once; what the other side has not taken is not waited for."""
+        """Close it at once; what has not been sent is lost."""
         self._out.abort()
 
 
 def _look_after(kept: Any) -> None:
-    """Have the kernel notice a machine that has vanished without a word: its connections would rest here for ever."""
+    """Have the kernel notice a machine that vanished without a word; its connections would stay for ever otherwise."""
     kept.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _PROBES.items():
         if (option := getattr(socket, name, None)) is not None:

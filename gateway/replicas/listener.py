@@ -1,7 +1,8 @@
-"""Where the other replicas send on requests for what lives here.
+"""Where the other replicas send requests for what lives here.
 
-Turns records of one connection into ASGI requests of the same app that clients ask, one at a time, so that whoever asks
-is looked at anew. A connection that shows no knowledge of the common key in time is closed, and of those there are few.
+Turns the records of a connection into ASGI requests to the app that clients use, one at a time, so that each caller is
+checked again. A connection that does not prove in time that it knows the common secret is closed, and only a few may be
+unproven at once.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ class Listener:
     """Answers the other replicas."""
 
     def __init__(self, keys: ReplicaKeys, boot: bytes, app: ASGIApp) -> None:
-        """`boot`: of this start; what is asked of another one is gone."""
+        """`boot`: names this start; requests that are meant for an earlier one are told that it is gone."""
         self._keys = keys
         self._boot = boot
         self._app = app
@@ -46,7 +47,7 @@ class Listener:
         self._leaving = False
 
     def link(self) -> Link:
-        """A connection that is about to be made."""
+        """Make the protocol of a new connection."""
         return Link(self._keys, "answers", self._met)
 
     def _met(self, link: Link) -> None:
@@ -59,18 +60,18 @@ class Listener:
         task.add_done_callback(self._serving.discard)
 
     def leave(self) -> None:
-        """From now on take nothing that any replica can answer."""
+        """From now on, refuse what any other replica can answer."""
         self._leaving = True
 
     async def stop(self) -> None:
-        """End every connection, and what is still being answered: what answers is about to end."""
+        """End every connection, and what is still being answered on it."""
         for task in self._serving:
             task.cancel()
         if self._serving:
             await asyncio.wait(self._serving, timeout=_STOP_TIME)
 
     async def tell_alive(self) -> None:
-        """Say on each connection whose answer takes its time that this replica lives."""
+        """Tell those who wait long for an answer that this replica is alive."""
         while True:
             await anyio.sleep(_ALIVE)
             for link in self._answering:
@@ -78,7 +79,7 @@ class Listener:
                     link.tell((ALIVE, b""))
 
     async def _serve(self, link: Link) -> None:
-        """Answer on one connection until it ends; nothing is raised but a cancellation."""
+        """Answer on one connection until it ends. Raises nothing but a cancellation."""
         try:
             with suppress(OSError, EOFError):
                 await self._serve_proven(link, await self._first(link))
@@ -125,7 +126,7 @@ class Listener:
 
 
 class _Exchange:
-    """One request, as its app reads and answers it."""
+    """One request, as the app reads and answers it."""
 
     def __init__(self, link: Link) -> None:
         self._link = link

@@ -1,7 +1,7 @@
 """One HTTP request and its answer, as records between two replicas.
 
-Turns an ASGI scope into the data of a record, and back; bodies are records of their own. What it leaves out belongs to
-one connection alone. Pure.
+Turns an ASGI scope into the data of a record, and back; bodies are records of their own. Headers that belong to one
+connection are left out. Pure.
 """
 
 import json
@@ -31,7 +31,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 def head_of(scope: Any, boot: bytes) -> bytes:
-    """A request without its body. `boot`: of the start that it is for."""
+    """A request without its body. `boot`: the start of the owner that it is meant for."""
     client = scope.get("client")
     return json.dumps(
         {
@@ -47,7 +47,7 @@ def head_of(scope: Any, boot: bytes) -> bytes:
 
 
 def scope_of(head: bytes) -> tuple[dict[str, Any], bytes]:
-    """The request as an ASGI scope, and the start that it is for. Raises `RecordFault`."""
+    """The request as an ASGI scope, and the start that it is meant for. Raises `RecordFault`."""
     with _reading("a request"):
         return _scope_of(json.loads(head))
 
@@ -78,14 +78,14 @@ def start_of(message: Any) -> bytes:
 
 
 def message_of(start: bytes) -> dict[str, Any]:
-    """The same as an ASGI message. Raises `RecordFault`."""
+    """That beginning as an ASGI message. Raises `RecordFault`."""
     with _reading("an answer"):
         read = json.loads(start)
         return {"type": "http.response.start", "status": int(read["status"]), "headers": _read(read["headers"])}
 
 
 def streams(headers: Headers) -> bool:
-    """Whether an answer of these headers comes bit by bit."""
+    """Whether an answer with these headers is streamed."""
     return any(name.lower() == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers)
 
 

@@ -1,7 +1,7 @@
-"""Names of what lives in one replica: a session, a call that waits for its client.
+"""Names of what lives in one replica: a session, or a call that waits for its client.
 
-A name is sealed (`keys.py`) and says which process has what it names, and for whom it was made. Any replica tells from
-it alone where a request belongs: here, to another, or nowhere. No IO.
+A name is sealed (`keys.py`). It says in which process the thing lives, and for whom it was made. From the name alone,
+any replica can tell where a request belongs: here, to another replica, or nowhere. No IO.
 """
 
 import hashlib
@@ -20,10 +20,10 @@ _LONGEST: Final = 1024
 
 
 class OwnedNames:
-    """Names that this replica gives, and those of others."""
+    """The names that this replica gives, and those that others gave."""
 
     def __init__(self, keys: ReplicaKeys, address: str) -> None:
-        """`address`: HOST:PORT at which the others find this replica."""
+        """`address`: HOST:PORT at which the others reach this replica."""
         self._keys = keys
         self.me = Replica(address, secrets.token_bytes(_BOOT))
         # A session's name comes with each of its requests.
@@ -35,7 +35,7 @@ class OwnedNames:
         return self._keys.seal(purpose, plain)
 
     def elsewhere(self, purpose: Purpose, name: str, principal: str) -> Replica | None:
-        """The other replica that has what it names; None: it is here, or it is no name of this principal's."""
+        """The other replica that has what a name stands for; None: this one, or the name is not this principal's."""
         if len(name) > _LONGEST:
             return None
         owner = self._owner(purpose, name, principal)

@@ -1,9 +1,9 @@
-"""The bytes between two replicas: records that only who has their common secret can make or read, in their order.
+"""The bytes between two replicas: records that can be written and read only with their common secret, in their order.
 
-Each side draws 32 random bytes and sends them first; keys for both directions come from the secret and both (so nothing
-that was recorded can be played again, and no clock is trusted). What follows are records: four bytes of length, and the
-sealed record, whose number is its nonce. A record that is missing, doubled, moved or changed does not open, and the
-connection is of no use any more. Sans IO.
+Each side draws 32 random bytes and sends them first. The keys for both directions come from the secret and from both
+draws, so nothing that was recorded can be played again, and no clock is trusted. Records follow: four bytes of length,
+and the sealed record, whose number is its nonce. A record that is missing, doubled, moved or changed does not open, and
+then the connection is of no use any more. Sans-IO.
 """
 
 import secrets
@@ -29,28 +29,28 @@ FULL: Final = b"codec-gateway full    1\n".ljust(HELLO_BYTES)
 
 
 class RecordFault(Exception):
-    """What came can't have been sent so by a replica that has our secret."""
+    """What came can't have been sent by a replica that has our secret."""
 
 
 class NoRoom(RecordFault):
-    """The other replica can take no connection more."""
+    """The other replica can take no more connections."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What a side sends first."""
+    """What each side sends first."""
 
     key_id: bytes
     random: bytes
 
     @staticmethod
     def new(key_id: bytes) -> "Hello":
-        """One of this moment."""
+        """One with fresh random bytes."""
         return Hello(key_id, secrets.token_bytes(RANDOM_BYTES))
 
     @staticmethod
     def read(data: bytes) -> "Hello":
-        """Raises `RecordFault` for what is none."""
+        """Read it from bytes. Raises `RecordFault`."""
         if len(data) != HELLO_BYTES or not data.startswith(MAGIC):
             raise RecordFault("no greeting of a replica")
         rest = data[len(MAGIC) :]
@@ -58,7 +58,7 @@ class Hello:
 
     @property
     def bytes(self) -> bytes:
-        """As it is sent."""
+        """Itself as it is sent."""
         return MAGIC + self.key_id + self.random
 
 

@@ -1,4 +1,4 @@
-"""A store that replicas ask for what one of them alone can't know; optional, and never in anybody's way."""
+"""A store that replicas ask for what no single one of them can know. It is optional, and nobody depends on it."""
 
 from gateway.shared.interface import Bounds, Record, Room, Shared, SharedStatus
 

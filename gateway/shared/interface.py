@@ -1,7 +1,7 @@
 """What replicas share through a store, as the packages above see it.
 
-Whoever asks goes on without an answer: None says that the store is away, slow or at fault, which nobody is told but who
-runs the gateway. Apart from what does it: a gateway without a store loads nothing of that.
+Every caller can go on without an answer: None says that the store is down, slow or at fault. Only the operator is told.
+Kept apart from the implementation, so that a gateway without a store loads nothing of it.
 """
 
 from asyncio import Task
@@ -21,7 +21,7 @@ WHOLE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Something that is kept for its owner, and what it follows. It never changes: an id is never used twice."""
+    """Something that is kept for its owner, and what it follows. It never changes, and no id is used twice."""
 
     id: str
     before: str | None
@@ -33,7 +33,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much of one kind is kept in a store, for all replicas."""
+    """How much of one kind all replicas together keep in a store."""
 
     most: int
     """Bytes in all."""
@@ -44,13 +44,13 @@ class Bounds:
 
     @classmethod
     def of(cls, most: int, share: float, ttl: float) -> Self:
-        """`share`: of one owner, as a part of all."""
+        """`share`: the part of all that one owner may have."""
         return cls(most, int(most * share), ttl)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedStatus:
-    """How the store stands."""
+    """Whether the store answers."""
 
     up: bool
     reason: str | None
@@ -64,51 +64,51 @@ class Shared(Protocol):
 
     @property
     def status(self) -> SharedStatus:
-        """How it stands."""
+        """Whether the store answers, and why not."""
         ...
 
     async def take(self, limit: Limit, who: str, size: float, a_second: float) -> float | None:
-        """Take a token of the bucket that all replicas have for somebody: 0, or the seconds until there is one.
+        """Take a token from somebody's bucket, which all replicas share. Gives 0, or the seconds until there is one.
 
-        `size`: tokens of a full bucket; `a_second`: how many come back.
+        `size`: the tokens of a full bucket; `a_second`: how many come back each second.
         """
         ...
 
     async def wait(self, limit: Limit, who: str, size: float, a_second: float) -> float | None:
-        """The same, and take nothing."""
+        """The seconds until there is a token, taking none."""
         ...
 
     async def find(self, room: Room, owner: str, record: str, bounds: Bounds, *, depth: int = WHOLE) -> list[Record]:
-        """A record of this owner's and all that it follows, the first one first, without aliases; [] for nothing.
+        """An owner's record and all that it follows, oldest first, without aliases; [] if there is none.
 
-        `depth`: records at most.
+        `depth`: the most records to give.
         """
         ...
 
     async def find_alias(
         self, room: Room, owner: str, aliases: Sequence[str], bounds: Bounds, *, depth: int = WHOLE
     ) -> list[Record]:
-        """The same of the first of several aliases that names one, whatever it is that it names."""
+        """As `find`, by the first of several aliases that names any record."""
         ...
 
     def keep(
         self, room: Room, owner: str, record: Record, bounds: Bounds, before: Callable[[], Sequence[Record]] = tuple
     ) -> Awaitable[object]:
-        """Keep a record, behind whoever asks for it. Gives what can be waited for, be it kept or not.
+        """Keep a record, without making the caller wait. The result may be awaited, whether or not the record is kept.
 
-        What it follows is there then, and kept as long. `before`: all of that, the first one first, asked for if the
-        store has lost it; () where it is not known here.
+        What it follows is kept with it, and as long. `before`: gives all of that, oldest first, if the store has lost
+        it; () if it is not known here.
         """
         ...
 
     def keep_last(self, room: Room, owner: str, record: Record, bounds: Bounds) -> Awaitable[object]:
-        """The same of a record that is worth something without what it follows, which goes when its time is over."""
+        """As `keep`, for a record that is of use even when what it follows has expired."""
         ...
 
     def behind(self, work: Coroutine[Any, Any, object]) -> Task[object]:
-        """Have something done behind whoever asks for it, and before the store is left."""
+        """Run this in the background. It is finished before the store is left."""
         ...
 
     async def drop(self, room: Room, owner: str, record: str) -> bool | None:
-        """Forget a record of this owner's. Gives whether it was there."""
+        """Forget an owner's record. Gives whether it was there; None: the store did not answer."""
         ...

@@ -1,8 +1,8 @@
-"""Names and values in a store that others can read: neither tells anything, and nobody but a replica makes one.
+"""Names and values for a store that others can read: neither reveals anything, and only a replica can make one.
 
-Turns a purpose and what is looked for into a key of the store, and bytes into sealed ones that open for the same
-purpose, principal and key alone. Secrets are exchanged one after the other: what was made with the one before is
-found and opened too. No IO.
+Turns a purpose and what is looked for into a key of the store. Seals bytes so that they open for the same purpose,
+principal and key alone. When secrets are exchanged, what was made with the one before is still found and opened. No
+IO.
 """
 
 import secrets
@@ -25,7 +25,7 @@ _DIGEST: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class StoreKeys:
-    """The secrets that all replicas have, for one store."""
+    """The secrets that all replicas share, for one store."""
 
     secrets: Sequence[bytes]
     """What is made is made with the first."""
@@ -39,22 +39,22 @@ class StoreKeys:
         object.__setattr__(self, "_sealing", sealing)
 
     def names(self, purpose: str, *parts: str | bytes) -> list[bytes]:
-        """The keys under which something is found, that under which it is put first."""
+        """The keys under which something may stand; new values go under the first."""
         said = _joined(purpose, *parts)
         digests = [blake2b(said, key=key, digest_size=_DIGEST).digest() for key in self._naming]
         return [f"{self.prefix}{purpose}:{urlsafe_b64encode(digest).decode()}".encode() for digest in digests]
 
     def plain_name(self, what: str) -> bytes:
-        """The key of something that is no secret."""
+        """The key of something that is not secret."""
         return f"{self.prefix}{what}".encode()
 
     def seal(self, purpose: str, owner: str, name: bytes, plain: bytes) -> bytes:
-        """A value for one key of one principal's."""
+        """Seal a value for one key and one principal."""
         nonce = secrets.token_bytes(_NONCE)
         return _FORMAT + nonce + self._sealing[0].encrypt(nonce, plain, _joined(purpose, owner, name))
 
     def opened(self, purpose: str, owner: str, name: bytes, value: bytes) -> bytes | None:
-        """What was sealed; None for anything that was not, or not for this."""
+        """What was sealed; None if it was not sealed, or not for this purpose, principal and key."""
         nonce, sealed = value[1 : 1 + _NONCE], value[1 + _NONCE :]
         if value[:1] != _FORMAT or len(nonce) != _NONCE:
             return None

@@ -1,4 +1,4 @@
-"""Values of a record as bytes, and back. What strings may hold here, lone surrogates among it, comes back as it was."""
+"""Values of a record as bytes, and back. Strings come back as they were, lone surrogates included."""
 
 from typing import Any, cast
 
@@ -8,11 +8,11 @@ _packb, _unpackb = cast(Any, msgpack.packb), cast(Any, msgpack.unpackb)
 
 
 def packed(value: object) -> bytes:
-    """Lists, texts, bytes and numbers as bytes."""
+    """Lists, texts, bytes and numbers, as bytes."""
     data: bytes = _packb(value, unicode_errors="surrogatepass")
     return data
 
 
 def unpacked(data: bytes) -> Any:
-    """The value of bytes that a replica has packed."""
+    """The value that `packed` turned into bytes."""
     return _unpackb(data, unicode_errors="surrogatepass", strict_map_key=False)

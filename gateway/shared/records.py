@@ -1,7 +1,7 @@
-"""Records in a store: sealed on their way there, and taken for not there where they don't open.
+"""Records in a store: they are sealed on the way there, and one that does not open counts as missing.
 
-Turns records into the arguments of scripts, and what scripts give into records. What was put elsewhere, cut, or linked
-to something else by whoever can write to the store is noticed here: a value opens under its own key alone, and says
+Turns records into the arguments of scripts, and the answers of scripts into records. Whoever can write to the store may
+move a value, cut it, or link it to something else. That is noticed here: a value opens only under its own key, and says
 what it follows.
 """
 
@@ -14,11 +14,11 @@ from gateway.shared.packing import packed, unpacked
 
 
 class Unreadable(Exception):
-    """What the store gave was not made by a replica for this."""
+    """What the store gave was not made by a replica for this purpose."""
 
 
 class RecordSeal:
-    """Records of one room, sealed."""
+    """Seals and opens the records of one room."""
 
     def __init__(self, keys: StoreKeys, room: Room) -> None:
         self._keys = keys
@@ -27,7 +27,7 @@ class RecordSeal:
         """Where the room's accounts stand."""
 
     def owner(self, owner: str) -> bytes:
-        """An owner, as the store is told."""
+        """An owner's name in the store."""
         return self._keys.names(self._room, "owner", owner)[0].removeprefix(self.place)
 
     def names(self, owner: str, record: str) -> list[bytes]:
@@ -46,7 +46,7 @@ class RecordSeal:
         return [name, *aliases], self._keys.seal(self._room, owner, name, plain), before
 
     def opened(self, owner: str, found: Any, depth: int) -> list[Record]:
-        """What `FIND` gave, the first one first. Raises `Unreadable`."""
+        """Read what `FIND` gave, oldest first. Raises `Unreadable`."""
         if not isinstance(found, list) or len(cast(list[Any], found)) % 2:
             raise Unreadable
         given = cast(list[Any], found)

@@ -1,9 +1,9 @@
-"""One Redis or Valkey: scripts that it runs for a request, within a time, or not at all.
+"""One Redis or Valkey: it runs the scripts of a request within a time limit, or not at all.
 
-Turns a script and its arguments into what it gives, or into None: away, slow, at fault, or no Redis at all. After one
-question that was not answered nobody asks again until it answers a try, each second, on nobody's way. Where that
-question may have been too large for its time, a look decides at once whether it is away. What was seen of it is said
-once, and once that it is over. It knows no key and no value.
+Turns a script and its arguments into its result, or into None if the store is down, slow, at fault, or no Redis. Once
+it has failed to answer, it is asked nothing more until it answers a try; one is made every second, in the background.
+If a request may only have been too large for the time limit, a try at once shows whether the store is down. The log is
+told once when it stops answering, and once when it answers again. It knows no keys and no values.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ log = get_logger("shared")
 
 
 class Client(Protocol):
-    """What is used of the library."""
+    """The part of the library that is used."""
 
     async def execute_command(self, *args: Argument) -> Any:
         """Send a command; gives the answer."""
@@ -52,7 +52,7 @@ class Client(Protocol):
 
 
 def open_client(url: str, timeout: float) -> Client:
-    """The store at an address; nothing is connected yet. Raises `ConfigError` for an address that can't be one."""
+    """A client for an address; nothing is connected yet. Raises `ConfigError` for an invalid address."""
     try:
         client = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
             url,
@@ -76,7 +76,7 @@ class RedisStore:
     """One store, and whether it answers."""
 
     def __init__(self, client: Client, timeout: float, metrics: SharedMetrics) -> None:
-        """It counts as away until it has answered. `timeout`: seconds that a question may take."""
+        """The store counts as down until it has answered. `timeout`: the seconds that a request may take."""
         self._client = client
         self._timeout = timeout
         self._metrics = metrics
@@ -95,11 +95,11 @@ class RedisStore:
 
     @property
     def reason(self) -> str | None:
-        """Why it is away; None: it answers."""
+        """Why it is down; None: it answers."""
         return self._reason
 
     async def run(self, kind: str, script: Script, keys: Sequence[bytes], args: Sequence[Argument]) -> Any:
-        """What a script gives; None: there is no answer. `kind`: what is counted."""
+        """A script's result; None: there was no answer. `kind`: how the request is counted."""
         until = asyncio.get_running_loop().time() + self._timeout
         if not await self._answers(until):
             self._metrics.asked(kind, "away")
@@ -118,7 +118,7 @@ class RedisStore:
         return answer
 
     async def _answers(self, until: float) -> bool:
-        """Whether it is there, as far as anybody knows; where it is being looked at, as that comes out."""
+        """Whether the store answers, as far as is known. If that is being tried just now, wait for the outcome."""
         if not self._sure.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(until):
@@ -127,7 +127,7 @@ class RedisStore:
 
     @asynccontextmanager
     async def running(self, beat: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
-        """Look after it for as long as the context lasts. `beat`: asks it something, and raises without an answer."""
+        """Watch the store for as long as the context lasts. `beat`: asks it something, and raises without an answer."""
         await self._look(beat)
         watching = asyncio.get_running_loop().create_task(self._watch(beat))
         try:
@@ -140,7 +140,7 @@ class RedisStore:
                 await self._close()
 
     async def ask(self, script: Script, keys: Sequence[bytes], args: Sequence[Argument]) -> Any:
-        """What a script gives, whether the store is away or not. Raises what the library does."""
+        """A script's result, whether or not the store counts as down. Raises what the library raises."""
         async with asyncio.timeout(self._timeout):
             return await self._evaluate(script, keys, args)
 
@@ -172,7 +172,7 @@ class RedisStore:
             log.info("the shared store answers")
 
     async def _close(self) -> None:
-        """Close all connections; others are made when they are needed. Whatever the library may raise, looks go on."""
+        """Close all connections; new ones are made when needed. The watch goes on whatever the library raises."""
         with suppress(Exception):
             await self._client.aclose()
 
@@ -183,7 +183,7 @@ class RedisStore:
             return await self._client.execute_command("EVAL", script.text, len(keys), *keys, *args)
 
     def _fault(self, error: Exception, *, excuse: bool) -> SharedResult:
-        """What came of a question. `excuse`: whether it may be late for another reason than that the store is away."""
+        """How a failed request is counted. `excuse`: it may be late for another reason than that the store is down."""
         if isinstance(error, ResponseError):
             if self._told is None:
                 self._told = _shown(error)
@@ -208,6 +208,6 @@ class RedisStore:
 
 
 def _shown(error: Exception) -> str:
-    """What a server says is not ours."""
+    """The error's words, escaped and cut: a server's are not trusted."""
     words = "it did not answer in time" if isinstance(error, TimeoutError | RedisTimeoutError) else str(error)
     return escape_text(words or type(error).__name__, _SHOWN)

@@ -1,6 +1,7 @@
 """What the store does by itself, in Lua: each script is one step for all replicas, by the store's own clock.
 
-Texts alone. Names of keys are made here too (a room's accounts, what a record follows): all must be in one place.
+Only texts. Some names of keys are made here too (a room's accounts, what a record follows), so all keys must be on one
+server.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ _NOW: Final = "local t = redis.call('TIME')\nlocal now = tonumber(t[1]) + tonumb
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One script, and the digest by which a store knows one that it has seen."""
+    """One script, and the digest by which the store knows it."""
 
     text: str
     large: bool = False

@@ -1,7 +1,7 @@
-"""What replicas share, by names and values that the store can't read.
+"""What replicas share, under names and values that the store can't read.
 
-Turns questions of the packages above into scripts of one store (`redis_store.py`), and what these give into answers;
-what can't be one is no answer.
+Turns questions of the packages above into scripts for one store (`redis_store.py`), and their results into answers. A
+result that makes no sense counts as none.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class SharedStore:
     """One store, asked by all replicas."""
 
     def __init__(self, store: RedisStore, keys: StoreKeys, metrics: SharedMetrics, timeout: float) -> None:
-        """Nothing is asked yet. `timeout`: seconds for which anybody waits for a write."""
+        """Nothing is asked yet. `timeout`: the seconds for which anybody waits for a write."""
         self._store = store
         self._keys = keys
         self._metrics = metrics
@@ -53,26 +53,26 @@ class SharedStore:
 
     @property
     def status(self) -> SharedStatus:
-        """How it stands."""
+        """Whether the store answers, and why not."""
         reason = self._store.reason
         return SharedStatus(reason is None, reason, self._replicas)
 
     async def take(self, limit: Limit, who: str, size: float, a_second: float) -> float | None:
-        """Take a token: 0, or the seconds until there is one."""
+        """Take a token. Gives 0, or the seconds until there is one."""
         return await self._bucket(limit, who, size, a_second, 1)
 
     async def wait(self, limit: Limit, who: str, size: float, a_second: float) -> float | None:
-        """The same, and take nothing."""
+        """The seconds until there is a token, taking none."""
         return await self._bucket(limit, who, size, a_second, 0)
 
     async def find(self, room: Room, owner: str, record: str, bounds: Bounds, *, depth: int = WHOLE) -> list[Record]:
-        """A record of this owner's and what it follows, the first one first; [] for nothing."""
+        """An owner's record and what it follows, oldest first; [] if there is none."""
         return await self._found(room, owner, self._seals[room].names(owner, record), bounds, depth)
 
     async def find_alias(
         self, room: Room, owner: str, aliases: Sequence[str], bounds: Bounds, *, depth: int = WHOLE
     ) -> list[Record]:
-        """The same of the first of several aliases that names one."""
+        """As `find`, by the first of several aliases that names a record."""
         names = [name for alias in aliases for name in self._seals[room].aliases(owner, alias)]
         return await self._found(room, owner, names, bounds, depth)
 
@@ -92,11 +92,11 @@ class SharedStore:
         return found
 
     def keep(self, room: Room, owner: str, record: Record, bounds: Bounds, before: Before = tuple) -> Awaitable[object]:
-        """Keep a record behind whoever asks for it; what it follows, where the store has lost that."""
+        """Keep a record in the background, and what it follows if the store has lost that."""
         return self._behind(room, record, lambda: self._keep(room, owner, record, bounds, before), bounds)
 
     def keep_last(self, room: Room, owner: str, record: Record, bounds: Bounds) -> Awaitable[object]:
-        """The same, whether what it follows is there or not."""
+        """As `keep`, whether or not what it follows is there."""
         return self._behind(room, record, lambda: self._put(room, owner, record, bounds, whole=False), bounds)
 
     def _behind(
@@ -116,7 +116,7 @@ class SharedStore:
         return _Written(task, self._timeout)
 
     def behind(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
-        """Have something done behind whoever asks for it, and before the store is left."""
+        """Run this in the background. It is finished before the store is left."""
         task = asyncio.get_running_loop().create_task(work)
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
@@ -136,7 +136,7 @@ class SharedStore:
         return await self._store.run(room, KEEP, [sealed.place, *keys], args)
 
     async def drop(self, room: Room, owner: str, record: str) -> bool | None:
-        """Forget a record of this owner's. Gives whether it was there."""
+        """Forget an owner's record. Gives whether it was there; None: the store did not answer."""
         sealed = self._seals[room]
         keys = [sealed.place, *sealed.names(owner, record)]
         dropped: object = await self._store.run(room, DROP, keys, [sealed.owner(owner)])
@@ -150,7 +150,7 @@ class SharedStore:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Ask it from now on, for as long as the context lasts."""
+        """Use the store for as long as the context lasts."""
         async with self._store.running(self._beat):
             try:
                 yield
@@ -172,7 +172,7 @@ class SharedStore:
 
 
 class _Written:
-    """Something on its way to the store, for whoever waits."""
+    """A write in the background, which may be waited for."""
 
     def __init__(self, task: "asyncio.Task[object] | None", timeout: float) -> None:
         self._task = task
@@ -194,7 +194,7 @@ def store_of(config: SharedConfig, secret_keys: Sequence[bytes], metrics: Shared
 
 
 def _seconds(said: Any, most: float) -> float | None:
-    """A number that the store gave as text; None for one that it can't be."""
+    """A number that the store gave as text; None if it can't be right."""
     try:
         seconds = float(said)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""How many workers there are to be: as many as is set, or one for each core that this process may use."""
+"""The number of workers: as many as are set, or one for each core that this process may use."""
 
 import math
 import os
@@ -12,7 +12,7 @@ _QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 
 
 def count_of(workers: int | Literal["auto"]) -> int:
-    """The number that a setting means here."""
+    """The number of workers that a setting stands for on this machine."""
     if workers != "auto":
         return workers
     try:

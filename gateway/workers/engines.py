@@ -1,8 +1,8 @@
-"""The embedded engines of a gateway of several workers: the parent runs them, each worker has slots of its own there.
+"""The embedded engines of a gateway with several workers. The parent runs them; each worker has slots of its own there.
 
-Turns settings that name an embedded engine into its process, started again whenever it ends, and into what a worker
-takes it for: a server at a URL, of which so many slots are its alone (`engine.own_slots`). Where that is, and the key
-that it asks for, stands in a file of the parent's directory, which nobody else may enter.
+Turns settings that name an embedded engine into its process, which is started again whenever it ends. To a worker it is
+a server at a URL, some of whose slots are this worker's alone (`engine.own_slots`). The address and the key stand in a
+file in the parent's directory, which nobody else may enter.
 """
 
 import json
@@ -32,14 +32,14 @@ log = get_logger("workers")
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an engine is found."""
+    """The address and the key of an engine."""
 
     url: str
     key: str = field(repr=False)
 
 
 def check_engines(config: GatewayConfig, count: int) -> None:
-    """Raise `ConfigError` where so many workers can't share an engine."""
+    """Raise `ConfigError` where this number of workers can't share an engine."""
     for name, engine in config.members.items():
         _check(name, engine, count)
 
@@ -98,7 +98,7 @@ def _hosted(name: str, engine: EngineConfig, places: Mapping[str, _Place], worke
 
 @asynccontextmanager
 async def running_engines(config: GatewayConfig, folder: Path) -> AsyncGenerator[None]:
-    """Run the embedded engines for as long as the context lasts; each was up once, or failed, before it is entered.
+    """Run the embedded engines for as long as the context lasts. It is entered once each has come up, or failed to.
 
     Raises `ConfigError` for settings that can't work.
     """
@@ -115,7 +115,7 @@ async def running_engines(config: GatewayConfig, folder: Path) -> AsyncGenerator
 
 
 async def _keep(name: str, engine: EngineConfig, backoff: Backoff, *, task_status: TaskStatus[_Place]) -> None:
-    """Keep an engine running; started, and told where it is, after the first attempt."""
+    """Keep an engine running. Tells `task_status` where it is once it has come up, or failed to."""
     # Its slots are named by whoever generates, as those of an engine that is one gateway's alone.
     engine, failures, there = replace(engine, exclusive=True), 0, Listening()
     while True:
@@ -139,12 +139,12 @@ async def _keep(name: str, engine: EngineConfig, backoff: Backoff, *, task_statu
 
 
 def _place(there: Listening) -> _Place:
-    """The same at each start, since workers are told it once."""
+    """The same at each start of the engine, since workers are told only once."""
     return _Place(f"http://{there.host}:{there.port}", there.key or "")
 
 
 def _free_port(host: str) -> int:
-    """For an engine that has not come up yet. llama.cpp's server takes no port that somebody holds for it."""
+    """A port for an engine that has not come up yet. llama.cpp's server can't listen on one that is held for it."""
     with socket.socket() as bound:
         bound.bind((host, 0))
         return bound.getsockname()[1]

@@ -14,7 +14,7 @@ from gateway.config.worker import WorkerConfig
 
 @dataclass(frozen=True, slots=True)
 class Descriptors:
-    """Numbers of what is open for a worker from its start."""
+    """The numbers of the descriptors that a worker finds open when it starts."""
 
     parent: int
     """A socket: orders come on it, and it ends with the parent."""
@@ -27,20 +27,20 @@ class Descriptors:
 
     @property
     def open(self) -> tuple[int, ...]:
-        """Those that there are."""
+        """All of them that are given."""
         return tuple(each for each in (self.parent, self.faces, self.replicas, self.key) if each is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """All of it."""
+    """All that a worker is handed."""
 
     worker: WorkerConfig
     options: ServeOptions
     descriptors: Descriptors
 
     def as_argument(self) -> str:
-        """As it stands in a command line."""
+        """Write it as one argument of a command line."""
         worker, held = self.worker, self.descriptors
         return json.dumps(
             {
@@ -52,7 +52,7 @@ class Handed:
 
     @staticmethod
     def from_argument(argument: str) -> "Handed":
-        """What `as_argument` gave."""
+        """Read what `as_argument` wrote."""
         read = json.loads(argument)
         number, count, folder, peers = read["worker"]
         worker = WorkerConfig(number, count, Path(folder), tuple(peers))

@@ -1,7 +1,7 @@
 """Reports of all workers as one: whether the gateway is ready, and how everything stands.
 
-Turns JSON values into such of the same form. What is counted is added up; of what all should say alike the worst or the
-first is told. Pure.
+Turns JSON values into one of the same form. Counts are added up; of what all should report alike, the worst or the
+first counts. Pure.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,11 +19,11 @@ _ADDED: Final = ("sessions", "in_flight", "queued", "restarts", "answers")
 
 
 def merge_readiness(reports: Reports, count: int, *, draining: bool) -> Report:
-    """`/healthz/ready` of all: who asks can be answered as soon as one worker is ready.
+    """`/healthz/ready` of all workers: the gateway is ready as soon as one of them is.
 
     Args:
-        reports: of those that answer.
-        count: workers that there should be.
+        reports: from the workers that answered.
+        count: how many workers there should be.
     """
     ready = not draining and any(report["ready"] for report in reports.values())
     reasons = [f"worker {number}: {reason}" for number, report in reports.items() for reason in report["reasons"]]
@@ -41,7 +41,7 @@ def merge_readiness(reports: Reports, count: int, *, draining: bool) -> Report:
 
 
 def merge_status(reports: Sequence[Report], ready: Report, workers: Sequence[Report]) -> Report:
-    """`/status` of all, which are some; `ready`: as `merge_readiness` has it; `workers`: one line for each."""
+    """`/status` of all workers; at least one answered. `ready`: see `merge_readiness`; `workers`: a line for each."""
     first = reports[0]
     return {
         **first,
@@ -79,7 +79,7 @@ def _details(name: str, reports: Sequence[Report]) -> Report:
 
 
 def _by_name(lists: Sequence[Sequence[Report]]) -> list[Report]:
-    """The same servers or engines in each list, one report of each."""
+    """Merge lists of the same servers or engines into one, with one report for each."""
     return list(_together([{each["name"]: each for each in several} for several in lists], _one).values())
 
 
@@ -96,7 +96,7 @@ def _standing(report: Report) -> tuple[int, int, bool]:
 
 
 def _sum(several: Sequence[Any]) -> Any:
-    """Numbers added up, wherever they stand; of anything else the first, of times the earliest."""
+    """Add up numbers, wherever they stand. Of times take the earliest, of anything else the first."""
     first = several[0]
     if isinstance(first, Mapping):
         return _together(several, _sum)

@@ -1,4 +1,4 @@
-"""One worker over all its starts: started again whenever it ends, each time later where it does not last."""
+"""One worker over all its starts: it is started again whenever it ends, after longer pauses if it keeps failing."""
 
 import random
 from collections.abc import Callable
@@ -49,21 +49,21 @@ class Minder:
 
     @property
     def pid(self) -> int | None:
-        """Of its process; None: there is none now."""
+        """The id of its process; None: there is none now."""
         return None if self._run is None else self._run.pid
 
     def order(self, order: Order) -> None:
-        """Tell the worker, if there is one now."""
+        """Give the worker an order, if it is running."""
         if self._run is not None:
             self._run.order(order)
 
     def stop(self) -> None:
-        """Have it drain, and start it no more."""
+        """Have it drain, and do not start it again."""
         self._stopped.set()
         self.order("drain")
 
     async def keep(self, *, task_status: TaskStatus[None]) -> None:
-        """Keep it running until `stop`; started when it is ready. Raises `GatewayError` where the first start fails."""
+        """Keep it running until `stop`; started once it is ready. Raises `GatewayError` if the first start fails."""
         try:
             await self._life(task_status.started)
         except GatewayError as fault:
@@ -85,7 +85,7 @@ class Minder:
                 log.error("a worker can't start", worker=self.number, cause=escape_text(fault.message))
 
     async def _life(self, ready: Callable[[], None]) -> None:
-        """One start and its end. Raises `GatewayError` where it is never ready."""
+        """One start of the worker, up to its end. Raises `GatewayError` if it never becomes ready."""
         async with self._start(self.number) as run:
             self._run = run
             try:

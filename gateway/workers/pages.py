@@ -1,7 +1,7 @@
 """The admin port of a parent: the pages of its workers as one.
 
-Turns a request into one to each worker, over its own Unix socket, and what they answer into one page. A worker that
-does not answer in time is told of, and holds up nobody.
+Turns a request into one to each worker, over its own Unix socket, and their answers into one page. A worker that does
+not answer in time is reported as not ready, and holds up nobody.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _MOST: Final = 64 * 1024 * 1024
 
 
 class Pages:
-    """Asks the workers, and joins what they say."""
+    """Asks the workers, and merges their answers."""
 
     def __init__(self, minders: Sequence[Minder], folder: Path, metrics: WorkerMetrics, sums: Sums) -> None:
         """`sums` keeps what the workers counted."""
@@ -47,11 +47,11 @@ class Pages:
         self._draining = False
 
     def drain(self) -> None:
-        """The gateway is stopping."""
+        """From now on, report that the gateway is stopping."""
         self._draining = True
 
     def app(self) -> Starlette:
-        """The same paths as of one process."""
+        """The application, with the same paths as the admin port of a single process."""
         return Starlette(
             routes=[
                 Route("/metrics", self._show_metrics),
@@ -90,7 +90,7 @@ class Pages:
         return merge_readiness(reports, len(self._minders), draining=self._draining)
 
     async def _ask(self, path: str) -> dict[int, bytes]:
-        """What each worker answers that does, in the order of their numbers."""
+        """The answers of the workers that gave one, in the order of their numbers."""
         answers: dict[int, bytes] = {}
 
         async def ask(number: int) -> None:
@@ -105,7 +105,7 @@ class Pages:
 
 
 async def _no_console(_request: Request) -> Response:
-    """Each worker has conversations of its own, and a page that showed those of one would be taken for all."""
+    """Each worker has its own conversations, and a page with those of one would be mistaken for all of them."""
     words = (
         "the console shows one process, and this gateway runs several: serve with --workers 1 to have it, or run "
         "another gateway with one worker and the same files beside this one, on other ports, and ask that one"
@@ -135,7 +135,7 @@ async def _page(there: Path, path: str) -> bytes | None:
 
 
 def _line(minder: Minder, report: dict[str, Any] | None) -> dict[str, Any]:
-    """One worker, as `/status` shows it."""
+    """The line of one worker in `/status`."""
     return {
         "number": minder.number,
         "pid": minder.pid,

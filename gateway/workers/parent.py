@@ -118,14 +118,14 @@ def _minders(config: GatewayConfig, plan: Plan, metrics: WorkerMetrics, sums: Su
 
 
 async def _start_all(minders: Sequence[Minder], minding: TaskGroup) -> None:
-    """Have all of them ready, or none. Raises `GatewayError` in a group."""
+    """Start all workers and wait until each is ready. Raises `GatewayError`, in a group, if one fails."""
     async with anyio.create_task_group() as starting:
         for each in minders:
             starting.start_soon(minding.start, each.keep)
 
 
 def _plan(config: GatewayConfig, options: ServeOptions, faces: socket.socket, stack: AsyncExitStack) -> Plan:
-    """What the workers are started with; what it needs is there as long as `stack` is open."""
+    """Make what the workers are started with. What it needs stays open as long as `stack` does."""
     count = count_of(config.serve.workers)
     folder = stack.enter_context(socket_folder())
     if config.replicas.address is None:

@@ -1,7 +1,7 @@
-"""Where the workers of one machine find each other: a loopback port each, for the parent's whole life.
+"""Where the workers of one machine find each other: a loopback port for each, for as long as the parent lives.
 
-The parent holds the ports without listening there, so that nobody else gets one while its worker is away, and who asks
-for what lived in that worker is refused at once.
+The parent holds the ports without listening on them. So nobody else can take a port while its worker is down, and a
+request for something that lived in that worker is refused at once.
 """
 
 import socket
@@ -12,10 +12,10 @@ _LOOPBACK = "127.0.0.1"
 
 
 class LoopbackPorts:
-    """The ports of so many workers; held for as long as the context lasts."""
+    """A port for each worker, held for as long as the context lasts."""
 
     def __init__(self, count: int) -> None:
-        """Hold them."""
+        """Bind so many ports."""
         self._held = [_bound(0) for _ in range(count)]
 
     def __enter__(self) -> Self:

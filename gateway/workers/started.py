@@ -1,6 +1,6 @@
 """One start of one worker: its process, and the socket on which it and its parent talk.
 
-Turns a plan and a number into a running process, and the end of the context into its end.
+Turns a plan and a number into a running process, and ends the process when the context ends.
 """
 
 import asyncio
@@ -52,11 +52,11 @@ class Started:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The id of its process."""
         return self._process.pid
 
     async def ready(self) -> None:
-        """Wait until it takes requests. Raises `GatewayError` where it ends before."""
+        """Wait until it takes requests. Raises `GatewayError` if it ends before that."""
         line = b""
         with suppress(OSError):
             line = await self._reader.readline()
@@ -64,12 +64,12 @@ class Started:
             raise fault
 
     def order(self, order: Order) -> None:
-        """Tell it; one that has ended hears nothing."""
+        """Send it an order. To one that has ended, nothing is sent."""
         with suppress(OSError):
             self._writer.write(order_line(order))
 
     async def ended(self) -> int:
-        """Wait for its end; gives its exit status."""
+        """Wait for it to end; gives its exit status."""
         return await self._process.wait()
 
     async def end(self) -> None:
@@ -86,7 +86,7 @@ class Started:
 
 @asynccontextmanager
 async def started(plan: Plan, number: int) -> AsyncGenerator[Started]:
-    """Start a worker; it has ended when the context has. Raises `GatewayError` where there is no room for one more."""
+    """Start a worker, and end it with the context. Raises `GatewayError` if no process can be started."""
     try:
         run = await _launch(plan, number)
     except OSError as error:
@@ -123,7 +123,7 @@ async def _launch(plan: Plan, number: int) -> Started:
 
 
 def _open(plan: Plan, number: int, theirs: socket.socket, handed_over: ExitStack) -> Descriptors:
-    """What the worker gets, which is closed here once it has it."""
+    """Open what the worker inherits. `handed_over` closes it here once the worker has it."""
     if plan.ports is None:
         return Descriptors(theirs.fileno(), plan.faces.fileno(), None, None)
     place = handed_over.enter_context(plan.ports.socket_of(number))

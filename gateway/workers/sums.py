@@ -1,7 +1,8 @@
-"""The pages of metrics of all workers as one page: each series added up over those that have it.
+"""The metrics pages of all workers as one page: each series is the sum over the workers that have it.
 
-Turns texts of the exposition format into one. What a worker that has ended had counted stays in the sums, as far as its
-last page says: a counter never falls. Gauges that mean no amount are not added up: `LEAST` and `MOST` name them. No IO.
+Turns texts in the exposition format into one. What an ended worker had counted stays in the sums, as far as its last
+page says, so that no counter ever falls. Gauges that are no amounts are not added up: `LEAST` and `MOST` name them. No
+IO.
 """
 
 from collections.abc import Callable, Iterable
@@ -47,20 +48,20 @@ class Sums:
         """What those counted that have ended."""
 
     def heard(self, worker: int, page: Page) -> None:
-        """A worker's page, as it is now."""
+        """Take the current page of a worker."""
         self._last[worker] = page
 
     def ended(self, worker: int) -> None:
-        """It has ended; the next one of this number counts from zero."""
+        """A worker has ended; the next one with this number counts from zero."""
         if (page := self._last.pop(worker, None)) is not None:
             self._ended = _added([self._ended, _counted(page)])
 
     def render(self, heard: Iterable[int], own: str) -> bytes:
-        """All of it as one page.
+        """Give one page for all workers.
 
         Args:
-            heard: workers that have just answered; of others what they had counted goes in, and no gauge.
-            own: one more page.
+            heard: workers that have just answered. Of the others only counters are included, as they last were.
+            own: another page to include.
         """
         now = set(heard)
         pages = [page if worker in now else _counted(page) for worker, page in self._last.items()]
@@ -94,7 +95,7 @@ def read_page(page: str) -> Page:
 
 
 def _counted(page: Page) -> Page:
-    """Without gauges: what only grows."""
+    """The page without gauges: only what never falls."""
     return {name: family for name, family in page.items() if family.kind in {"counter", "histogram"}}
 
 

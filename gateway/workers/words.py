@@ -1,6 +1,6 @@
-"""What a parent and a worker say to each other on the socket between them: lines.
+"""What a parent and a worker say to each other on the socket between them, line by line.
 
-The parent says one of `ORDERS`. A worker says once that it is ready, or why it can't be. No IO.
+The parent sends one of `ORDERS`. A worker says once that it is ready, or why it can't be. No IO.
 """
 
 import json
@@ -17,18 +17,18 @@ READY: Final = b"ready\n"
 
 
 def order_line(order: Order) -> bytes:
-    """As it is sent."""
+    """The line for an order."""
     return f"{order}\n".encode()
 
 
 def failure_line(error: GatewayError) -> bytes:
-    """Why a worker ends."""
+    """The line for the reason why a worker ends."""
     said = {"failed": cut_text(error.message, _LONGEST), "config": isinstance(error, ConfigError)}
     return json.dumps(said).encode() + b"\n"
 
 
 def fault_of(line: bytes) -> GatewayError | None:
-    """What a worker's first line means: None where it is ready. A line without its end: it ended in between."""
+    """What a worker's first line means; None: it is ready. A line without its end means that the worker ended."""
     if line == READY:
         return None
     if not line.endswith(b"\n"):

@@ -1,7 +1,7 @@
-"""One worker: `python -m gateway.workers.worker HANDED`, started by its parent alone.
+"""One worker: `python -m gateway.workers.worker HANDED`, started only by its parent.
 
-An ordinary gateway process on sockets that it was handed, and one of several replicas. It drains when its parent says
-so, or ends.
+It is an ordinary gateway process on sockets that it was handed, and one of several replicas. It drains when its parent
+says so, or ends.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ log = get_logger("worker")
 
 
 class WorkerPlace:
-    """Where a worker stands: on its parent's sockets, and under its orders."""
+    """A worker's place: on its parent's sockets, and under its orders."""
 
     def __init__(self, handed: Handed) -> None:
-        """Nothing that it starts inherits what it was handed."""
+        """Processes that the worker starts do not inherit what it was handed."""
         for each in handed.descriptors.open:
             os.set_inheritable(each, False)
         self._handed = handed
@@ -47,7 +47,7 @@ class WorkerPlace:
         self._orphaned = False
 
     def read(self) -> GatewayConfig:
-        """The settings of this worker, as they are now. Raises `ConfigError`."""
+        """Read the current settings of this worker. Raises `ConfigError`."""
         settings = self._handed.options.read()
         worker = self._handed.worker
         check_engines(settings, worker.count)
@@ -56,7 +56,7 @@ class WorkerPlace:
 
     @contextmanager
     def listening(self, serve: ServeConfig) -> Generator[Listeners]:
-        """On the sockets of all, and one for the parent's questions."""
+        """Listen on the sockets of all workers, and on one for the parent's questions."""
         held = self._handed.descriptors
         path = admin_socket(self._handed.worker.folder, self._handed.worker.number)
         path.unlink(missing_ok=True)
@@ -72,16 +72,16 @@ class WorkerPlace:
                 self._clear(path)
 
     def ready(self) -> None:
-        """Tell the parent."""
+        """Tell the parent that this worker takes requests."""
         self.tell(READY)
 
     def tell(self, line: bytes) -> None:
-        """Say something to the parent; one that is gone hears nothing."""
+        """Say something to the parent, if it is still there."""
         with suppress(OSError):
             self._parent.sendall(line)
 
     async def follow(self, shutdown: Shutdown) -> None:
-        """Do what the parent says. Its end is an order too."""
+        """Do what the parent orders. If the parent ends, drain."""
         orders = {"drain": shutdown.stop, "end": shutdown.end, "reload": shutdown.reload}
         reader, _writer = await asyncio.open_connection(sock=self._parent.dup())
         while (line := await reader.readline()) in ORDERS:
@@ -91,7 +91,7 @@ class WorkerPlace:
         shutdown.stop()
 
     def _clear(self, path: Path) -> None:
-        """Leave nothing behind, where the parent can't remove it any more."""
+        """Remove the files that the parent can't remove any more."""
         path.unlink(missing_ok=True)
         if not self._orphaned:
             return

@@ -1,7 +1,7 @@
 """The handshake of one process with all workers: `initialize` is asked once, and every worker gets its answer.
 
-A process knows one client and is greeted once. Whoever asks while the answer is not there waits for it; a refusal is
-everybody's who waits, and who asks later asks anew. Pure.
+A process knows one client and is greeted once. Workers that ask before the answer has come wait for it. A refusal goes
+to all that wait; the next worker that asks causes a new request. Pure.
 """
 
 from gateway.protocol.mending import BrokenAnswer, mend_message
@@ -18,10 +18,10 @@ from gateway.protocol.messages import (
 
 
 class Greeting:
-    """It, from the first question on."""
+    """The handshake of one process."""
 
     def __init__(self) -> None:
-        """Nobody has asked."""
+        """Nobody has asked yet."""
         self.asked: int | None = None
         """The request that the process has got and not answered."""
         self._waiting: dict[int, None] = {}
@@ -29,7 +29,7 @@ class Greeting:
         self._told = False
 
     def ask(self, number: int) -> bytes | None:
-        """A worker's `initialize`: its answer, if there is one. The process is to get it where it is now `asked`."""
+        """Take a worker's `initialize`; gives the answer if it is known. What is now `asked` goes to the process."""
         if self._answer is not None:
             return encode_response(number, self._answer)
         self._waiting[number] = None
@@ -38,7 +38,7 @@ class Greeting:
         return None
 
     def answer(self, data: bytes) -> list[tuple[int, bytes]]:
-        """The process's answer to what it was `asked`: for each request that waits, its own."""
+        """Take the process's answer to what it was `asked`; gives one for each request that waits."""
         message = parse_message(data)
         if isinstance(message, Malformed):
             message = mend_message(data, message)
@@ -54,11 +54,11 @@ class Greeting:
         return [(number, encode_failure(number, error)) for number in self.settle()]
 
     def settle(self) -> list[int]:
-        """Those who wait, who wait no longer."""
+        """Give the requests that wait, and forget them."""
         waiting, self._waiting, self.asked = list(self._waiting), {}, None
         return waiting
 
     def tell(self) -> bool:
-        """Whether the process is to be told that it is initialized: the first time."""
+        """Whether the process still has to be told that it is initialized; True only once."""
         told, self._told = self._told, True
         return not told

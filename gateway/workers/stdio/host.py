@@ -1,7 +1,7 @@
-"""The parent's socket for the servers of its workers: who wants the same shares one process.
+"""The parent's socket for servers over stdio: workers that want the same server share one process.
 
-Turns what a worker wants into the process that it talks to: the one that runs for others, or a new one. One that is
-ending is waited for, so that there are never two.
+Turns what a worker wants into the process that it talks to: one that runs already, or a new one. If that process is
+ending, its end is waited for, so that there are never two.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ log = get_logger("workers")
 
 
 class StdioHost:
-    """The processes of one machine's gateway."""
+    """The server processes of one gateway."""
 
     def __init__(self) -> None:
-        """Nothing runs."""
+        """Nothing runs yet."""
         self._watchdog = Watchdog()
         self._shared: dict[bytes, SharedProcess] = {}
 
@@ -51,7 +51,7 @@ class StdioHost:
                 await self._watchdog.close()
 
     def wanted(self, line: WorkerLine, wanted: Wanted) -> None:
-        """A worker came."""
+        """A worker has connected and wants this server."""
         self._tasks.start_soon(self._attach, line, wanted)
 
     async def _attach(self, line: WorkerLine, wanted: Wanted) -> None:

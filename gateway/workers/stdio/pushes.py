@@ -1,8 +1,8 @@
-"""What a process says of its own accord: which workers hear it, and which one answers.
+"""What a process says unasked: which workers hear it, and which one answers.
 
-Changes of what it offers are for all; progress and what is tied to a subscription for whose it is; anything else for
-the worker of the only client that it can be meant for. A notification that may be meant for clients of several workers
-is for none, and such a question is marked, so that no client is asked. Pure.
+Changes of what it offers go to all workers. Progress, and what belongs to a subscription, goes to its owner. Anything
+else goes to the worker of the only client that it can be meant for. If it may be meant for clients of several workers,
+a notification goes to nobody, and a question is marked, so that no client is asked. Pure.
 """
 
 import re
@@ -26,21 +26,21 @@ _GONE: Final = {"code": INTERNAL_ERROR, "message": "the one who was asked is gon
 
 
 class Pushes:
-    """Those of one process."""
+    """What one process says unasked."""
 
     def __init__(self, seats: Seats, subscribers: Callable[[object], Iterable[int]]) -> None:
-        """`subscribers`: who wants to hear of a resource, as far as that is known."""
+        """`subscribers`: the workers that subscribed to a resource, as far as they are known."""
         self._seats = seats
         self._subscribers = subscribers
         self._asked: dict[RequestId, int] = {}
         """Whose worker is to answer which question."""
 
     def notified(self, data: bytes, message: Notification) -> list[tuple[int, bytes]]:
-        """Who hears it, and what."""
+        """Give the workers that hear a notification, each with its line."""
         return [(number, data) for number in self._hearers(message)]
 
     def question(self, data: bytes, message: Request) -> list[tuple[int, bytes]]:
-        """Who is to answer it, and what of."""
+        """Give the worker that is to answer a question, with its line."""
         audience = self._seats.audience()
         if audience is None:
             return []
@@ -52,12 +52,12 @@ class Pushes:
         return [(number, data if audience.sole or message.method == "ping" else SHARED + data)]
 
     def answered(self, question: RequestId | None) -> None:
-        """A worker answers it."""
+        """A worker answers a question."""
         if question is not None:
             self._asked.pop(question, None)
 
     def leave(self, number: int) -> list[bytes]:
-        """A worker leaves: what the process is told that had asked it."""
+        """A worker leaves; gives refusals of the questions that it has not answered."""
         asked = [question for question, other in self._asked.items() if other == number]
         for question in asked:
             del self._asked[question]
@@ -81,6 +81,6 @@ class Pushes:
         return (audience.seat.number,) if audience is not None and audience.sole else ()
 
     def _owner(self, name: object) -> tuple[int, ...]:
-        """Whose number a token or a subscription is."""
+        """The worker that a token or a subscription belongs to, if it is there."""
         seat = self._seats.of(name) if type(name) is int else None
         return () if seat is None else (seat.number,)

@@ -1,7 +1,7 @@
-"""One worker's place at a server's process: what it asked and got no answer to yet.
+"""One worker's place at a server's process: what it has asked, as long as there is no answer.
 
-Requests of clients are told from the gateway's own, because what the server says of its own accord may be meant for a
-client; one that was given up counts until it is answered, since a server need not heed a cancellation. Pure.
+Requests of clients are kept apart from the gateway's own, because what the server says unasked may be meant for a
+client. A request that was given up counts until it is answered, since a server need not heed a cancellation. Pure.
 """
 
 from typing import Final
@@ -52,21 +52,21 @@ class Seat:
 
     @property
     def has_callers(self) -> bool:
-        """Whether what the server says of its own accord may belong to a client here."""
+        """Whether what the server says unasked may be meant for a client of this worker."""
         return bool(self.calls or self.given_up or self.forgot)
 
     def ask(self, number: int, method: bytes, now: float) -> None:
-        """A request of the gateway's own goes out."""
+        """The gateway itself sends a request."""
         self.ours[number] = method
         if method in SIGNS_OF_LIFE:
             self.silent_since = now
 
     def want_level(self, level: str) -> None:
-        """It wants log messages from this level on."""
+        """The worker wants log messages from this level on."""
         self.level = level
 
     def give_up(self, number: int) -> bool:
-        """Nobody waits for it any more; whether the server is to be told."""
+        """Nobody waits for a request any more. Gives whether the server has to be told."""
         if number in self.calls:
             del self.calls[number]
             self.forgot = remember(self.given_up, number) or self.forgot
@@ -74,7 +74,7 @@ class Seat:
         return self.ours.pop(number, None) is not None
 
     def settle(self, number: int) -> bool:
-        """It is answered; whether it was asked."""
+        """A request was answered. Gives whether it had been sent."""
         self.silent_since = None
         if number in self.calls:
             del self.calls[number]
@@ -86,7 +86,7 @@ class Seat:
 
 
 def remember(numbers: dict[int, None], number: int) -> bool:
-    """Add one; whether the oldest had to be forgotten for it."""
+    """Add a number. Gives whether the oldest had to be forgotten for it."""
     numbers[number] = None
     if len(numbers) <= MOST:
         return False

@@ -1,4 +1,4 @@
-"""All workers at one process, and for whose client it may be what the process says of its own accord. Pure."""
+"""All workers at one process, and whose clients may be meant by what the process says unasked. Pure."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from gateway.workers.stdio.seat import Seat, remember
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """Whose worker hears something that names no request."""
+    """The worker that hears what belongs to no request."""
 
     seat: Seat
     sole: bool
@@ -19,7 +19,7 @@ class Seats:
     """The connections of workers, by their numbers."""
 
     def __init__(self) -> None:
-        """There is none."""
+        """Nobody has joined yet."""
         self.count = 0
         """Those that there ever were."""
         self._seats: dict[int, Seat] = {}
@@ -35,13 +35,13 @@ class Seats:
         return self._seats[number]
 
     def join(self) -> Seat:
-        """One more. No number is used twice: answers to who had it before may still come."""
+        """Add a worker. A number is never used twice: answers for its last owner may still come."""
         self.count += 1
         seat = self._seats[self.count] = Seat(self.count)
         return seat
 
     def leave(self, number: int) -> Seat:
-        """One less; what it asked has nobody who waits for it."""
+        """Remove a worker. What it asked may still be answered, to nobody."""
         seat = self._seats.pop(number)
         for each in (*seat.calls, *seat.given_up):
             self._forgot = remember(self._orphans, each) or self._forgot
@@ -49,22 +49,22 @@ class Seats:
         return seat
 
     def of(self, request: int) -> Seat | None:
-        """Who asked this; None: whoever it was is gone."""
+        """The worker that sent this request; None: it has left."""
         return self._seats.get(request >> SHIFT)
 
     def all(self) -> list[Seat]:
-        """Everybody."""
+        """All workers."""
         return list(self._seats.values())
 
     def bury(self, request: int) -> bool:
-        """It is answered; whether it was of a worker that left."""
+        """A request was answered. Gives whether its worker had left."""
         if request not in self._orphans:
             return False
         del self._orphans[request]
         return True
 
     def audience(self) -> Audience | None:
-        """Who hears what names no request: who has the only clients there are. None: there is nobody at all."""
+        """The worker that hears what belongs to no request: the only one with clients. None: no worker is there."""
         if not self._seats:
             return None
         busy = [seat for seat in self._seats.values() if seat.has_callers]

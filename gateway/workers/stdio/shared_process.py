@@ -1,7 +1,8 @@
 """One server's process and the workers that talk to it: the switch between a pipe and sockets.
 
-Turns what either side writes into what the other is to get (`switch.py`), and ends the process when the last worker
-leaves, or one leaves that got no sign of life. What the process does not read is not written to it: workers are told.
+Turns what either side writes into what the other is to get (`switch.py`). It ends the process when the last worker
+leaves, or when one leaves because the process gave no sign of life. While the process does not read, nothing is written
+to it, and the workers are told.
 """
 
 import asyncio
@@ -27,10 +28,10 @@ _USED_UP: Final = "so many connections to it have been made that their numbers a
 
 
 class SharedProcess:
-    """It, from before it runs until nothing of it is left."""
+    """One process, from before it starts until nothing of it is left."""
 
     def __init__(self, wanted: Wanted) -> None:
-        """Nothing runs before `run`."""
+        """Nothing runs until `run`."""
         self.gone = asyncio.Event()
         """Set when nothing of it is left."""
         self.over = asyncio.Event()
@@ -69,7 +70,7 @@ class SharedProcess:
             self.gone.set()
 
     def join(self, line: WorkerLine) -> None:
-        """A worker comes."""
+        """Add a worker."""
         line.talk_to(self, self._switch.seats.join().number)
         self._lines[line.number] = line
         if self._runs:
@@ -83,7 +84,7 @@ class SharedProcess:
             self._send(self._switch.from_worker(line.number, data, self._loop.time()))
 
     def left(self, line: WorkerLine) -> None:
-        """A worker needs it no more, or is gone."""
+        """A worker does not need the process any more, or has ended."""
         if self._lines.pop(line.number, None) is None:
             return
         self._send(self._switch.leave(line.number, self._loop.time()))
@@ -105,7 +106,7 @@ class SharedProcess:
         self._send(out)
 
     def _end(self, cause: str) -> None:
-        """It is of no use any more: everybody is told at once, before the seconds that its end may take."""
+        """The process is of no use any more. All workers are told at once: ending it may take seconds."""
         if self._splitter.close():
             self._log.warning("upstream's output ended in the middle of a line")
         if not self.over.is_set():
@@ -121,7 +122,7 @@ class SharedProcess:
         self._send((each, words.ROOM if room else words.FULL) for each in self._lines)
 
     def _send(self, out: Iterable[To]) -> None:
-        """Each of them gets what is for it in one piece."""
+        """Send lines; all that goes to one place goes in one piece."""
         said: dict[int, list[bytes]] = {}
         for to, line in out:
             said.setdefault(to, []).extend((line, b"\n"))
@@ -133,7 +134,7 @@ class SharedProcess:
 
 
 class _Child(Child):
-    """A process that says when it does not read."""
+    """A process that tells when it stops reading."""
 
     def __init__(
         self,
@@ -147,7 +148,7 @@ class _Child(Child):
         self._on_room = on_room
 
     def pause_writing(self) -> None:
-        """It does not read."""
+        """The process has stopped reading."""
         super().pause_writing()
         self._on_room(False)
 

@@ -1,9 +1,9 @@
 """Many workers and one process that speaks MCP over lines: who is to get which line.
 
-Turns lines of workers and lines of the process into lines for either. They pass unchanged: each worker counts its
-requests and its tokens of progress in a range of its own (`words.SHIFT`), which tells whose an answer is. The process
-knows one client: it is greeted once (`greeting.py`), and what several workers want of it is joined (`together.py`).
-Pure: no socket, no process; the clock is given.
+Turns lines of the workers and lines of the process into lines for the other side. Lines are not changed: each worker
+numbers its requests and progress tokens in a range of its own (`words.SHIFT`), which tells whose an answer is. The
+process knows one client: it is greeted once (`greeting.py`), and what several workers want of it is merged
+(`together.py`). Pure: no socket, no process; the clock is given.
 """
 
 import re
@@ -52,10 +52,10 @@ To = tuple[int, bytes]
 
 
 class Switch:
-    """The lines of one process."""
+    """The lines to and from one process."""
 
     def __init__(self, concurrency: int) -> None:
-        """`concurrency`: calls of clients that the process gets at a time."""
+        """`concurrency`: how many calls of clients the process gets at a time."""
         self.seats = Seats()
         self.hangs = False
         """Whether a worker left because the process gave it no sign of life."""
@@ -73,7 +73,7 @@ class Switch:
         }
 
     def leave(self, number: int, now: float) -> list[To]:
-        """A worker leaves, however it does: nobody waits for what it asked."""
+        """A worker leaves, for whatever reason: nobody waits any more for what it asked."""
         seat = self.seats.leave(number)
         self.hangs = self.hangs or (seat.silent_since is not None and now - seat.silent_since >= SILENCE)
         self._turns.withdraw_all(number)
@@ -87,7 +87,7 @@ class Switch:
         return [*out, *((SERVER, refusal) for refusal in self._pushes.leave(number))]
 
     def from_worker(self, number: int, line: bytes, now: float) -> list[To]:
-        """A line that a worker wrote."""
+        """Take a line that a worker wrote."""
         seat = self.seats[number]
         asked = _ASKED.match(line)
         if asked is None:
@@ -103,7 +103,7 @@ class Switch:
         return [(SERVER, line)]
 
     def from_server(self, line: Line | LongLine) -> list[To]:
-        """A line that the process wrote."""
+        """Take a line that the process wrote."""
         if isinstance(line, LongLine):
             return self.left_out(line) or self._to_any(long_line(None, line.length))
         data = line.data if line.data.startswith(MESSAGE) else line.data.strip()
@@ -121,7 +121,7 @@ class Switch:
         return self._strange(data, message) if isinstance(message, Malformed) else self._said(data, message)
 
     def left_out(self, line: LongLine) -> list[To]:
-        """A line over the bound, whether it has ended or not: who waits for it is told."""
+        """Take a line over the bound, whole or not: whoever waits for it is told."""
         number = line.answered_id()
         if number is not None and number == self._greeting.asked:
             return self._greeted([(each, long_line(each, line.length)) for each in self._greeting.settle()])
@@ -130,7 +130,7 @@ class Switch:
         return self._answered(number, long_line(number, line.length)) or []
 
     def _answered(self, number: int, data: bytes) -> list[To] | None:
-        """The answer to this request, for who asked; None: nobody did."""
+        """Give the answer to a request to its worker; None: there is no such request."""
         if number == self._greeting.asked:
             return self._greeted(self._greeting.answer(data))
         seat = self.seats.of(number)
@@ -147,7 +147,7 @@ class Switch:
         return [(seat.number, answer) for seat, number, answer in seats if seat is not None and seat.settle(number)]
 
     def _next(self) -> list[To]:
-        """A call has ended, or nobody waits for it: the next goes out."""
+        """A call has ended, or was given up: send the next one."""
         following = self._turns.end()
         if following is None:
             return []
@@ -199,7 +199,7 @@ class Switch:
         return [(SERVER, encode_request(number, "logging/setLevel", {**params, "level": level}))]
 
     def _strange(self, data: bytes, refused: Malformed) -> list[To]:
-        """A line that is no message, as strict JSON-RPC has them."""
+        """Take a line that is no message under strict JSON-RPC."""
         message = mend_message(data, refused)
         if isinstance(message, BrokenAnswer):
             return self._answered(message.id, data if data.startswith(MESSAGE) else STRANGE + data) or []
@@ -217,7 +217,7 @@ class Switch:
         return (self._answered(message.id, data) if isinstance(message.id, int) else None) or []
 
     def _to_any(self, data: bytes) -> list[To]:
-        """For the log, and for a refusal: any worker will do."""
+        """Send a line to any worker, which logs or refuses it."""
         return [(seat.number, data) for seat in self.seats.all()[:1]]
 
 
@@ -226,6 +226,6 @@ def _cancellation(number: int) -> bytes:
 
 
 def _params(line: bytes) -> dict[str, Any]:
-    """Of a request that a worker wrote."""
+    """The params of a request that a worker wrote."""
     params: object = from_json(line).get("params")
     return cast(dict[str, Any], params) if isinstance(params, dict) else {}

@@ -1,7 +1,7 @@
-"""What workers ask for together: subscriptions to resources, and the log level of a whole process.
+"""What workers want of a process together: subscriptions to resources, and a log level.
 
-In the handshake era both belong to the process's only client, which here stands for all workers: a subscription ends
-with the last worker that wants it, and of the log levels the one that lets most through counts. Pure.
+In the handshake era both belong to the process's only client, which here stands for all workers. A subscription ends
+with the last worker that wants it; of the log levels, the one that lets most through counts. Pure.
 """
 
 from functools import reduce
@@ -14,17 +14,17 @@ class Together:
     """What the workers at one process want."""
 
     def __init__(self, seats: Seats) -> None:
-        """Nothing yet."""
+        """Nothing is wanted yet."""
         self._seats = seats
         self._subscribers: dict[str, set[int]] = {}
 
     def subscribe(self, number: int, uri: object) -> None:
-        """A worker wants to hear of a resource."""
+        """A worker subscribes to a resource."""
         if isinstance(uri, str):
             self._subscribers.setdefault(uri, set()).add(number)
 
     def unsubscribe(self, number: int, uri: object) -> bool:
-        """It no longer does; whether the process is to hear of that, since nobody does."""
+        """A worker unsubscribes. Gives whether the process has to be told, because no worker is left."""
         if not isinstance(uri, str) or uri not in self._subscribers:
             return True
         self._subscribers[uri].discard(number)
@@ -34,16 +34,16 @@ class Together:
         return True
 
     def leave(self, number: int) -> list[str]:
-        """A worker leaves: the resources of which nobody else wants to hear."""
+        """A worker leaves. Gives the resources to which no other is subscribed."""
         its = [uri for uri, numbers in self._subscribers.items() if number in numbers]
         return [uri for uri in its if self.unsubscribe(number, uri)]
 
     def subscribers(self, uri: object) -> list[int]:
-        """Who wants to hear of a resource."""
+        """The workers that are subscribed to a resource."""
         return sorted(self._subscribers.get(uri, ())) if isinstance(uri, str) else []
 
     def level(self, number: int, level: object) -> str | None:
-        """A worker wants these log messages: the level that lets through what each of them wants."""
+        """A worker asks for a log level. Gives the one that lets through what each worker wants."""
         if not isinstance(level, str):
             return None
         self._seats[number].want_level(level)

@@ -1,19 +1,19 @@
-"""How many calls of clients run at a process at a time, whoever's workers they come from. Pure."""
+"""How many calls of clients run at one process at a time, whichever worker they come from. Pure."""
 
 from gateway.proxy.transport.stdio.words import SHIFT
 
 
 class Turns:
-    """`most` calls at the process, the others in the order in which they came; each worker bounds what it sends."""
+    """At most `most` calls at a time; the others wait in their order. How many may wait, each worker bounds itself."""
 
     def __init__(self, most: int) -> None:
-        """Nothing runs."""
+        """Nothing runs yet."""
         self._most = most
         self._running = 0
         self._waiting: dict[int, bytes] = {}
 
     def take(self, number: int, line: bytes) -> bool:
-        """Whether this request may go out now; it comes out of `end` else."""
+        """Whether a request may be sent now; otherwise `end` gives it later."""
         if self._running < self._most:
             self._running += 1
             return True
@@ -21,11 +21,11 @@ class Turns:
         return False
 
     def withdraw(self, number: int) -> bool:
-        """Whether this request waited; it does no more."""
+        """Drop a request. Gives whether it was waiting."""
         return self._waiting.pop(number, None) is not None
 
     def end(self) -> tuple[int, bytes] | None:
-        """One that ran does no more: the next, which runs now."""
+        """A running request has ended. Gives the next one, which runs from now on."""
         if not self._waiting:
             self._running -= 1
             return None
@@ -33,6 +33,6 @@ class Turns:
         return number, self._waiting.pop(number)
 
     def withdraw_all(self, number: int) -> None:
-        """None of this connection's waits any more."""
+        """Drop all waiting requests of a connection."""
         for each in [each for each in self._waiting if each >> SHIFT == number]:
             del self._waiting[each]

@@ -1,7 +1,7 @@
-"""A worker's connection: its lines out of the bytes of a Unix socket, and lines into bytes.
+"""A worker's connection: lines out of the bytes of a Unix socket, and lines into bytes.
 
-What a worker does not read is kept up to a bound; over it the connection is cut, so that one that hangs holds up no
-other and takes no memory. It knows no message.
+What a worker does not read is kept up to a bound. Over it the connection is cut, so that a worker that hangs neither
+holds up others nor fills the memory. It knows no messages.
 """
 
 import asyncio
@@ -23,24 +23,24 @@ class Heard(Protocol):
     """The process that a worker talks to."""
 
     def heard(self, line: "WorkerLine", data: bytes) -> None:
-        """It wrote a line."""
+        """The worker wrote a line."""
         ...
 
     def left(self, line: "WorkerLine") -> None:
-        """It needs the process no more, or is gone."""
+        """The worker does not need the process any more, or has ended."""
         ...
 
 
 class Lines(Protocol):
-    """Whoever finds the process that a worker wants."""
+    """Finds the process that a worker wants."""
 
     def wanted(self, line: "WorkerLine", wanted: Wanted) -> None:
-        """A worker came; it is to `talk_to` its process once there is one."""
+        """A worker has said what it wants. The line is to `talk_to` that process once it is there."""
         ...
 
 
 class WorkerLine(asyncio.Protocol):
-    """One connection."""
+    """The connection of one worker."""
 
     def __init__(self, lines: Lines) -> None:
         """Nothing is connected yet."""
@@ -54,15 +54,15 @@ class WorkerLine(asyncio.Protocol):
         self._splitter = LineSplitter(_LONGEST)
 
     def talk_to(self, process: Heard, number: int) -> None:
-        """What the worker writes goes there from now on."""
+        """From now on, pass on to this process what the worker writes."""
         self.process, self.number = process, number
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A worker is there."""
+        """A worker has connected."""
         self._socket = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """What it wants, then what it writes."""
+        """The first line says what the worker wants; the others are for its process."""
         for line in self._splitter.feed(data):
             if isinstance(line, LongLine):
                 self.cut("a worker wrote a line that is too long", bytes=line.length)
@@ -73,16 +73,16 @@ class WorkerLine(asyncio.Protocol):
                 self.process.heard(self, line.data)
 
     def eof_received(self) -> bool:
-        """It needs the process no more, and waits for the connection's end."""
+        """The worker does not need the process any more, and waits for the connection to end."""
         self._leave()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """The worker is gone."""
         self._leave()
 
     def write(self, data: bytes) -> None:
-        """Hand over whole lines."""
+        """Send whole lines to the worker."""
         if self._socket.is_closing() or self.wanted is None:
             return
         self._socket.write(data)
@@ -90,11 +90,11 @@ class WorkerLine(asyncio.Protocol):
             self.cut("a worker does not read what its server answers", server=self.wanted.server, bytes=waiting)
 
     def close(self) -> None:
-        """End it, once the worker has all that was written."""
+        """End the connection once all that was written has been sent."""
         self._socket.close()
 
     def cut(self, why: str, **fields: object) -> None:
-        """End it now."""
+        """End the connection now."""
         log.warning(why, **fields)
         self._socket.abort()
 

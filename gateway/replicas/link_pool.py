@@ -1,7 +1,7 @@
-"""The connections of this replica to the others, kept while nobody needs them.
+"""The connections of this replica to the others, kept while they are idle.
 
-Turns an owner into a connection to it. One that is gone, or was started anew, is known at once; one that can't be asked
-for want of connections or descriptors, here or there, is not taken for gone.
+Turns an owner into a connection to it. An owner that is gone, or was started again, is noticed at once. One that can't
+be reached for want of connections or descriptors, here or there, does not count as gone.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ _NO_NAMES: Final = frozenset({socket.EAI_AGAIN, socket.EAI_SYSTEM, socket.EAI_ME
 log = get_logger("replicas")
 
 
-class Ways:
-    """The ways to all other replicas."""
+class LinkPool:
+    """The connections to all other replicas."""
 
     def __init__(self, keys: ReplicaKeys) -> None:
         """Nothing is connected yet."""
@@ -62,14 +62,14 @@ class Ways:
             raise gone(owner, "the replica that had it can't be reached", error) from error
 
     def keep(self, owner: Replica, link: Link) -> None:
-        """It may be used again."""
+        """Take back a connection that may be used again."""
         if len(self._kept[owner.address]) < _KEPT:
             self._kept[owner.address].append(link)
         else:
             link.close()
 
     def close(self) -> None:
-        """Close the connections that rest."""
+        """Close the idle connections."""
         for links in self._kept.values():
             for link in links:
                 link.close()
@@ -92,7 +92,7 @@ class Ways:
         return link
 
     def _clear(self) -> None:
-        """Close what rests to replicas that have ended: maybe nobody asks for them again."""
+        """Close idle connections to replicas that have ended: nobody may ever ask for those again."""
         for address, links in list(self._kept.items()):
             for link in [each for each in links if not each.rests]:
                 links.remove(link)
@@ -102,19 +102,19 @@ class Ways:
 
 
 class _Turns:
-    """Of those that open a connection to one replica."""
+    """The requests that open a connection to one replica, a few at a time."""
 
     def __init__(self) -> None:
         self.free = asyncio.Semaphore(_OPENING)
         self.opened = 0
 
     def note(self) -> None:
-        """One more was opened."""
+        """Count a connection that was opened."""
         self.opened += 1
 
 
 def gone(owner: Replica, what: str, error: Exception, *, asked: bool = False) -> OwnerGone:
-    """What is told of an owner that is gone. The log says where that was and why; clients learn no address."""
+    """The error for an owner that is gone. The log says where it was and why; clients are told no address."""
     _note(owner, what, error)
     return OwnerGone(what, asked=asked)
 
