@@ -39,9 +39,9 @@ class Together:
         return key
 
     def when_up(self) -> "Together":
-        """Wait until both have heard of the store."""
-        while not all(self.up()):
-            time.sleep(0.05)
+        """Wait until both have heard of the store for the first time."""
+        for each in self.gateways:
+            each.log.wait_for("the shared store answers")
         return self
 
     def up(self) -> list[bool]:
@@ -103,7 +103,6 @@ async def test_store_that_is_killed_and_started_again_costs_no_client_an_error(t
         together.store.start()
         while not all(together.up()):
             during += [await ping(http, url) for url in together.urls]
-    together.when_up()
     began = time.monotonic()
     async with client(together.key("cleo")) as http:
         after = [await ping(http, url) for url in together.urls * 4]

@@ -52,6 +52,21 @@ class Gateway:
                     os.kill(pid, signal.SIGCONT)
             yield http
 
+    @asynccontextmanager
+    async def client_of_both(self, mode: str) -> AsyncGenerator[tuple[Client, "BothWorkers"]]:
+        """A client of either era that can be asked, whose requests go to both workers in turn."""
+        async with self.reached(0) as one, self.reached(1) as other:
+            transport = BothWorkers([one, other])
+            async with (
+                httpx2.AsyncClient(transport=transport, timeout=30) as http,
+                Client(
+                    streamable_http_client(f"{self.url}/mcp", http_client=http),
+                    mode=mode,
+                    elicitation_callback=says_yes,
+                ) as client,
+            ):
+                yield client, transport
+
 
 class BothWorkers(httpx2.AsyncBaseTransport):
     """Each request goes to the other worker than the one before."""
@@ -101,18 +116,9 @@ def another(tmp_path: Path, upstream: str) -> Iterator[Gateway]:
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_client_of_either_era_is_served_by_both_workers_as_by_one(gateway: Gateway, mode: str) -> None:
     with anyio.fail_after(60):
-        async with gateway.reached(0) as one, gateway.reached(1) as other:
-            transport = BothWorkers([one, other])
-            async with (
-                httpx2.AsyncClient(transport=transport, timeout=30) as http,
-                Client(
-                    streamable_http_client(f"{gateway.url}/mcp", http_client=http),
-                    mode=mode,
-                    elicitation_callback=says_yes,
-                ) as client,
-            ):
-                calls = [await client.call_tool("asks__ask", {"about": f"{n}"}) for n in range(6)]
-                names = {tool.name for tool in (await client.list_tools()).tools}
+        async with gateway.client_of_both(mode) as (client, transport):
+            calls = [await client.call_tool("asks__ask", {"about": f"{n}"}) for n in range(6)]
+            names = {tool.name for tool in (await client.list_tools()).tools}
 
     assert [each.content[0].text for each in calls] == [f"yes to {n}" for n in range(6)]
     assert names == {"asks__ask", "waits__say"}

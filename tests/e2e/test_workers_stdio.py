@@ -10,12 +10,10 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.conftest import running_gateway
-from tests.e2e.test_replicas import initialized, post, says_yes
-from tests.e2e.test_workers import WORKERS, BothWorkers, Gateway
+from tests.e2e.test_replicas import initialized, post
+from tests.e2e.test_workers import WORKERS, Gateway
 
 pytestmark = pytest.mark.anyio
 
@@ -79,14 +77,16 @@ async def test_server_that_is_killed_is_started_once_again_for_both_workers(gate
     assert len({each for _, each in again}) == 1
 
 
-async def test_server_ends_with_a_parent_that_is_killed(gateway: Gateway, is_running: Callable[[int], bool]) -> None:
+async def test_server_ends_with_a_parent_that_is_killed(gateway: Gateway) -> None:
     async with callers(gateway) as (one, _):
         _, pid = await one.count()
+    server = os.pidfd_open(pid)
     gateway.running.process.kill()
     gateway.running.log.close()
     with anyio.fail_after(30):
-        while is_running(pid):  # noqa: ASYNC110
-            await anyio.sleep(0.01)
+        # It can be read once the process has ended.
+        await anyio.wait_readable(server)
+    os.close(server)
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -94,16 +94,7 @@ async def test_client_that_can_be_asked_has_a_process_of_its_own_whichever_worke
     gateway: Gateway, mode: str
 ) -> None:
     with anyio.fail_after(60):
-        async with gateway.reached(0) as one, gateway.reached(1) as other:
-            transport = BothWorkers([one, other])
-            async with (
-                httpx2.AsyncClient(transport=transport, timeout=30) as http,
-                Client(
-                    streamable_http_client(f"{gateway.url}/mcp", http_client=http),
-                    mode=mode,
-                    elicitation_callback=says_yes,
-                ) as client,
-            ):
-                asked = [await client.call_tool("asks__ask", {"about": f"{n}"}) for n in range(4)]
+        async with gateway.client_of_both(mode) as (client, _):
+            asked = [await client.call_tool("asks__ask", {"about": f"{n}"}) for n in range(4)]
 
     assert [each.content[0].text for each in asked] == [f"yes to {n}" for n in range(4)]

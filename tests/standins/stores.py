@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,20 +19,19 @@ def free_port() -> int:
         return one.getsockname()[1]
 
 
-class Store:
-    """One port, on which a store runs or not."""
+class StoreProcess:
+    """A process that says when it is ready, and can be killed, started again and frozen."""
 
-    def __init__(self, *flags: str) -> None:
-        self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
-        self._flags = flags
+    def __init__(self, command: Sequence[str]) -> None:
+        """Nothing runs yet."""
+        self._command = command
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Begin empty."""
-        memory = [sys.executable, "-m", "tests.standins.redis_in_memory", str(self.port)]
-        real = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", *self._flags]
-        self._process = subprocess.Popen(real if REAL else memory, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        """Start it, and wait until it is ready."""
+        self._process = subprocess.Popen(
+            self._command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        )
         assert self._process.stdout is not None
         assert any("eady" in line for line in self._process.stdout)
 
@@ -51,6 +50,17 @@ class Store:
             self._process.kill()
             self._process.communicate()
             self._process = None
+
+
+class Store(StoreProcess):
+    """One port, on which a store runs or not; it begins empty each time."""
+
+    def __init__(self, *flags: str) -> None:
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        memory = [sys.executable, "-m", "tests.standins.redis_in_memory", str(self.port)]
+        real = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", *flags]
+        super().__init__(real if REAL else memory)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio
 import pytest
@@ -28,39 +29,60 @@ class Follower:
         self.told: list[Path] = []
         self.reads = 0
         self._besides = besides
+        self._looks = 0
+        self._happened = anyio.Event()
         self.reloader = Reloader(config, self._read)
 
     @asynccontextmanager
     async def following(self) -> AsyncGenerator[None]:
         async def take(config: GatewayConfig) -> None:
             self.taken.append(config)
+            self._note()
 
-        async with anyio.create_task_group() as tasks:
-            besides = {path: partial(self.told.append, path) for path in self._besides}
-            tasks.start_soon(self.reloader.follow, take, besides)
-            await anyio.wait_all_tasks_blocked()
-            yield
-            tasks.cancel_scope.cancel()
+        with TemporaryDirectory() as folder:
+            self._mark = Path(folder) / "mark"
+            besides = {path: partial(self._tell, path) for path in self._besides} | {self._mark: self._looked}
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.reloader.follow, take, besides)
+                await anyio.wait_all_tasks_blocked()
+                yield
+                tasks.cancel_scope.cancel()
 
     async def ask(self, fresh: GatewayConfig | ConfigError) -> None:
         """Read this, and be through with it."""
         self.fresh = fresh
-        before = self.reads
+        before = self._looks
+        # Files of others are looked at last, when all else is done.
+        if self._mark.exists():
+            self._mark.unlink()
+        else:
+            self._mark.touch()
         self.reloader.ask()
-        await soon(lambda: self.reads > before)
-        await anyio.wait_all_tasks_blocked()
+        await self.until(lambda: self._looks > before)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait until what it has taken over or told makes this true."""
+        with anyio.fail_after(20):
+            while not condition():
+                await self._happened.wait()
+
+    def _note(self) -> None:
+        self._happened.set()
+        self._happened = anyio.Event()
+
+    def _tell(self, path: Path) -> None:
+        self.told.append(path)
+        self._note()
+
+    def _looked(self) -> None:
+        self._looks += 1
+        self._note()
 
     def _read(self) -> GatewayConfig:
         self.reads += 1
         if isinstance(self.fresh, ConfigError):
             raise self.fresh
         return self.fresh
-
-
-async def soon(condition: Callable[[], object]) -> None:
-    with anyio.fail_after(20):
-        while not condition():  # noqa: ASYNC110
-            await anyio.sleep(0.005)
 
 
 @pytest.fixture
@@ -81,10 +103,10 @@ async def test_each_change_of_a_file_is_taken_over_once(file):
     async with follower.following():
         follower.fresh = replace(config, upstreams=(ECHO,))
         file.write_text("changed")
-        await soon(lambda: len(follower.taken) == 1)
+        await follower.until(lambda: len(follower.taken) == 1)
         follower.fresh = config
         file.write_text("changed again")
-        await soon(lambda: len(follower.taken) == 2)
+        await follower.until(lambda: len(follower.taken) == 2)
 
     assert [each.upstreams for each in follower.taken] == [(ECHO,), ()]
     assert follower.reads == 2
@@ -103,7 +125,7 @@ async def test_who_asks_before_anybody_follows_is_not_forgotten():
     follower.fresh = GatewayConfig(upstreams=(ECHO,))
     follower.reloader.ask()
     async with follower.following():
-        await soon(lambda: follower.taken)
+        await follower.until(lambda: follower.taken)
 
     assert follower.reads == 1
 
@@ -160,7 +182,7 @@ async def test_file_that_the_configuration_names_from_now_on_is_followed_from_no
         await follower.ask(named)
         follower.fresh = replace(named, upstreams=())
         other.write_text('{"mcpServers": {}}')
-        await soon(lambda: len(follower.taken) == 2)
+        await follower.until(lambda: len(follower.taken) == 2)
 
     assert [each.upstreams for each in follower.taken] == [(ECHO,), ()]
 
@@ -170,9 +192,9 @@ async def test_file_that_others_keep_is_told_to_them_and_reads_no_configuration(
     follower = Follower(GatewayConfig(), [keys])
     async with follower.following():
         keys.write_text("made")
-        await soon(lambda: len(follower.told) == 1)
+        await follower.until(lambda: len(follower.told) == 1)
         keys.unlink()
-        await soon(lambda: len(follower.told) == 2)
+        await follower.until(lambda: len(follower.told) == 2)
 
     assert follower.reads == 0
 
