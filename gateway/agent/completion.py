@@ -13,7 +13,7 @@ from typing import Final
 from gateway.agent.end_hold import EndHold
 from gateway.agent.events import Emit, Finished, FinishReason, GenerationFinished, IdsGenerated
 from gateway.agent.history import check_length
-from gateway.agent.replay import cut_off, replayed
+from gateway.agent.replay import replayed
 from gateway.agent.stop import StopFilter
 from gateway.config import LimitsConfig
 from gateway.engine.homes import key_of
@@ -188,7 +188,7 @@ class _Completion:
         """Make ready to go on from the ids that are there; give the end where nothing is left to generate."""
         self._hold.drop()
         if len(self._ids) >= self._most:
-            end = cut_off(len(self._ids))
+            end = GenerationEnd.untold(len(self._ids))
             await self._close(end)
             return end, None
         self._moved += 1

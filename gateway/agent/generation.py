@@ -16,7 +16,7 @@ from gateway.agent.conversation import Conversation, Spliced
 from gateway.agent.events import AgentEvent, Emit, GenerationFinished
 from gateway.agent.generation_options import GenerationOptions
 from gateway.agent.refused_grammar import loosened_hold, looseness
-from gateway.agent.replay import cut_off, replayed
+from gateway.agent.replay import replayed
 from gateway.agent.written import Written
 from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent
 from gateway.engine.slots import Place
@@ -112,7 +112,7 @@ class Generation:
         self._written.rewind()
         hold, ids = self._held_by, self._written.ids
         if len(ids) >= self._options.max_tokens:
-            end = cut_off(len(ids))
+            end = GenerationEnd.untold(len(ids))
             await self._tell(self._written.close(end.ended_by))
             return end, None
         if ids and hold is not None and (not hold.triggers or any(each.token_id in ids for each in hold.triggers)):

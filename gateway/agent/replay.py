@@ -8,7 +8,6 @@ generates says (`rewind`).
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from gateway.engine.interface import GenerationEnd, Timings
 from gateway.engine.stay import Stay, is_loss
 from gateway.errors import EngineError
 
@@ -39,9 +38,3 @@ async def replayed(
             if done is not None:
                 return done
             stay.move(error)
-
-
-def cut_off(ids: int) -> GenerationEnd:
-    """The end that a lost engine did not tell: all that was asked for is there."""
-    timings = Timings(prompt_n=0, cache_n=0, generated_n=ids, prompt_seconds=0.0, generate_seconds=0.0)
-    return GenerationEnd("length", None, timings, told=False)

@@ -9,7 +9,7 @@ llama.cpp server of our own.
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 from gateway.toolcalls import CallTrigger
 from leaf_sdk.vocab import TokenMap
@@ -167,6 +167,12 @@ class GenerationEnd:
     """Repairs for which several splits fitted."""
     missed: int = 0
     """Ids that could not be found: the tail of a cut-off character, or bytes that no split of the map gives."""
+
+    @classmethod
+    def untold(cls, generated: int) -> Self:
+        """The end that an engine did not tell: it has given all that was asked for, and no account of what it cost."""
+        timings = Timings(prompt_n=0, cache_n=0, generated_n=generated, prompt_seconds=0.0, generate_seconds=0.0)
+        return cls("length", None, timings, told=False)
 
 
 GenerationEvent = Generated | GenerationEnd

@@ -91,13 +91,8 @@ def annotations_of(schema: object) -> tuple[Annotation, ...]:
     )
 
 
-def param_headers(schema: object, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """The headers that go with a call, in the spelling of the annotations."""
-    return headers_for(annotations_of(schema), arguments)
-
-
 def headers_for(annotations: Iterable[Annotation], arguments: Mapping[str, Any]) -> dict[str, str]:
-    """As `param_headers`, for annotations that were read before: reading them takes a walk through the schema."""
+    """The headers that go with a call, in the spelling of the annotations."""
     headers: dict[str, str] = {}
     for annotation in annotations:
         text = _render(annotation.value_in(arguments))

@@ -6,12 +6,14 @@ the package of each engine.
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
 
+from gateway.engine.interface import GenerationEnd, GenerationEvent
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
 
 EVENT_FIELDS: Final = (b"data", b"error")
@@ -25,6 +27,28 @@ _GRAMMAR: Final = re.compile(r"grammar|structur(?:al|ed)[ _](?:tag|output)", re.
 
 MISREAD: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 """What reading an answer of another shape raises."""
+
+
+class EventReader(ABC):
+    """Reads the lines of one stream of ids, as one kind of engine writes them."""
+
+    def __init__(self, most: int) -> None:
+        """`most`: ids that were asked for."""
+        self._most = most
+        self._given: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all ids that were asked for are here: what is left to come is the engine's account of them."""
+        return self._given >= self._most
+
+    def cut(self) -> GenerationEnd:
+        """The end of a stream that is left here."""
+        return GenerationEnd.untold(self._given)
+
+    @abstractmethod
+    def feed(self, lines: Sequence[bytes]) -> Iterator[GenerationEvent]:
+        """Give the events of these lines. What came before a fault is given first. Raises `EngineRefused`."""
 
 
 @contextmanager

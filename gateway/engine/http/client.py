@@ -8,14 +8,13 @@ each new connection is compared with it before it is used, and where a connectio
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import monotonic
-from typing import Protocol
 
-from gateway.engine.http.answers import EVENT_FIELDS, error_of_answer
+from gateway.engine.http.answers import EVENT_FIELDS, EventReader, error_of_answer
 from gateway.engine.http.connections import Connections
 from gateway.engine.http.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
 from gateway.engine.http.questions import Ask
@@ -46,30 +45,13 @@ _ACCOUNT_TIME = 10.0
 log = get_logger("engine")
 
 
-class StreamReader(Protocol):
-    """Reads the lines of one stream, as one kind of engine writes them."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether all ids that were asked for are here: what is left to come is the engine's account of them."""
-        ...
-
-    def cut(self) -> GenerationEnd:
-        """The end that the engine did not tell: it has all that was asked for, and no account of what it cost."""
-        ...
-
-    def feed(self, lines: Sequence[bytes]) -> Iterator[GenerationEvent]:
-        """Give the events of these lines. Raises `EngineRefused`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Sent:
     """A generation as one kind of engine is asked for it."""
 
     path: str
     body: bytes
-    stream: StreamReader
+    stream: EventReader
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -174,7 +156,7 @@ class EngineClient(Engine, ABC):
                 finally:
                     await events.aclose()
 
-    async def _events(self, answer: Answer, stream: StreamReader) -> AsyncGenerator[GenerationEvent]:
+    async def _events(self, answer: Answer, stream: EventReader) -> AsyncGenerator[GenerationEvent]:
         begun = heard = monotonic()
         first: float | None = None
         while lines := await (self._last_lines(answer) if stream.is_full else answer.lines()):

@@ -7,8 +7,8 @@ in, events out, all that one read brought at once.
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from gateway.engine.http.answers import IDS, MISREAD, messages_of, misread
-from gateway.engine.interface import Generated, GenerationEnd, GenerationEvent, Timings
+from gateway.engine.http.answers import IDS, MISREAD, EventReader, messages_of, misread
+from gateway.engine.interface import Generated, GenerationEnd, GenerationEvent
 from gateway.engine.llama_cpp.json import KIND, logprobs_of, read_end, repaired, tops_of
 from gateway.engine.llama_cpp.repair import IdRepair
 from gateway.errors import EngineRefused
@@ -18,7 +18,7 @@ _SLACK: Final = 16
 """Messages beyond the wanted ids that may come: a stream of messages without ids has an end too."""
 
 
-class CompletionStream:
+class CompletionStream(EventReader):
     """Reads one stream."""
 
     def __init__(
@@ -41,9 +41,8 @@ class CompletionStream:
             logprobs: how probable they were is told too.
             tops: how many of the most probable ids are told at each place.
         """
+        super().__init__(most)
         self._url = url
-        self._most = most
-        self._given = 0
         self._messages = 0
         self._repair = IdRepair(token_map) if token_map is not None else None
         self._gather = gather
@@ -51,16 +50,6 @@ class CompletionStream:
         self._tops = tops
         self._counts = [0, 0, 0]
         self._last: int | None = None
-
-    @property
-    def is_full(self) -> bool:
-        """Whether all ids that were asked for are here: what is left to come is the engine's account of them."""
-        return self._given >= self._most
-
-    def cut(self) -> GenerationEnd:
-        """The end that the engine did not tell: it has all that was asked for, and no account of what it cost."""
-        timings = Timings(prompt_n=0, cache_n=0, generated_n=self._given, prompt_seconds=0.0, generate_seconds=0.0)
-        return GenerationEnd("length", None, timings, told=False)
 
     def feed(self, lines: Sequence[bytes]) -> Iterator[GenerationEvent]:
         """Give the events of these lines. What came before a fault is given first.

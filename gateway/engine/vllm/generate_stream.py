@@ -7,7 +7,7 @@ The account comes behind the last id, in a message of its own, and `[DONE]` ends
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from gateway.engine.http.answers import MISREAD, messages_of, misread
+from gateway.engine.http.answers import MISREAD, EventReader, messages_of, misread
 from gateway.engine.interface import Generated, GenerationEnd, GenerationEvent, Timings
 from gateway.engine.vllm.json import KIND, logprobs_of, tops_of
 from gateway.errors import EngineRefused, EngineUnavailable, GrammarRefused
@@ -18,7 +18,7 @@ _SLACK: Final = 16
 _DONE: Final[dict[str, Any]] = {}
 
 
-class GenerateStream:
+class GenerateStream(EventReader):
     """Reads one stream."""
 
     def __init__(
@@ -43,11 +43,10 @@ class GenerateStream:
             logprobs: how probable they were is told too.
             tops: how many of the most probable ids are told at each place.
         """
+        super().__init__(most)
         self._url = url
         self._map = token_map
         self._prompt = prompt
-        self._most = most
-        self._given = 0
         self._messages = 0
         self._gather = gather
         self._logprobs = logprobs
@@ -56,16 +55,6 @@ class GenerateStream:
         self._choice: dict[str, Any] | None = None
         """The message that said why it ended."""
         self._usage: dict[str, Any] = {}
-
-    @property
-    def is_full(self) -> bool:
-        """Whether all ids that were asked for are here: what is left to come is the engine's account of them."""
-        return self._given >= self._most
-
-    def cut(self) -> GenerationEnd:
-        """The end that the engine did not tell: it has all that was asked for, and no account of what it cost."""
-        timings = Timings(prompt_n=0, cache_n=0, generated_n=self._given, prompt_seconds=0.0, generate_seconds=0.0)
-        return GenerationEnd("length", None, timings, told=False)
 
     def feed(self, lines: Sequence[bytes]) -> Iterator[GenerationEvent]:
         """Give the events of these lines. What came before a fault is given first.

@@ -13,7 +13,18 @@ from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.until import text_without
 from gateway.toolcalls.nodes.combinators import Choice, Seq, pick
 from gateway.toolcalls.nodes.json import Json
-from gateway.toolcalls.nodes.readers import MAX_WORD, First, Lit, Marker, Node, Reasoned, Space, Steps, Until
+from gateway.toolcalls.nodes.readers import (
+    MAX_WORD,
+    First,
+    Lit,
+    Marker,
+    Node,
+    Reasoned,
+    Space,
+    Steps,
+    Until,
+    skip_until,
+)
 from gateway.toolcalls.nodes.regions import Bare, Call
 from gateway.toolcalls.nodes.series import unwritten
 from gateway.toolcalls.stream.cursor import WHITESPACE, Channel, Cursor
@@ -132,7 +143,7 @@ class Harmony(Node):
         else:
             at.take(at.position + length)
             at.calls.abandon("malformed", f"a message to {head.tool!r}, which this request does not offer, is left out")
-            yield from _pass_over(at)
+            yield from skip_until(at, _STOPS)
         yield from _END.run(at)
 
     def _stray(self, at: Cursor) -> Generator[None, None, None]:
@@ -191,17 +202,6 @@ def _brings_object(at: Cursor, length: int) -> Steps:
             return not rest or rest.startswith(("{", *enders))
         if rest in enders:
             return True
-        yield
-
-
-def _pass_over(at: Cursor) -> Generator[None, None, None]:
-    finder = at.spelling.finder(_STOPS)
-    while True:
-        at.scanned += at.unread
-        end, found = finder.find(at.buffer, at.position, ended=at.ended)
-        at.take(end)
-        if found or at.ended:
-            return
         yield
 
 

@@ -263,3 +263,15 @@ def read_until(at: Cursor, delimiters: tuple[str, ...]) -> Generator[None, None,
         if whole:
             return at.take(end)
         yield
+
+
+def skip_until(at: Cursor, delimiters: tuple[str, ...]) -> Generator[None, None, None]:
+    """Pass over text up to one of the delimiters, which is not read, or to the end of the stream."""
+    finder = at.spelling.finder(delimiters)
+    while True:
+        at.scanned += at.unread
+        end, found = finder.find(at.buffer, at.position, ended=at.ended)
+        at.take(end)
+        if found or at.ended:
+            return
+        yield

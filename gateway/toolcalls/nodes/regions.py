@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import MAX_CALLS, Grammar
 from gateway.toolcalls.nodes.combinators import Many, Seq, pick
-from gateway.toolcalls.nodes.readers import First, Marker, Node, Space, Steps, read_space
+from gateway.toolcalls.nodes.readers import First, Marker, Node, Space, Steps, read_space, skip_until
 from gateway.toolcalls.stream.cursor import Cursor
 from gateway.toolcalls.stream.spelling import Spelling
 
@@ -115,14 +115,7 @@ class Region(Node):
     def _drop(self, at: Cursor) -> Generator[None, None, None]:
         """Read on, and tell nothing, to the closing marker or the next opening one, whichever comes first."""
         closer = _last(self.body)
-        finder = at.spelling.finder((closer.text, self.opener.text) if closer else (self.opener.text,))
-        while True:
-            at.scanned += at.unread
-            end, found = finder.find(at.buffer, at.position, ended=at.ended)
-            at.take(end)
-            if found or at.ended:
-                break
-            yield
+        yield from skip_until(at, (closer.text, self.opener.text) if closer else (self.opener.text,))
         if closer:
             yield from closer.run(at)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared import inbound
 
-from gateway.protocol.annotations import annotations_of, check_param_headers, invalid_annotation, param_headers
+from gateway.protocol.annotations import annotations_of, check_param_headers, headers_for, invalid_annotation
 
 TOKENS = st.sampled_from(["A", "a", "B", "", "x y", "é", 7, None])
 TYPES = st.sampled_from(["string", "integer", "boolean", "number", "object", ["string"], None])
@@ -47,7 +47,7 @@ def test_headers_are_those_that_mcp_would_send(schema, arguments):
     if inbound.find_invalid_x_mcp_header(schema) is None:
         expected = inbound.mcp_param_headers(inbound.x_mcp_header_map(schema), arguments)
 
-    assert param_headers(schema, arguments) == expected
+    assert headers_for(annotations_of(schema), arguments) == expected
 
 
 @given(SCHEMAS, st.dictionaries(NAMES, ARGUMENTS, max_size=3), HEADERS)
@@ -60,7 +60,7 @@ def test_headers_are_judged_as_mcp_judges_them(schema, arguments, headers):
 
 @given(SCHEMAS, st.dictionaries(NAMES, ARGUMENTS, max_size=3))
 def test_call_with_the_headers_that_we_emit_is_in_order(schema, arguments):
-    headers = {name.lower(): value for name, value in param_headers(schema, arguments).items()}
+    headers = {name.lower(): value for name, value in headers_for(annotations_of(schema), arguments).items()}
 
     assert check_param_headers(annotations_of(schema), arguments, headers) is None
 
