@@ -7,13 +7,14 @@ gets, `homes.py` decides. A pool of one is its route: nothing is counted, chosen
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from gateway.breaker import Breaker, State
+from gateway.breaker import State
 from gateway.engine.homes import WARM, Load, choose, order_of, warmth, with_room
 from gateway.engine.maps import MapSet
+from gateway.engine.pool_members import Member, closed, unknown, wanted, why_down
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.retries import MovesOfAnswer, RetryBudget
 from gateway.engine.stay import Route, Stay, is_loss
@@ -21,15 +22,8 @@ from gateway.errors import (
     EngineBusy,
     EngineError,
     EngineUnavailable,
-    MapDiffers,
-    ModelUnknown,
 )
 from gateway.observe.logs import get_logger
-
-_FAILURES: Final = 3
-"""Answers in a row that an engine may lose before it gets none for a while."""
-_PAUSE: Final = 5.0
-_SHOWN: Final = 20
 
 T = TypeVar("T")
 Clock = Callable[[], float]
@@ -47,34 +41,6 @@ class PoolMetrics(Protocol):
     def answer_moved(self, engine: str, *, begun: bool) -> None:
         """An answer left an engine that was lost; `begun`: it had ids already."""
         ...
-
-
-@dataclass(slots=True)
-class Member:
-    """One engine of the pool."""
-
-    name: str
-    route: Route
-    aliases: tuple[str, ...] = ()
-    breaker: Breaker = field(default_factory=lambda: Breaker(_FAILURES, _PAUSE))
-    running: int = 0
-    """Answers that are being made with it."""
-    start: int | None = None
-    """The last start of its engine that was seen here."""
-    since: float = 0.0
-    model: str | None = None
-    """What it serves, or served when it was last seen."""
-
-    def seen(self, ready: ReadyEngine, now: float) -> None:
-        """Its engine runs."""
-        if self.start != ready.number:
-            self.start, self.since, self.model = ready.number, now, ready.facts.model
-            self.breaker.succeeded()
-
-    def runs(self, more: int) -> int:
-        """So many answers more are made with it; gives how many these are now."""
-        self.running += more
-        return self.running
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +171,9 @@ class EnginePool:
         """An engine that serves the model of a name, and nothing else. Raises as `ready`."""
         ready = self.ready(model)
         if model != ready.facts.model and all(model not in member.aliases for member in self._members):
-            raise self._unknown(model)
+            # So that each member knows what its engine serves now.
+            self._open()
+            raise unknown(self._members, model)
         return ready
 
     def models(self) -> list[ReadyEngine]:
@@ -213,7 +181,7 @@ class EnginePool:
         if not self.several:
             return [self._members[0].route.ready()]
         if not (found := self._open()):
-            raise self._closed(self._members)
+            raise closed(self._members)
         first = {ready.facts.model: ready for _, ready in reversed(found)}
         return [ready for _, ready in found if first.get(ready.facts.model) is ready]
 
@@ -224,7 +192,7 @@ class EnginePool:
             MemberStatus(
                 member.name,
                 opened.get(member.name),
-                None if member.name in opened else _reason(member).message,
+                None if member.name in opened else why_down(member).message,
                 member.running,
                 member.breaker.state(self.now()),
             )
@@ -276,7 +244,7 @@ class EnginePool:
     ) -> tuple[Member, ReadyEngine]:
         found = self._like(ready)
         if not found:
-            raise self._closed(self._members)
+            raise closed(self._members)
         return self._choose(found, home, known, bounded=bounded)
 
     def _choose(
@@ -321,41 +289,11 @@ class EnginePool:
     def _serving(self, model: str | None) -> list[tuple[Member, ReadyEngine]]:
         """The engines that serve a model, at least one."""
         opened = self._open()
-        wanted = self._wanted(model)
-        found = [(member, ready) for member, ready in opened if member.name in wanted]
+        names = wanted(self._members, model)
+        found = [(member, ready) for member, ready in opened if member.name in names]
         if not found:
-            raise self._closed([member for member in self._members if member.name in wanted])
+            raise closed([member for member in self._members if member.name in names])
         return found
-
-    def _wanted(self, model: str | None) -> set[str]:
-        """Names of the members that a request for a model is for. Raises `ModelUnknown`."""
-        models = {member.model for member in self._members if member.model is not None}
-        by_name = {member.name for member in self._members if model is not None and member.model == model}
-        by_alias = {member.name for member in self._members if model in member.aliases}
-        if by_name or by_alias:
-            return by_name or by_alias
-        if len(models) > 1 and model is not None:
-            raise self._unknown(model)
-        return {member.name for member in self._members}
-
-    def _unknown(self, model: str) -> ModelUnknown:
-        models = {ready.facts.model for _, ready in self._open()}
-        models |= {member.model for member in self._members if member.model is not None}
-        known = [*sorted(models), *sorted({alias for member in self._members for alias in member.aliases})]
-        listed = ", ".join(map(repr, known[:_SHOWN]))
-        those = "the one that there is is" if len(known) == 1 else "those that there are:"
-        return ModelUnknown(f"there is no model {model[:200]!r} here; {those} {listed}")
-
-    def _closed(self, members: Sequence[Member]) -> EngineError:
-        """Why none of some members is there."""
-        reasons = [(member.name, _reason(member)) for member in members]
-        if len(reasons) == 1:
-            return reasons[0][1]
-        said = "; ".join(f"{name}: {error.message}" for name, error in reasons[:_SHOWN])
-        differing = next((error for _, error in reasons if isinstance(error, MapDiffers)), None)
-        if differing is not None and all(isinstance(error, MapDiffers) for _, error in reasons):
-            return differing
-        return EngineUnavailable(f"none of the engines is there: {said}")
 
 
 def _told(chosen: ReadyEngine, ready: ReadyEngine) -> ReadyEngine:
@@ -372,14 +310,6 @@ def _kind(ready: ReadyEngine) -> tuple[object, ...]:
         *(ready.facts.model, ready.token_map.map_id, ready.facts.chat_template, ready.facts.bos, ready.facts.can),
         *(ready.tool_format, settings.reasoning, settings.hold_calls),
     )
-
-
-def _reason(member: Member) -> EngineError:
-    try:
-        member.route.ready()
-    except EngineError as error:
-        return error
-    return EngineUnavailable(f"engine {member.name!r} was away; ask again")
 
 
 class _Uncounted:
