@@ -3,26 +3,13 @@
 import subprocess
 import sys
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
 from leaf_sdk import load_map
-from leaf_sdk.testing import tiny_map, tiny_map_bytes
+from leaf_sdk.testing import tiny_map
 from leaf_sdk.vocab import map_digest
-
-COMMAND = Path(sys.executable).parent / "codec-leaf"
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
-
-
-@pytest.fixture
-def map_path(tmp_path) -> Path:
-    path = tmp_path / "map.json"
-    path.write_bytes(tiny_map_bytes())
-    return path
+from tests.leaf_sdk.cli.conftest import run
 
 
 def test_build_writes_a_map_of_a_model_and_prints_its_hash(smollm_path, tmp_path):

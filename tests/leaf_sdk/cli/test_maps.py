@@ -3,8 +3,6 @@
 import base64
 import functools
 import json
-import subprocess
-import sys
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -14,20 +12,9 @@ import pytest
 from leaf_sdk import load_map
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
 from leaf_sdk.vocab import map_digest
+from tests.leaf_sdk.cli.conftest import run
 
-COMMAND = Path(sys.executable).parent / "codec-leaf"
 TINY = json.loads(tiny_map_bytes())
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False)
-
-
-@pytest.fixture
-def map_path(tmp_path) -> Path:
-    path = tmp_path / "map.json"
-    path.write_bytes(tiny_map_bytes())
-    return path
 
 
 def written(tmp_path: Path, name: str, **changed: object) -> Path:

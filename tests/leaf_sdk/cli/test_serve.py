@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +14,8 @@ import pytest
 from leaf_sdk import ModelMap, build_tool, write_build
 from leaf_sdk.cli.targets import tools_of
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
+from tests.leaf_sdk.cli.conftest import COMMAND
 
-COMMAND = Path(sys.executable).parent / "codec-leaf"
 PACKAGE = """
 from pathlib import Path
 

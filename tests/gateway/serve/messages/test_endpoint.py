@@ -50,6 +50,14 @@ SERVED: list[tuple[dict[str, Any], str]] = [
     ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}}, "{}"),
     ({"messages": [*ASK, {"role": "system", "content": "Be brief."}]}, "Hello."),
 ]
+POSTED: Scope = {
+    "type": "http",
+    "method": "POST",
+    "path": "/v1/messages",
+    "query_string": b"",
+    "root_path": "",
+    "headers": [(b"content-type", b"application/json")],
+}
 
 
 @pytest.mark.parametrize(("fields", "said"), SERVED, ids=[str(n) for n in range(len(SERVED))])
@@ -327,16 +335,8 @@ async def test_client_that_leaves_takes_its_generation_with_it(site: Any) -> Non
     async def send(message: Message) -> None:
         told.append(message)
 
-    scope: Scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/v1/messages",
-        "query_string": b"",
-        "root_path": "",
-        "headers": [(b"content-type", b"application/json")],
-    }
     with anyio.fail_after(20):
-        await site.app(scope, receive, send)
+        await site.app(dict(POSTED), receive, send)
         await site.engine.left.wait()
     site.engine.gate.set()
 
@@ -366,16 +366,8 @@ async def test_stream_says_that_it_lives_while_nothing_comes(site: Any, monkeypa
         await anyio.sleep_forever()
         raise AssertionError
 
-    scope: Scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/v1/messages",
-        "query_string": b"",
-        "root_path": "",
-        "headers": [(b"content-type", b"application/json")],
-    }
     with anyio.fail_after(20):
-        await site.app(scope, receive, send)
+        await site.app(dict(POSTED), receive, send)
 
     assert events[:3] == ["message_start", "ping", "ping"]
     assert events.count("message_start") == 1
