@@ -127,6 +127,19 @@ def test_files_that_are_named_exist(page: Path) -> None:
     assert [name for name in named if name not in METHODS and not (ROOT / name).exists()] == []
 
 
+def test_files_that_the_code_names_exist() -> None:
+    """From the folder of the module that names them, or from one above it."""
+    modules = [path for package in ("gateway", "leaf_sdk") for path in sorted((ROOT / package).rglob("*.py"))]
+    named = [
+        (str(path.relative_to(ROOT)), name, [folder / name for folder in path.parents])
+        for path in modules
+        for name in re.findall(r"`([\w/]+\.(?:py|js))`", path.read_text(encoding="utf-8"))
+    ]
+
+    assert len(named) > 100
+    assert [(path, name) for path, name, places in named if not any(place.exists() for place in places)] == []
+
+
 @every_page
 def test_pages_name_no_package_host_and_no_folder_of_one_machine(page: Path) -> None:
     text = page.read_text(encoding="utf-8")

@@ -34,7 +34,7 @@ from gateway.toolcalls import CallClosed, ToolSpec, validate_call
 from leaf_sdk.vocab import TokenMap
 
 _UNREAD: Final = 2000
-"""Ids of a result that are kept unread until somebody wants its text (`result_memory.py` keeps many of them)."""
+"""Ids of a result that are kept unread until somebody wants its text."""
 
 
 @dataclass(frozen=True, slots=True)

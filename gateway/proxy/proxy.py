@@ -3,7 +3,7 @@
 Turns a `GatewayConfig` into running upstreams, and a client's method and params into a raw result in the client's era.
 A server that is away, slow or broken becomes an error result that names it (for a tool) or a JSON-RPC error; what a
 server itself answers passes as it came: no typed model ever stands between a server and its client. It knows no token
-ids (`tokens.py`), no endpoints and no engine.
+ids (`result_tokens.py`), no endpoints and no engine.
 """
 
 import secrets

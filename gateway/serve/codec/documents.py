@@ -37,7 +37,7 @@ class Documents:
         self._schema = (files("leaf_sdk.wire") / "codec.proto").read_bytes()
 
     def routes(self) -> list[Route]:
-        """What `app.py` mounts."""
+        """What `app/process.py` mounts."""
         return [
             Route("/codec/schema", self._show_schema),
             Route("/codec/version", self._show_version),

@@ -46,7 +46,7 @@ class MessagesEndpoint:
         self._started = datetime.now(UTC).replace(microsecond=0)
 
     def routes(self) -> list[Route]:
-        """What `app.py` mounts, before the routes of other APIs."""
+        """What `app/process.py` mounts, before the routes of other APIs."""
         return [
             Route("/v1/messages", self._messages, methods=["POST"]),
             Route("/v1/messages/count_tokens", self._count, methods=["POST"]),

@@ -40,7 +40,7 @@ class ChatEndpoint:
         self._frames = frames
 
     def routes(self) -> list[Route]:
-        """What `app.py` mounts."""
+        """What `app/process.py` mounts."""
         return [
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
         ]

@@ -39,7 +39,7 @@ class CompletionsEndpoint:
         self._frames = frames
 
     def routes(self) -> list[Route]:
-        """What `app.py` mounts."""
+        """What `app/process.py` mounts."""
         return [
             Route("/v1/completions", self._complete, methods=["POST"]),
             Route("/v1/completions/codec", self._complete_codec, methods=["POST"]),

@@ -85,7 +85,7 @@ class ModelEndpoint:
         self._started = int(time.time())  # noqa: TID251 - the API wants a date
 
     def routes(self) -> list[Route]:
-        """What `app.py` mounts."""
+        """What `app/process.py` mounts."""
         return [
             Route("/v1/models", self._models, methods=["GET"]),
             Route("/v1/models/{model:path}", self._model, methods=["GET"]),

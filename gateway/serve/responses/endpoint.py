@@ -61,7 +61,7 @@ class ResponsesEndpoint:
         self._held = Held(responses, Seal(replicas.shared_keys("reasoning")), Approvals(), replicas)
 
     def routes(self) -> list[Route]:
-        """What `app.py` mounts."""
+        """What `app/process.py` mounts."""
         one = "/v1/responses/{response_id}"
         return [
             Route("/v1/responses", self._create, methods=["POST"]),

@@ -1,6 +1,6 @@
 """What a client may send to `POST /v1/responses`, checked; all but its input, its tools and their choice.
 
-OpenAI's shape (API reference, "Create a response"). `input.py` and `tools.py` read what is left of it. Knows nothing of
+OpenAI's shape (API reference, "Create a response"). `items.py`, `tools.py` and `choice.py` read the rest. Knows no
 HTTP.
 """
 
