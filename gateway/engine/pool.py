@@ -32,20 +32,20 @@ log = get_logger("engine.pool")
 
 
 class PoolMetrics(Protocol):
-    """Counts what becomes of answers in a pool."""
+    """Counts answers in a pool."""
 
     def engine_running(self, engine: str, answers: int) -> None:
-        """So many answers are being made with an engine now."""
+        """This many answers are being made with an engine now."""
         ...
 
     def answer_moved(self, engine: str, *, begun: bool) -> None:
-        """An answer left an engine that was lost; `begun`: it had ids already."""
+        """An answer left an engine that was lost. `begun`: it already had ids."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStatus:
-    """How one engine stands."""
+    """The state of one engine, for people."""
 
     name: str
     ready: ReadyEngine | None
@@ -55,7 +55,7 @@ class MemberStatus:
 
 
 class MovingStay(Stay):
-    """The same with others that may go on."""
+    """A stay that may go on with another engine of the pool."""
 
     may_move = True
 
@@ -73,34 +73,34 @@ class MovingStay(Stay):
         pool.runs(member, 1)
 
     async def wait(self, answer: Awaitable[T]) -> T:
-        """As said."""
+        """As in `Stay`; raises `EngineUnavailable` as soon as the engine is lost."""
         return await self.ready.life.wait(answer)
 
     async def turn(self, place: Awaitable[T]) -> T:
-        """As said."""
+        """As in `Stay`; raises `EngineUnavailable` as soon as the engine is lost."""
         self._queued = True
         taken = await self.ready.life.wait(place)
         self._queued = False
         return taken
 
     def each(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
-        """As said."""
+        """As in `Stay`; raises `EngineUnavailable` as soon as the engine is lost."""
         return self.ready.life.each(events)
 
     def answered(self) -> None:
-        """It is there, and the next loss is one of its own."""
+        """The engine has given an id, so the answer may move again if this engine is lost, too."""
         self._begun = True
         self._moves.went_on()
         self._member.breaker.succeeded()
 
     def lost(self, error: EngineError) -> None:
-        """It may get no more answers for a while."""
+        """The engine has failed; if it fails too often, it gets no answers for a while."""
         super().lost(error)
         if is_loss(error) and not isinstance(error, EngineBusy):
             self._member.breaker.failed(self._pool.now())
 
     def move(self, error: EngineError) -> None:
-        """As said."""
+        """Leave a lost engine for another. Raises `EngineUnavailable` if there is none, or too much has moved."""
         pool, left = self._pool, self._member
         self._left.add(self.ready.number)
         found = pool.another(self.ready, self._home, self._left)
@@ -158,7 +158,7 @@ class EnginePool:
 
     @property
     def is_open(self) -> bool:
-        """Whether any engine runs that proved its map."""
+        """Whether any engine is up and has proved its map."""
         return bool(self._open())
 
     def ready(self, model: str | None = None) -> ReadyEngine:
@@ -186,7 +186,7 @@ class EnginePool:
         return [ready for _, ready in found if first.get(ready.facts.model) is ready]
 
     def statuses(self) -> list[MemberStatus]:
-        """How each stands."""
+        """The state of each engine."""
         opened = {member.name: ready for member, ready in self._open()}
         return [
             MemberStatus(
@@ -231,11 +231,11 @@ class EnginePool:
             stay.ended()
 
     def runs(self, member: Member, more: int) -> None:
-        """One answer more is made with a member, or one less."""
+        """Count answers that begin (1) or end (-1) with a member."""
         self.metrics().engine_running(member.name, member.runs(more))
 
     def another(self, ready: ReadyEngine, home: bytes, left: set[int]) -> tuple[Member, ReadyEngine] | None:
-        """The engine that goes on in the place of one that is lost; None where there is none."""
+        """The engine that takes the place of a lost one; None if there is none."""
         found = [each for each in self._like(ready) if each[1].number not in left]
         return self._choose(found, home, None, bounded=True) if found else None
 
@@ -267,7 +267,7 @@ class EnginePool:
         return by_name[order_of(home, by_name)[0]]
 
     def _like(self, ready: ReadyEngine) -> list[tuple[Member, ReadyEngine]]:
-        """Those that can take the place of an engine."""
+        """The engines that can take the place of another."""
         return [
             (member, each)
             for member, each in self._open()

@@ -36,13 +36,13 @@ class Member:
     """What it serves, or served when it was last seen."""
 
     def seen(self, ready: ReadyEngine, now: float) -> None:
-        """Its engine runs."""
+        """Note that its engine is up."""
         if self.start != ready.number:
             self.start, self.since, self.model = ready.number, now, ready.facts.model
             self.breaker.succeeded()
 
     def runs(self, more: int) -> int:
-        """So many answers more are made with it; gives how many these are now."""
+        """Count answers that begin or end with it; gives how many are being made now."""
         self.running += more
         return self.running
 
@@ -69,7 +69,7 @@ def unknown(members: Sequence[Member], model: str) -> ModelUnknown:
 
 
 def closed(members: Sequence[Member]) -> EngineError:
-    """Why none of some members is there."""
+    """Why none of these members is up."""
     reasons = [(member.name, why_down(member)) for member in members]
     if len(reasons) == 1:
         return reasons[0][1]
@@ -81,7 +81,7 @@ def closed(members: Sequence[Member]) -> EngineError:
 
 
 def why_down(member: Member) -> EngineError:
-    """Why a member's engine is not there."""
+    """Why a member's engine is not up."""
     try:
         member.route.ready()
     except EngineError as error:

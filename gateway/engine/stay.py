@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class Route(Protocol):
-    """One engine through its ups and downs (`EngineRoute`)."""
+    """One engine, over all its starts (`EngineRoute`)."""
 
     def ready(self) -> ReadyEngine:
         """The running engine. Raises `EngineError` while there is none."""
         ...
 
     def report_loss(self) -> None:
-        """A request found it gone."""
+        """A request found that the engine is gone."""
         ...
 
 
@@ -32,7 +32,7 @@ class Stay:
     """Whether another engine may go on."""
 
     def __init__(self, ready: ReadyEngine, route: Route | None = None) -> None:
-        """`route`: hears that the engine is lost."""
+        """`route`: is told when the engine fails."""
         self.ready = ready
         """The engine that it has now."""
         self._route = route
@@ -46,7 +46,7 @@ class Stay:
         return await place
 
     def each(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
-        """The events of the engine, each waited for so."""
+        """The events of the engine. Each is waited for as `wait` does."""
         return events
 
     async def ask(self, question: Callable[[ReadyEngine], Awaitable[T]]) -> T:
@@ -64,17 +64,17 @@ class Stay:
         """The engine has given an id."""
 
     def lost(self, error: EngineError) -> None:
-        """The engine has failed; its route looks whether it is gone."""
+        """The engine has failed; its route finds out whether it is gone."""
         if self._route is not None and isinstance(error, EngineUnavailable) and not isinstance(error, EngineBusy):
             self._route.report_loss()
 
     def move(self, error: EngineError) -> None:
-        """Leave an engine that is lost for another. Raises `error` where there is none, or too much was moved."""
+        """Leave a lost engine for another. Raises `error` if there is none, or too much has moved already."""
         raise error
 
 
 def is_loss(error: EngineError) -> bool:
-    """Whether another engine may do better: this one is away, is another by now, or says what makes no sense."""
+    """Whether another engine may do better: this one is down, was exchanged, or answers nonsense."""
     return isinstance(error, EngineUnavailable | MapDiffers) or (
         isinstance(error, EngineRefused) and error.status >= 500 and error.status != 501
     )

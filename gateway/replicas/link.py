@@ -22,7 +22,7 @@ _PROBES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 class Link(asyncio.Protocol):
-    """A connection on which neither side has shown anything yet but its greeting. One request at a time."""
+    """A connection to another replica, for one request at a time. The other side is unproven until a record comes."""
 
     def __init__(
         self, keys: ReplicaKeys, side: Literal["asks", "answers"], met: Callable[["Link"], object] | None = None

@@ -81,7 +81,7 @@ class Responses:
 
 
 class _Both:
-    """What is here, and what was found for one request of one owner's."""
+    """The stored responses of this process, and those that were found for one request."""
 
     def __init__(self, store: ResponseStore, owner: str, found: Sequence[StoredResponse]) -> None:
         self._store = store
@@ -90,7 +90,7 @@ class _Both:
         self._items = {name: (each, n) for each in found for n, name in enumerate(each.item_ids) if name}
 
     def chain(self, owner: str, response_id: str) -> list[StoredResponse] | None:
-        """As said."""
+        """As in `ResponseStore`."""
 
         def get(each: str) -> StoredResponse | None:
             return self._store.get(owner, each) or (self._found.get(each) if owner == self._owner else None)
@@ -99,7 +99,7 @@ class _Both:
         return found if missing is None else None
 
     def item(self, owner: str, item_id: str) -> bytes | None:
-        """As said."""
+        """As in `ResponseStore`."""
         if (here := self._store.item(owner, item_id)) is not None or owner != self._owner:
             return here
         response, place = self._items.get(item_id, (None, 0))
