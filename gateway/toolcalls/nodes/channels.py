@@ -13,22 +13,10 @@ from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.until import text_without
 from gateway.toolcalls.nodes.combinators import Choice, Seq, pick
 from gateway.toolcalls.nodes.json import Json
-from gateway.toolcalls.nodes.readers import (
-    MAX_WORD,
-    First,
-    Lit,
-    Marker,
-    Node,
-    Reasoned,
-    Space,
-    Steps,
-    Until,
-    skip_until,
-)
+from gateway.toolcalls.nodes.readers import MAX_WORD, Lit, Marker, Node, Reasoned, Space, Steps, Until, skip_until
 from gateway.toolcalls.nodes.regions import Bare, Call
 from gateway.toolcalls.nodes.series import unwritten
 from gateway.toolcalls.stream.cursor import WHITESPACE, Channel, Cursor
-from gateway.toolcalls.stream.spelling import Spelling
 
 _START, _CHANNEL, _MESSAGE, _CONSTRAIN = "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>"
 _ENDS = ("<|end|>", "<|return|>", "<|call|>")
@@ -75,10 +63,6 @@ class HarmonyCall(Node):
     tool: str = ""
     length: int = 0
 
-    def first(self, spelling: Spelling) -> First:
-        """Anything: a header has been seen."""
-        return None
-
     def run(self, at: Cursor) -> Steps:
         """Read the header, tell the call, read the arguments; there may be none."""
         at.take(at.position + self.length)
@@ -102,10 +86,6 @@ _END = Seq(Space(), unwritten(Choice(*_ENDS)))
 @dataclass(frozen=True, slots=True)
 class Harmony(Node):
     """A whole turn: messages in channels, of which the prompt may have begun the first."""
-
-    def first(self, spelling: Spelling) -> First:
-        """Anything."""
-        return None
 
     def run(self, at: Cursor) -> Steps:
         """Read messages to the end."""

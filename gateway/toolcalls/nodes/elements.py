@@ -13,13 +13,12 @@ from typing import Any
 from gateway.toolcalls.grammar.elements import ITEM, ElementRules
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.nodes.combinators import pick
-from gateway.toolcalls.nodes.readers import First, Lit, Marker, Node, Space, Steps
+from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Space, Steps
 from gateway.toolcalls.nodes.tagged import read_head
 from gateway.toolcalls.nodes.typed import Ending, as_json, read_text, read_value
 from gateway.toolcalls.schema.kinds import ALL, STRING, Kinds, followed, kinds_of, mapping_of, options_of
 from gateway.toolcalls.schema.merge import Schema
 from gateway.toolcalls.stream.cursor import Cursor
-from gateway.toolcalls.stream.spelling import Spelling
 
 MAX_DEPTH = 64
 """Elements inside elements."""
@@ -38,10 +37,6 @@ class Elements(Node):
     def nullable(self) -> bool:
         """A call may have no arguments."""
         return True
-
-    def first(self, spelling: Spelling) -> First:
-        """Anything: whitespace may come first."""
-        return None
 
     def run(self, at: Cursor) -> Steps:
         """Tell the call, and its arguments as they come."""

@@ -4,9 +4,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from gateway.toolcalls.grammar.gbnf import Grammar
-from gateway.toolcalls.nodes.readers import MAX_WORD, First, Node, Steps
+from gateway.toolcalls.nodes.readers import MAX_WORD, Node, Steps
 from gateway.toolcalls.stream.cursor import Cursor
-from gateway.toolcalls.stream.spelling import Spelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +14,6 @@ class Header(Node):
 
     written: str
     length: int = 0
-
-    def first(self, spelling: Spelling) -> First:
-        """Anything: it has been seen."""
-        return None
 
     def run(self, at: Cursor) -> Steps:
         """Pass over it."""

@@ -11,11 +11,10 @@ from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.nodes.combinators import Seq, pick
 from gateway.toolcalls.nodes.headers import Header, peek_header
 from gateway.toolcalls.nodes.objects import call_object
-from gateway.toolcalls.nodes.readers import First, Lit, Marker, Node, Space, Steps, Until
+from gateway.toolcalls.nodes.readers import Lit, Marker, Node, Space, Steps, Until
 from gateway.toolcalls.nodes.regions import Call, Region
 from gateway.toolcalls.nodes.series import Loose
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
-from gateway.toolcalls.stream.spelling import Spelling
 
 MODEL, INVOKE, END = "<|message_model|>", "<|content_invoke_tool_json|>", "<|end_message|>"
 _THINKING = "<|content_thinking|>"
@@ -34,10 +33,6 @@ NAMED_CALL = Call(Seq(Header(f"{{name}}{INVOKE}"), _OBJECT.node, Marker(END)))
 @dataclass(frozen=True, slots=True)
 class Inkling(Node):
     """A whole turn, of which the prompt may have begun the first block."""
-
-    def first(self, spelling: Spelling) -> First:
-        """Anything."""
-        return None
 
     def run(self, at: Cursor) -> Steps:
         """Read blocks to the end."""

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.grammar.until import text_without
 from gateway.toolcalls.nodes.combinators import Seq, maybe, pick
-from gateway.toolcalls.nodes.readers import MAX_WORD, First, Marker, Node, Reasoned, Space, Steps, Until, read_space
+from gateway.toolcalls.nodes.readers import MAX_WORD, Marker, Node, Reasoned, Space, Steps, Until, read_space
 from gateway.toolcalls.nodes.regions import Region
 from gateway.toolcalls.stream.cursor import WHITESPACE, Channel, Cursor
-from gateway.toolcalls.stream.spelling import Spelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +90,6 @@ class Prose(Node):
         object.__setattr__(self, "lead", lead)
         object.__setattr__(self, "mutes", mutes)
 
-    def first(self, spelling: Spelling) -> First:
-        """Anything."""
-        return None
-
     def run(self, at: Cursor) -> Steps:
         """Tell content, and read each region that opens."""
         # Where a call has ended reasoning, its closing marker may still come: it frames nothing then.
@@ -133,10 +128,6 @@ class Thought(Node):
     def nullable(self) -> bool:
         """A message may come without."""
         return True
-
-    def first(self, spelling: Spelling) -> First:
-        """Anything: whether reasoning is open depends on the prompt."""
-        return None
 
     def run(self, at: Cursor) -> Steps:
         """Tell reasoning until it closes; what the stream ends inside of is reasoning to its end."""

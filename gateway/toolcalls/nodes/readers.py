@@ -44,9 +44,10 @@ class Node(ABC):
         """Whether the node can match nothing at all."""
         return False
 
-    @abstractmethod
     def first(self, spelling: Spelling) -> First:
-        """Give the texts with which a match can begin."""
+        """Give the texts with which a match can begin; None: with anything."""
+        del spelling
+        return None
 
     @abstractmethod
     def run(self, at: Cursor) -> Steps:
@@ -144,10 +145,6 @@ class Until(Node):
         """The text may be empty."""
         return True
 
-    def first(self, spelling: Spelling) -> First:
-        """Anything."""
-        return None
-
     def run(self, at: Cursor) -> Steps:
         """Tell text until a delimiter stands here, or nothing is left."""
         finder = at.spelling.finder(self.delimiters)
@@ -202,10 +199,6 @@ class Passed(Node):
 
     delimiter: str
     shape: str = "[a-zA-Z0-9_-]{1,64}"
-
-    def first(self, spelling: Spelling) -> First:
-        """Anything."""
-        return None
 
     def run(self, at: Cursor) -> Steps:
         """Read the word; it has a bound."""

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from gateway.toolcalls.grammar.gbnf import Grammar
 from gateway.toolcalls.nodes.combinators import Choice, pick
 from gateway.toolcalls.nodes.headers import peek_header
-from gateway.toolcalls.nodes.readers import MAX_WORD, First, Lit, Marker, Node, Steps, Until
+from gateway.toolcalls.nodes.readers import MAX_WORD, Lit, Marker, Node, Steps, Until
 from gateway.toolcalls.nodes.regions import Bare
 from gateway.toolcalls.nodes.series import unwritten
 from gateway.toolcalls.stream.cursor import WHITESPACE, Cursor
-from gateway.toolcalls.stream.spelling import Spelling
 
 START, MESSAGE, MORE, END = "<|start|>", "<|message|>", "<|eom|>", "<|eot|>"
 _STOPS = (MORE, END, START)
@@ -29,10 +28,6 @@ class Muse(Node):
 
     call: Callable[[int], Node]
     block: str
-
-    def first(self, spelling: Spelling) -> First:
-        """Anything."""
-        return None
 
     def run(self, at: Cursor) -> Steps:
         """Read messages to the end."""

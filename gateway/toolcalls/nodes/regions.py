@@ -169,10 +169,6 @@ class Beginning(Node):
         """A message may begin with anything else."""
         return True
 
-    def first(self, spelling: Spelling) -> First:
-        """Anything: whitespace comes first."""
-        return None
-
     def run(self, at: Cursor) -> Steps:
         """Read the region if it is here; where it is not, the whitespace is content."""
         lead = yield from read_space(at)

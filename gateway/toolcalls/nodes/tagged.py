@@ -78,10 +78,6 @@ class Parameters(Node):
         """A call may have no arguments."""
         return True
 
-    def first(self, spelling: Spelling) -> First:
-        """Anything: whitespace may come first."""
-        return None
-
     def run(self, at: Cursor) -> Steps:
         """Read arguments for as long as they come."""
         opener, strays = Lit(self.opener), tuple(map(Lit, self.strays))
