@@ -6,7 +6,6 @@ Nothing of it is made unless somebody looks. Pure.
 
 from array import array
 from collections.abc import Callable
-from itertools import accumulate
 from math import nan
 
 from gateway.agent.calls import FinishedCall
@@ -73,6 +72,9 @@ def record_of(conversation: Conversation, ended: str) -> AnswerRecord | None:
 
 def _cut(spans: list[Span], count: int) -> list[Span]:
     """The spans of the first `count` ids."""
-    ends = accumulate(span.count for span in spans)
-    cut = ((span, span.count - max(end - count, 0)) for span, end in zip(spans, ends, strict=True))
-    return [Span(span.source, left, span.tool, span.server) for span, left in cut if left > 0]
+    cut: list[Span] = []
+    for span in spans:
+        if count > 0:
+            cut.append(span.of(min(span.count, count)))
+        count -= span.count
+    return cut

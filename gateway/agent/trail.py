@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from gateway.observe.trajectories import Sampled, Span
 
@@ -30,8 +30,8 @@ class Trail:
         """Note the sources of ids that are appended."""
         for span in spans:
             last = self.spans[-1] if self.spans else None
-            if last is not None and replace(last, count=span.count) == span:
-                self.spans[-1] = replace(last, count=last.count + span.count)
+            if last is not None and last.is_like(span):
+                self.spans[-1] = last.of(last.count + span.count)
             elif span.count:
                 self.spans.append(span)
 
@@ -53,7 +53,7 @@ class Trail:
         for span in spans:
             skipped = min(max(left, 0), span.count)
             left -= skipped
-            self.add([replace(span, count=span.count - skipped)])
+            self.add([span.of(span.count - skipped)])
 
 
 def spans_of_text(role: str, count: int, name: str | None = None) -> Span:

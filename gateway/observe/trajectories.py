@@ -34,6 +34,14 @@ class Span:
     tool: str | None = None
     server: str | None = None
 
+    def of(self, count: int) -> "Span":
+        """So many ids of the same source."""
+        return self if count == self.count else Span(self.source, count, self.tool, self.server)
+
+    def is_like(self, other: "Span") -> bool:
+        """Whether both have the same source."""
+        return self.source == other.source and self.tool == other.tool and self.server == other.server
+
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
