@@ -86,6 +86,8 @@ async def test_text_and_ids_are_told_where_they_are_asked_for_and_the_numbers_al
     said = TINY.encode("one two")
     assert "".join(event.text for event in stage.of(Content)) == ("one two" if text else "")
     assert [i for event in stage.of(IdsGenerated) for i in event.ids] == (said if ids else [])
+    # An id that is held back, as it may be the end of the turn, is no event.
+    assert all(event.ids for event in stage.of(IdsGenerated))
     (stats,) = stage.of(GenerationFinished)
     prompt = len(TINY.encode("Say it: "))
     assert (stats.prompt, stats.generated, stats.guessed) == (prompt, len(said), False)

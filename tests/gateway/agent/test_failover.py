@@ -457,6 +457,20 @@ async def test_a_plain_completion_goes_on_as_well(staged: Any, lost: int) -> Non
     assert stage.of(GenerationFinished)[0].moved == 1
 
 
+@pytest.mark.parametrize(("ends", "engines"), [(64, 1), (63, 2)], ids=["alike", "other"])
+async def test_plain_completions_that_begin_with_the_same_64_ids_are_asked_of_one_engine(
+    staged: Any, ends: int, engines: int
+) -> None:
+    stage = staged(all_lossy(Script(*["x"] * 16)))
+    completer = Completer(stage.pool, LimitsConfig(), Metrics())
+    for number in range(16):
+        prompt = completer.open([7] * ends + [100 + number] * 4)
+        stage.script.prompt = len(prompt.ids)
+        await completer.answer(prompt, CompletionOptions(ids=True), stage.listen)
+
+    assert len([engine for engine in stage.engines.values() if engine.asked]) == engines
+
+
 @given(losses=st.lists(st.integers(0, 12), max_size=8))
 async def test_however_often_engines_are_lost_no_id_is_lost_or_doubled(losses: list[int]) -> None:
     script = Script(STORY * 3)

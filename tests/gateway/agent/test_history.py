@@ -131,6 +131,13 @@ def test_earlier_call_becomes_the_text_that_the_model_would_have_written():
     }
 
 
+def test_message_without_calls_stays_whole_where_calls_are_written_as_text():
+    thought = {"role": "assistant", "content": "So.", "reasoning_content": "Hm."}
+    told = {"role": "tool", "content": "7 degrees", "tool_call_id": "c1", "name": "get_weather"}
+
+    assert with_preamble([thought, told], GENERIC, []) == [thought, told]
+
+
 def test_definitions_have_the_shape_that_templates_expect():
     assert tool_definitions([WEATHER]) == [
         {

@@ -224,6 +224,28 @@ async def test_ids_that_the_engine_does_not_have_are_told_by_who_gave_the_answer
     assert (told.reason, told.lost) == (reason, told.held)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        ("<think>So.</think>One.", "Two.", "reasoning_dropped"),
+        ("One.", "<think>So.</think>Two.", "reasoning_dropped"),
+        ("One.", "Two.", "template_rewrote"),
+    ],
+)
+async def test_template_that_shows_less_than_was_lived_is_told_by_whether_the_model_thought(
+    open_stage, first: str, second: str, reason: str
+):
+    history = list(QUESTION)
+    async with open_stage(first, second) as stage:
+        for _ in range(2):
+            history += [await answered(stage, history), {"role": "user", "content": "And?"}]
+        conversation = await stage.agent.open(history, principal=Principal("a"))
+        conversation.kept = conversation.before.held - 1
+        told = compared(conversation, 0)
+
+    assert (told.reason, told.held) == (reason, conversation.before.held)
+
+
 async def test_forgotten_conversation_says_that_results_of_its_calls_are_lost(open_stage):
     long = "word " * 400
     async with open_stage(SAY, "It is 42.", *[long] * 8, "Yes.", memory_bytes=20_000) as stage:

@@ -18,7 +18,7 @@ from gateway.agent.choice import ToolChoice
 from gateway.agent.events import Finished, GenerationFinished
 from gateway.app.services import Services, open_services
 from gateway.config import EngineConfig, GatewayConfig, LimitsConfig, TokensConfig, UpstreamConfig
-from gateway.engine.interface import Filled, Generated, Sampling
+from gateway.engine.interface import Filled, Generated, GenerationEnd, Sampling
 from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.engine.prefill import Prefill, Told
 from gateway.engine.rates import Rates
@@ -149,6 +149,32 @@ async def test_what_was_processed_ahead_of_time_and_lost_is_not_told(open_stage)
     _, second = stage.of(GenerationFinished)
     assert (second.prefilled, second.prefilled_seconds) == (0, 0.0)
     assert (second.timings.cache_n, second.timings.prompt_n) == (0, second.prompt)
+
+
+@pytest.mark.parametrize("found", [0, 1])
+@pytest.mark.usefixtures("slow_tools")
+async def test_of_what_was_processed_ahead_of_time_as_much_is_told_as_is_found_again(open_stage, prefilled, found):
+    held: list[int] = []
+
+    async def fill(slot: int, ids: Sequence[int]) -> Filled:
+        held[:] = ids
+        return Filled(len(BEFORE), 0.25)
+
+    async def events(prompt, most):
+        async for event in scripted(prompt, most):
+            if isinstance(event, GenerationEnd):
+                # The last id that was generated before is never found.
+                cached = max(len(held) - len(BEFORE) - 1 + found, 0)
+                yield replace(event, timings=replace(event.timings, cache_n=cached, prompt_n=len(prompt) - cached))
+            else:
+                yield event
+
+    async with open_stage(SAY, "Done.") as stage:
+        scripted, stage.engine._events = stage.engine._events, events
+        await asked_ahead(stage, Prefill(stage.route.ready().slots, fill, Rates()))
+
+    _, second = stage.of(GenerationFinished)
+    assert second.prefilled == found < len(BEFORE)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """The transport to a real process, on both event loops."""
 
 import asyncio
+import io
 import json
+import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 from gateway.config.model import UpstreamConfig
 from gateway.errors import RpcError
-from gateway.observe.logs import get_logger
+from gateway.observe.logs import configure_logging, get_logger
 from gateway.proxy.transport.interface import LinkLost, NoAnswer, PeerError, Transport
 from gateway.proxy.transport.server_requests import MOST
 from gateway.proxy.transport.stdio.child import open_stdio
@@ -55,6 +57,17 @@ class Listener:
         finally:
             self.running -= 1
         return {"method": method, **params}
+
+
+@pytest.fixture
+def stream() -> Iterator[Callable[[], list[str]]]:
+    """The lines of the log."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    written = io.StringIO()
+    configure_logging(json=True, stream=written)
+    yield lambda: written.getvalue().splitlines()
+    root.handlers[:], root.level = handlers, level
 
 
 @pytest.fixture
@@ -352,6 +365,15 @@ async def test_answer_written_just_before_the_end_still_arrives(opened):
         assert len((await call(transport, lines=[line], exit=0))["a"]) == 90_000
         with anyio.fail_after(20):
             await transport.closed.wait()
+
+
+async def test_output_that_ends_in_the_middle_of_a_line_is_said_in_the_log(listener, stream):
+    config = UpstreamConfig(name="up", command=sys.executable, args=("-c", "print('{\"jsonrpc\"', end='')"))
+    async with open_stdio(config, listener, line_bound=BOUND, log=LOG) as transport:
+        with anyio.fail_after(20):
+            await transport.closed.wait()
+
+    assert "upstream's output ended in the middle of a line" in [json.loads(line)["event"] for line in stream()]
 
 
 async def test_output_that_a_grandchild_holds_open_does_not_hide_the_end(listener):
