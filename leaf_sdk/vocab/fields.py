@@ -72,3 +72,8 @@ def _name_the_wrong_one(table: Mapping[str, Any], key: str) -> None:
 def refused(what: str, why: str) -> MapUnsupported:
     """Give the error for a real map that can't be reproduced exactly."""
     return MapUnsupported(f"{what} is refused: {why}", what=what)
+
+
+def inexact(what: str, expected: str) -> MapUnsupported:
+    """Give the error for a part of a tokenizer that can't be reproduced exactly."""
+    return MapUnsupported(f"{what} can't be reproduced exactly, expected {expected}", what=what)

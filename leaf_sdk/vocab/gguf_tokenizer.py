@@ -5,9 +5,10 @@ scores). A map of a GGUF file describes what the engine does, which normalizes n
 matched in any text by llama.cpp; here they are special, but for blanks and HTML tags.
 """
 
-from leaf_sdk.errors import MapUnsupported, NotAMap
+from leaf_sdk.errors import NotAMap
 
 from .added import is_ordinary
+from .fields import inexact
 from .gguf import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, GgufTokenizer
 from .gguf_names import from_gguf
 from .metaspace_json import byte_range
@@ -28,7 +29,7 @@ def read_gguf(gguf: GgufTokenizer) -> Tokenizer:
         return _byte_level(gguf)
     if gguf.model == "llama":
         return _sentencepiece(gguf)
-    raise _refused(f"tokenizer.ggml.model {gguf.model!r}", "'gpt2' (byte-level BPE) or 'llama' (SentencePiece BPE)")
+    raise inexact(f"tokenizer.ggml.model {gguf.model!r}", "'gpt2' (byte-level BPE) or 'llama' (SentencePiece BPE)")
 
 
 def _byte_level(gguf: GgufTokenizer) -> Tokenizer:
@@ -52,7 +53,7 @@ def _sentencepiece(gguf: GgufTokenizer) -> Tokenizer:
     added = [token for token in _of_types(gguf, {USER_DEFINED}) if is_ordinary(token, special=False)]
     prefix = gguf.add_space_prefix is not False
     if added and prefix:
-        raise _refused(f"added token {added[0]!r} beside a space before the text", "one or the other")
+        raise inexact(f"added token {added[0]!r} beside a space before the text", "one or the other")
     normal = set(_of_types(gguf, {NORMAL}))
     scores = {token: score for token, score in zip(gguf.tokens, gguf.scores, strict=True) if token in normal}
     special = _SPECIAL_TYPES - {BYTE}
@@ -82,7 +83,3 @@ def _vocab(gguf: GgufTokenizer) -> dict[str, int]:
 
 def _of_types(gguf: GgufTokenizer, kinds: set[int] | frozenset[int]) -> list[str]:
     return [token for token, kind in zip(gguf.tokens, gguf.token_types, strict=True) if kind in kinds]
-
-
-def _refused(what: str, expected: str) -> MapUnsupported:
-    return MapUnsupported(f"{what} can't be reproduced exactly, expected {expected}", what=what)

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from leaf_sdk.errors import MapUnsupported, NotAMap
+from leaf_sdk.errors import NotAMap
 
 from .added import is_ordinary
 from .byte_level import missing_bytes
-from .fields import as_list, as_object
+from .fields import as_list, as_object, inexact
 from .metaspace_json import byte_range, read_metaspace_structure
 from .pre_tokenizers import from_hugging_face, shape_of, stages_of
 from .tokenizer import Normalizer, Tokenizer, by_id
@@ -48,7 +48,7 @@ def read_tokenizer_json(document: Mapping[str, Any]) -> Tokenizer:
     if kind == "Unigram":
         return _unigram(document, model, added)
     if kind != "BPE" or "merges" not in model:
-        raise _refused(f"model {kind!r}", "BPE or Unigram")
+        raise inexact(f"model {kind!r}", "BPE or Unigram")
     if not isinstance(model.get("vocab"), dict) or not isinstance(model["merges"], list):
         raise NotAMap("model.vocab and model.merges of the tokenizer.json are not an object and a list: it is damaged")
     _check_options(model)
@@ -65,17 +65,17 @@ def read_tokenizer_json(document: Mapping[str, Any]) -> Tokenizer:
 def _byte_level(document: Mapping[str, Any], bpe: Tokenizer, model: Mapping[str, Any]) -> Tokenizer:
     # An unknown token is only ever written for a byte that no token spells.
     if model.get("unk_token") is not None and missing_bytes(bpe.vocab):
-        raise _refused(f"unk_token {model['unk_token']!r}", "a vocabulary that spells every byte")
+        raise inexact(f"unk_token {model['unk_token']!r}", "a vocabulary that spells every byte")
     normalizer = _normalizer(document.get("normalizer"))
     if normalizer and bpe.added_tokens:
-        raise _refused(f"added token {bpe.added_tokens[0]!r} beside a normalizer", "one or the other")
+        raise inexact(f"added token {bpe.added_tokens[0]!r} beside a normalizer", "one or the other")
     return replace(bpe, pre_tokenizer=from_hugging_face(document.get("pre_tokenizer")), normalizer=normalizer)
 
 
 def _metaspace(document: Mapping[str, Any], bpe: Tokenizer) -> Tokenizer:
     metaspace = read_metaspace_structure(document)
     if bpe.added_tokens and (metaspace.prefix != "never" or metaspace.split):
-        raise _refused(f"added token {bpe.added_tokens[0]!r} beside a space before the text", "one or the other")
+        raise inexact(f"added token {bpe.added_tokens[0]!r} beside a space before the text", "one or the other")
     return replace(bpe, encoder="metaspace", metaspace=metaspace, byte_fallback=byte_range(bpe.vocab))
 
 
@@ -92,9 +92,9 @@ def _unigram(document: Mapping[str, Any], model: Mapping[str, Any], added: _Adde
                 raise NotAMap(f"model.vocab holds {str(row)[:80]!r}, expected a token, once, and a score")
     ids = {token: token_id for token_id, token in enumerate(pieces)}
     if model.get("byte_fallback") is not True:
-        raise _refused("Unigram without byte_fallback", "a token for every byte")
+        raise inexact("Unigram without byte_fallback", "a token for every byte")
     if added.ordinary:
-        raise _refused(f"added token {next(iter(added.ordinary))!r} of a Unigram model", "none of blanks or tags")
+        raise inexact(f"added token {next(iter(added.ordinary))!r} of a Unigram model", "none of blanks or tags")
     vocab = by_id(ids | added.special)
     return Tokenizer(
         vocab=vocab,
@@ -110,7 +110,7 @@ def _unigram(document: Mapping[str, Any], model: Mapping[str, Any], added: _Adde
 def _check_options(model: Mapping[str, Any]) -> None:
     for option, inert in _INERT.items():
         if model.get(option) not in inert:
-            raise _refused(f"model.{option} {model[option]!r}", f"{option} to be unset")
+            raise inexact(f"model.{option} {model[option]!r}", f"{option} to be unset")
 
 
 def _read_added(document: Mapping[str, Any]) -> _Added:
@@ -123,7 +123,7 @@ def _read_added(document: Mapping[str, Any]) -> _Added:
             raise NotAMap(f"an entry of added_tokens is {repr(token)[:100]}, expected {{id, content, ...}}")
         for option in ("lstrip", "rstrip", "single_word"):
             if token.get(option):
-                raise _refused(f"added token {text!r} with {option}", f"{option} to be false")
+                raise inexact(f"added token {text!r} with {option}", f"{option} to be false")
         ordinary = is_ordinary(text, special=token.get("special") is True)
         (found.ordinary if ordinary else found.special)[text] = token_id
     return found
@@ -136,7 +136,7 @@ def _merge(line: object) -> str:
         raise NotAMap(f"a merge of the tokenizer.json is {str(line)[:100]!r}, expected two tokens")
     left, right = cast("list[str]", pair)
     if " " in left + right:
-        raise _refused(f"merge {left!r} {right!r}", "tokens without spaces")
+        raise inexact(f"merge {left!r} {right!r}", "tokens without spaces")
     return f"{left} {right}"
 
 
@@ -147,8 +147,4 @@ def _normalizer(node: object) -> Normalizer | None:
     if len(kinds) == 1 and kinds[0] in _NORMALIZERS:
         return _NORMALIZERS[kinds[0]]
     named = repr(kinds[0]) if len(kinds) == 1 else shape_of(node)
-    raise _refused(f"normalizer {named:.80}", f"none, or one of {', '.join(_NORMALIZERS)}")
-
-
-def _refused(what: str, expected: str) -> MapUnsupported:
-    return MapUnsupported(f"{what} can't be reproduced exactly, expected {expected}", what=what)
+    raise inexact(f"normalizer {named:.80}", f"none, or one of {', '.join(_NORMALIZERS)}")

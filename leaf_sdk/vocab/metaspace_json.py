@@ -8,8 +8,7 @@ which such vocabularies spell what they have no token for.
 from collections.abc import Mapping
 from typing import Any
 
-from leaf_sdk.errors import MapUnsupported
-
+from .fields import inexact
 from .pre_tokenizers import shape_of, stages_of
 from .tokenizer import Metaspace
 
@@ -34,7 +33,7 @@ def read_metaspace_structure(document: Mapping[str, Any]) -> Metaspace:
     if not before and len(cut) == 1 and cut[0].get("type") == "Metaspace":
         return _of_stage(cut[0])
     what = f"normalizer {shape_of(normalizer)} with pre_tokenizer {shape_of(pre_tokenizer)}"
-    raise _refused(what, "Prepend and Replace, or Metaspace")
+    raise inexact(what, "Prepend and Replace, or Metaspace")
 
 
 def byte_range(vocab: Mapping[str, int]) -> tuple[int, int]:
@@ -46,7 +45,7 @@ def byte_range(vocab: Mapping[str, int]) -> tuple[int, int]:
     first = vocab.get("<0x00>", -1)
     missing = missing_byte(vocab, first)
     if missing is not None:
-        raise _refused(f"a vocabulary without <0x{missing:02X}> in its row of bytes", "<0x00> to <0xFF>")
+        raise inexact(f"a vocabulary without <0x{missing:02X}> in its row of bytes", "<0x00> to <0xFF>")
     return first, first + 255
 
 
@@ -62,13 +61,9 @@ def missing_byte(vocab: Mapping[str, int], first: int) -> int | None:
 def _of_stage(stage: Mapping[str, Any]) -> Metaspace:
     scheme = stage.get("prepend_scheme", "always" if stage.get("add_prefix_space", True) else "never")
     if stage.get("replacement") != "▁" or scheme not in ("always", "first", "never"):
-        raise _refused(f"pre_tokenizer {dict(stage)!r:.150}", "the replacement '▁' and a known prepend_scheme")
+        raise inexact(f"pre_tokenizer {dict(stage)!r:.150}", "the replacement '▁' and a known prepend_scheme")
     return Metaspace(
         prefix="never" if scheme == "never" else "missing",
         first_only=scheme == "first",
         split=stage.get("split", True) is True,
     )
-
-
-def _refused(what: str, expected: str) -> MapUnsupported:
-    return MapUnsupported(f"{what} can't be reproduced exactly, expected {expected}", what=what)

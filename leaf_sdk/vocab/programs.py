@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from leaf_sdk.errors import MapUnsupported
 
-from .fields import as_object
+from .fields import as_object, inexact
 
 CONTRACTIONS = ("'s", "'t", "'re", "'ve", "'m", "'ll", "'d")
 _NEWLINES = r"[\r\n]*"
@@ -223,5 +223,4 @@ _OPS: Mapping[str, tuple[frozenset[str], Callable[[Op], str]]] = {
 
 
 def _unsupported(what: object, expected: str) -> MapUnsupported:
-    named = f"pre_tokenizer_program {repr(what)[:200]}"
-    return MapUnsupported(f"{named} can't be reproduced exactly, expected {expected}", what=named)
+    return inexact(f"pre_tokenizer_program {repr(what)[:200]}", expected)

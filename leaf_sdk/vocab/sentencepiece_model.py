@@ -10,9 +10,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from leaf_sdk.errors import MapUnsupported, NotAMap
+from leaf_sdk.errors import NotAMap
 
 from .added import is_ordinary
+from .fields import inexact
 from .metaspace_json import byte_range
 from .score_merges import ranked_merges
 from .tokenizer import Metaspace, Tokenizer
@@ -50,9 +51,9 @@ def read_sentencepiece(data: bytes) -> Tokenizer:
     """
     pieces, trainer, normalizer = read_pieces(data)
     if normalizer.get(_CHARSMAP):
-        raise _refused("a character map (normalizer_spec.precompiled_charsmap)", "normalization 'identity'")
+        raise inexact("a character map (normalizer_spec.precompiled_charsmap)", "normalization 'identity'")
     if trainer.get(_SUFFIX) or normalizer.get(_ESCAPE) == 0:
-        raise _refused("spaces at the end of words", "a space as the beginning of the word after it")
+        raise inexact("spaces at the end of words", "a space as the beginning of the word after it")
     return _parts(pieces, trainer.get(_MODEL_TYPE, _UNIGRAM), normalizer)
 
 
@@ -80,10 +81,10 @@ def _parts(pieces: list[Piece], model_type: Value, normalizer: dict[int, Value])
     if len(vocab) != len(pieces):
         raise NotAMap("the SentencePiece model lists one piece twice, expected one id for a piece")
     if unused := [piece.text for piece in pieces if piece.kind == _UNUSED]:
-        raise _refused(f"unused piece {unused[0]!r}", "pieces that are all used")
+        raise inexact(f"unused piece {unused[0]!r}", "pieces that are all used")
     added = [p.text for p in pieces if p.kind == _USER_DEFINED and is_ordinary(p.text, special=False)]
     if added:
-        raise _refused(f"user-defined symbol {added[0]!r}", "symbols that no ordinary text holds")
+        raise inexact(f"user-defined symbol {added[0]!r}", "symbols that no ordinary text holds")
     special = [p.text for p in pieces if p.kind in (_UNKNOWN, _CONTROL, _USER_DEFINED)]
     parts = Tokenizer(
         vocab=vocab,
@@ -100,7 +101,7 @@ def _parts(pieces: list[Piece], model_type: Value, normalizer: dict[int, Value])
         return replace(parts, merges=ranked_merges(scores).merges)
     if model_type == _UNIGRAM:
         return replace(parts, algorithm="unigram32", scores=[piece.score for piece in pieces])
-    raise _refused(f"trainer_spec.model_type {model_type!r}", f"{_UNIGRAM} (unigram) or {_BPE} (BPE)")
+    raise inexact(f"trainer_spec.model_type {model_type!r}", f"{_UNIGRAM} (unigram) or {_BPE} (BPE)")
 
 
 def _piece(data: bytes) -> Piece:
@@ -143,7 +144,3 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, at
     raise NotAMap(f"the file breaks off or is not a SentencePiece model: a number at byte {at}")
-
-
-def _refused(what: str, expected: str) -> MapUnsupported:
-    return MapUnsupported(f"{what} can't be reproduced exactly, expected {expected}", what=what)
