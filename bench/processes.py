@@ -56,11 +56,16 @@ class Gateway:
     admin: str
 
 
+def free_ports(count: int) -> list[int]:
+    """Give ports that nobody listens on just now."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [probe.getsockname()[1] for probe in probes]
+
+
 def free_port() -> int:
-    """Give a port that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Give one of them."""
+    return free_ports(1)[0]
 
 
 @contextmanager

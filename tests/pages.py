@@ -8,15 +8,14 @@ import os
 import re
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.processes import free_ports
 from gateway.engine.packaged_model import packaged_model
 
 TYPED = ("", "sh", "python")
@@ -84,18 +83,12 @@ def blocks_of(page: Path) -> Iterator[Block]:
         yield Block(found["language"], body, found["why"], named[-1] if is_file else None)
 
 
-def free_ports() -> list[str]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in PORTS]
-        return [str(probe.getsockname()[1]) for probe in probes]
-
-
 class Clone:
     """A folder that looks like a clone after `make setup`, and what is typed there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.ports: dict[str, str] = dict(zip(PORTS, free_ports(), strict=True))
+        self.ports: dict[str, str] = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
         self._typed = 0
         programs, real = folder / ".venv" / "bin", Path(sys.prefix)
         programs.mkdir(parents=True)

@@ -14,11 +14,11 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from bench.processes import free_port
 from deploy.check.outcome import PREFIX, Failed, need, note, run
 from deploy.check.stack import SMALL_LIMITS, TOKEN, proportional_kb
 
 _NAME: Final = "codec-deploy-check-alone"
-_READY: Final = "http://127.0.0.1:18601/healthz/ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +92,15 @@ def _median(starts: list[Start]) -> Start:
 
 
 def _start(bar: Bar) -> Start:
-    podman = [need("podman", "podman"), "--runtime", "runc", "--log-level", "fatal"]
+    podman, port = [need("podman", "podman"), "--runtime", "runc", "--log-level", "fatal"], free_port()
     command = [*podman, "run", "--detach", f"--name={_NAME}", "--read-only", "--user=12345:54321"]
-    command += ["--tmpfs=/tmp:size=64m", "--cap-drop=ALL", *SMALL_LIMITS, "--publish=127.0.0.1:18601:8601"]
+    command += ["--tmpfs=/tmp:size=64m", "--cap-drop=ALL", *SMALL_LIMITS, f"--publish=127.0.0.1:{port}:8601"]
     command += [f"--env=CODEC_GATEWAY_TOKEN={TOKEN}", "--env=CODEC_GATEWAY_ENGINE__THREADS=1"]
     command += [f"--env={name}={_packaged_model(podman, bar.image)}" for name in bar.settings]
     run([*podman, "rm", "--force", "--ignore", _NAME])
     run([*command, f"{PREFIX}/{bar.image}", "serve", *bar.flags])
     try:
-        _until_ready()
+        _until_ready(f"http://127.0.0.1:{port}/healthz/ready")
         ready = datetime.now(UTC).timestamp()
         pids = run([*podman, "top", _NAME, "hpid"]).split()[1:]
         cpu = sum(map(_cpu_seconds, pids))
@@ -122,11 +122,11 @@ def _cpu_seconds(pid: str) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _until_ready() -> None:
+def _until_ready(url: str) -> None:
     deadline = time.monotonic() + 60
     while True:
         try:
-            with urllib.request.urlopen(_READY, timeout=2) as response:
+            with urllib.request.urlopen(url, timeout=2) as response:
                 if response.status == 200:
                     return
         except OSError:

@@ -14,12 +14,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from bench.processes import free_ports
 from deploy.check.compose import networks_of, read_compose, started_by
 from deploy.check.outcome import PREFIX, ROOT, Failed, need, run
 
 PROJECT: Final = "codec-deploy-check"
 TOKEN: Final = "deploy-check-token"
-PORTS: Final = {"PORT": "18600", "PROMETHEUS_PORT": "19090"}
+PORTS: Final = dict(zip(("PORT", "PROMETHEUS_PORT"), map(str, free_ports(2)), strict=True))
 SETTINGS: Final = {
     "GATEWAY_IMAGE": f"{PREFIX}/gateway",
     "GATEWAY_EMBEDDED_IMAGE": f"{PREFIX}/gateway-embedded",

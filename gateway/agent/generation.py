@@ -1,8 +1,8 @@
 """One generation: the conversation's ids go to the engine, events come out, and the conversation grows by what came.
 
-What comes is read by `written.py`. The ids that the conversation grows by are those that the engine's cache holds when
-the model has ended its turn: the end-of-turn id, which the engine samples but never processes, is left out, and the
-template's own turn end takes its place.
+What comes is read by `model_output.py`. The ids that the conversation grows by are those that the engine's cache holds
+when the model has ended its turn: the end-of-turn id, which the engine samples but never processes, is left out, and
+the template's own turn end takes its place.
 """
 
 import time
@@ -15,9 +15,9 @@ from gateway.agent.choice import Hold
 from gateway.agent.conversation import Conversation, Spliced
 from gateway.agent.events import AgentEvent, Emit, GenerationFinished
 from gateway.agent.generation_options import GenerationOptions
+from gateway.agent.model_output import ModelOutput
 from gateway.agent.refused_grammar import loosened_hold, looseness
 from gateway.agent.replay import replayed
-from gateway.agent.written import Written
 from gateway.engine.interface import GenerateRequest, GenerationEnd, GenerationEvent
 from gateway.engine.slots import Place
 from gateway.errors import EngineError, EngineLost, EngineUnavailable, GrammarRefused
@@ -47,7 +47,7 @@ class Generation:
         self._options = options
         self._emit = emit
         self._metrics = metrics
-        self._written = Written(conversation, options)
+        self._output = ModelOutput(conversation, options)
         self._ttft = 0.0
         self._stay = conversation.place()
         self._moved = 0
@@ -68,7 +68,7 @@ class Generation:
         try:
             done = await replayed(self._stay, run, self._rewind)
         finally:
-            self._written.remember(done[0])
+            self._output.remember(done[0])
         return self._finish(*done, time.perf_counter() - started)
 
     async def _run(self, hold: Hold | None, started: float) -> tuple[GenerationEnd | None, Place | None]:
@@ -90,7 +90,7 @@ class Generation:
                     end = await self._generate(place, hold, started)
             finally:
                 told = end is not None and end.told
-                held = [*conversation.ids, *self._written.ids]
+                held = [*conversation.ids, *self._output.ids]
                 place.slot.holds(held, at_rest=told, answered=end is not None or self._answered)
         return end, place
 
@@ -99,7 +99,7 @@ class Generation:
         generating = self._conversation.ready.engine.generate(self._request(place, hold))
         async with AsyncExitStack() as stack:
             events = await self._stay.wait(stack.enter_async_context(generating))
-            if not self._written.ids:
+            if not self._output.ids:
                 for told in looseness(hold):
                     await self._emit(told)
             return await self._follow(self._stay.each(events), started)
@@ -109,11 +109,11 @@ class Generation:
 
         Raises `EngineLost` where a grammar holds what is there: another engine would begin it anew.
         """
-        self._written.rewind()
-        hold, ids = self._held_by, self._written.ids
+        self._output.rewind()
+        hold, ids = self._held_by, self._output.ids
         if len(ids) >= self._options.max_tokens:
             end = GenerationEnd.untold(len(ids))
-            await self._tell(self._written.close(end.ended_by))
+            await self._tell(self._output.close(end.ended_by))
             return end, None
         if ids and hold is not None and (not hold.triggers or any(each.token_id in ids for each in hold.triggers)):
             raise EngineLost(
@@ -127,7 +127,7 @@ class Generation:
     def _context(self) -> list[int]:
         """What the engine is given: the prompt, and what a lost one has generated."""
         ids = self._conversation.ids
-        return [*ids, *self._written.ids] if self._written.ids else ids
+        return [*ids, *self._output.ids] if self._output.ids else ids
 
     def _request(self, place: Place, hold: Hold | None) -> GenerateRequest:
         conversation = self._conversation
@@ -137,7 +137,7 @@ class Generation:
             reuse=place.reuse,
             salt=place.salt,
             session=conversation.home,
-            max_tokens=self._options.max_tokens - len(self._written.ids),
+            max_tokens=self._options.max_tokens - len(self._output.ids),
             sampling=self._options.sampling,
             grammar=hold.grammar if hold else None,
             triggers=hold.triggers if hold else (),
@@ -150,14 +150,14 @@ class Generation:
         """Feed the parser until the end; None when a stop string or the one call that may be cut it short."""
         async for event in events:
             if isinstance(event, GenerationEnd):
-                await self._tell(self._written.close(event.ended_by))
+                await self._tell(self._output.close(event.ended_by))
                 return event
             if not self._answered:
                 self._answered = True
                 self._stay.answered()
                 self._ttft = self._ttft or time.perf_counter() - started
-            await self._tell(self._written.feed(event))
-            if self._written.over:
+            await self._tell(self._output.feed(event))
+            if self._output.over:
                 return None
         raise EngineUnavailable("the engine's stream ended without an end; ask again")
 
@@ -166,27 +166,27 @@ class Generation:
             await self._emit(event)
 
     def _finish(self, end: GenerationEnd | None, place: Place | None, seconds: float) -> GenerationResult:
-        conversation, written = self._conversation, self._written
+        conversation, output = self._conversation, self._output
         timings = place.shown(end.timings) if end is not None and place is not None else None
         if timings is not None and self._moved:
             # Of what was processed there, the ids of this answer were no prompt.
-            timings = replace(timings, cache_n=min(timings.cache_n, written.prompt))
+            timings = replace(timings, cache_n=min(timings.cache_n, output.prompt))
         prefilled = 0
         if timings is not None:
             # The last id that was held may not be told of. If the slot is lost, so is what was processed ahead of time.
             prefilled = max(min(conversation.spliced.prefilled, timings.cache_n + 1 - conversation.held), 0)
             timings = timings.counting(prefilled)
         stats = GenerationFinished(
-            prompt=written.prompt,
-            generated=len(written.ids),
+            prompt=output.prompt,
+            generated=len(output.ids),
             reinjected_leaf=conversation.spliced.leaf,
             reinjected_shim=conversation.spliced.shim,
             scaffold=conversation.spliced.scaffold,
             held=conversation.held,
             timings=timings,
             ttft=self._ttft + conversation.spliced.seconds,
-            guessed=written.guessed,
-            reasoning=written.reasoned,
+            guessed=output.guessed,
+            reasoning=output.reasoned,
             prefilled=prefilled,
             prefilled_seconds=conversation.spliced.prefilled_seconds if prefilled else 0.0,
             moved=self._moved,
@@ -195,9 +195,9 @@ class Generation:
         # The last id before a length limit was sampled, but not processed any more.
         conversation.held = len(conversation.ids) - (end is not None and end.reason == "length")
         conversation.spliced = Spliced()
-        conversation.guessed = written.guessed
+        conversation.guessed = output.guessed
         stopped = end is None or end.reason == "stop"
-        return GenerationResult(stopped, tuple(written.calls), written.shown, stats, written.stop)
+        return GenerationResult(stopped, tuple(output.calls), output.shown, stats, output.stop)
 
     def _count(self, end: GenerationEnd | None, seconds: float) -> None:
         if end is None:
@@ -206,7 +206,7 @@ class Generation:
         self._metrics.generation_finished(
             prompt_n=end.timings.prompt_n,
             cache_n=end.timings.cache_n,
-            generated=len(self._written.ids),
+            generated=len(self._output.ids),
             ttft=self._ttft,
             seconds=seconds,
         )

@@ -6,7 +6,6 @@ Whatever lives in one of them is reached through either: sessions, their streams
 import asyncio
 import itertools
 import resource
-import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
@@ -21,6 +20,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitResult
 
+from bench.processes import free_port
 from tests.e2e.conftest import RunningGateway, running_gateway
 
 pytestmark = pytest.mark.anyio
@@ -52,12 +52,6 @@ class TakingTurns(Balancer):
     def __init__(self, urls: list[str]) -> None:
         turns = itertools.cycle(urls)
         super().__init__(lambda _: next(turns))
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def started(

@@ -17,6 +17,7 @@ import httpx2
 import openai
 import pytest
 
+from bench.processes import free_port
 from gateway.engine.packaged_model import packaged_model
 from leaf_sdk.leaf.contract import CODEC_META_KEY
 
@@ -230,11 +231,6 @@ def test_leaf_of_another_map_is_tokenized_here_and_the_log_says_why_once(start_g
     assert [(entry["tool"], entry["reason"]) for entry in said] == [("say", "map")]
     assert gateway.metric("codec_shim_tokenize_calls_total") == 2
     assert gateway.metric("codec_map_mismatches_total") == 2
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        return int(unused.getsockname()[1])
 
 
 def test_health_of_a_gateway_that_is_not_there_is_four() -> None:

@@ -9,7 +9,6 @@ import os
 import pty
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from bench.processes import free_ports
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "graduate.md").read_text(encoding="utf-8")
@@ -111,17 +112,11 @@ def steps_of(page: str, folder: Path) -> Iterator[Step]:
         yield pending
 
 
-def free_ports() -> list[str]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in PORTS]
-        return [str(probe.getsockname()[1]) for probe in probes]
-
-
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory: pytest.TempPathFactory) -> list[Step]:
     """Every step of the page, done."""
     folder = tmp_path_factory.mktemp("graduate")
-    ports: dict[str, str] = dict(zip(PORTS, free_ports(), strict=True))
+    ports: dict[str, str] = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
     page = re.sub("|".join(PORTS), lambda port: ports[port[0]], PAGE)
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("CODEC_", "FORCE_COLOR"))},

@@ -16,8 +16,9 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from bench.processes import free_port
 from tests.e2e.conftest import RunningGateway, running_gateway
-from tests.e2e.test_replicas import free_port, initialized, modern, post, says_yes
+from tests.e2e.test_replicas import initialized, modern, post, says_yes
 
 pytestmark = pytest.mark.anyio
 

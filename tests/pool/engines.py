@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.abc import TaskGroup
 
+from bench.processes import free_port
 from gateway.config import EngineConfig
 from gateway.engine.embedded import EmbeddedServer, Listening, embedded_server
 from leaf_sdk.testing import tiny_map
@@ -18,11 +18,6 @@ from tests.gateway.engine.engines import FakeEngine
 
 HANG = 14.0
 """Seconds: longer than it takes to be noticed."""
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        return int(unused.getsockname()[1])
 
 
 @dataclass

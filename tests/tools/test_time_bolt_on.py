@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from bench.processes import free_port
 from leaf_sdk import CodecToolCall, CodecToolResult, load_cache, load_manifest, verify_cache
 from leaf_sdk.errors import ManifestInvalid
 from leaf_sdk.leaf.bolt_on import CALL_PATH
@@ -87,8 +87,7 @@ def test_a_map_without_shipped_ids_is_refused_by_its_hashes(tmp_path):
 
 
 def test_the_command_serves_the_bolt_on_and_leaves_on_interrupt(map_path, model_map):
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     environment = {**os.environ, "CODEC_MAP_PATH": str(map_path)}
     command = [COMMAND, "--bolt-on", f"127.0.0.1:{port}"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as child:

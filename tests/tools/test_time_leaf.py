@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
+from bench.processes import free_port
 from leaf_sdk import has_codec_meta
 from leaf_sdk.testing import assert_leaf_result, tiny_map, tiny_map_bytes, tiny_meta
 from time_leaf.server import build_server
@@ -194,8 +194,7 @@ def test_ctrl_c_ends_it_quietly_while_its_client_is_still_there():
 
 @pytest.mark.anyio
 async def test_it_serves_streamable_http(leaf_environment):
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [str(COMMAND), "--http", f"127.0.0.1:{port}"]
     with anyio.fail_after(60):
         async with await anyio.open_process(

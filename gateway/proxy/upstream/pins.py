@@ -3,7 +3,8 @@
 A server that changes what a tool says of itself after people trusted it can make models do other things (a "rug pull").
 Turns the definitions that a server lists into those that may be shown, and a change into a log line, a count and an
 entry that `codec-gateway pins` shows and accepts. One JSON file in the state folder, written whole, and changed by one
-process at a time. It judges only that something changed, not what.
+process at a time. It judges only that something changed, not what; a call of a blocked tool is refused by
+`gateway/proxy/permissions.py`.
 """
 
 import fcntl

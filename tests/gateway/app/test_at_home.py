@@ -14,12 +14,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from bench.processes import free_ports
 from gateway.app.at_home import AtHome
 from gateway.proxy import Principal
 from gateway.replicas.connected import Connected
 from gateway.replicas.keys import ReplicaKeys
 from gateway.serve.auth.identity import PRINCIPAL
-from tests.gateway.replicas.test_forwarding import free_ports
 
 pytestmark = pytest.mark.anyio
 

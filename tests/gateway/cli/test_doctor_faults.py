@@ -1,7 +1,6 @@
 """`codec-gateway doctor` on servers that do not come up, over either transport, and on an engine of another model."""
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from bench.processes import free_port
 from gateway.cli import exit_codes
 from gateway.cli.diagnose.checkup import Checkup, ServerCheck, ToolCheck
 from gateway.cli.doctor import print_checkup
@@ -44,8 +44,7 @@ def checks_of(command, file: Path, *words: str, code: int = exit_codes.FAILED) -
 
 
 def test_every_way_not_to_come_up_is_told_by_server_and_cause(servers, tool, command) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     python = {"command": sys.executable}
     file = servers(
         missing={"command": "/no/such/program"},

@@ -1,6 +1,5 @@
 """A real engine that is killed, and another that is started at its address before the next poll."""
 
-import socket
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from bench.processes import free_port
 from gateway.config import EngineConfig, GatewayConfig, TokensConfig
 from gateway.engine.embedded import EmbeddedServer, Listening, embedded_server
 from gateway.engine.interface import GenerateRequest
@@ -20,11 +20,6 @@ from tests.gateway.engine.engines import FakeEngine, Watch
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
 PROMPT = [1, 520, 198]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        return int(unused.getsockname()[1])
 
 
 async def generate(ready: ReadyEngine) -> int:

@@ -1,7 +1,6 @@
 """A request that another replica answers is answered as if it had been asked there, or its owner is told to be gone."""
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from bench.processes import free_ports
 from gateway.errors import OwnerGone
 from gateway.replicas import Replica
 from gateway.replicas.connected import Connected
@@ -98,14 +98,6 @@ async def site(app: Any) -> AsyncGenerator[Site]:
         found = asks.owner("session", owner.name("session", "ann"), "ann", {})
         assert found is not None
         yield Site(asks, found)
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 @pytest.mark.parametrize("size", [0, 1, 300_000, 3_000_000])

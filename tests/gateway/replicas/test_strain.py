@@ -14,6 +14,7 @@ import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
 
+from bench.processes import free_ports
 from gateway.errors import OwnerGone, ReplicaBusy
 from gateway.replicas import Replica
 from gateway.replicas.connected import Connected
@@ -21,7 +22,7 @@ from gateway.replicas.link import Link
 from gateway.replicas.messages import ALIVE, BODY, END, FORWARDED, REQUEST, START, head_of
 from gateway.replicas.records import RecordFault
 from gateway.serve.mcp.frames import FramedMcp
-from tests.gateway.replicas.test_forwarding import KEYS, Client, answer, free_ports, read, scope, site
+from tests.gateway.replicas.test_forwarding import KEYS, Client, answer, read, scope, site
 
 pytestmark = pytest.mark.anyio
 

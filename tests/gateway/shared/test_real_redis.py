@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.processes import free_port
 from gateway.observe.metrics import Metrics
 from gateway.shared import Bounds, Record
 from tests.gateway.shared.conftest import asked, open_store, until_up
-from tests.standins.stores import free_port, running_store
+from tests.standins.stores import running_store
 
 pytestmark = pytest.mark.anyio
 

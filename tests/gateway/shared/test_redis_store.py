@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from bench.processes import free_port
 from gateway.config.shared import SharedConfig
 from gateway.errors import ConfigError
 from gateway.observe.metrics import Metrics
@@ -19,7 +20,7 @@ from gateway.shared.store import SharedStore, store_of
 from tests.gateway.shared.conftest import SECRET, asked, open_store, until_up
 from tests.standins.redis_in_memory import Memory
 from tests.standins.shared import Direct, shared_in_memory
-from tests.standins.stores import Store, free_port, running_store
+from tests.standins.stores import Store, running_store
 
 pytestmark = pytest.mark.anyio
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from bench.processes import free_port
 from leaf_sdk import ModelMap, build_tool, write_build
 from leaf_sdk.cli.targets import tools_of
 from leaf_sdk.testing import tiny_map, tiny_map_bytes
@@ -100,8 +101,7 @@ def test_a_unix_socket_where_somebody_answers_is_refused_in_one_line(folder, tmp
 
 
 def test_what_is_said_to_listen_can_be_connected_to(folder):
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     with serving(folder, "--http", f"127.0.0.1:{port}") as (process, line):
         with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             refused_call = client.post("/codec/tool/v1/call")

@@ -1,7 +1,6 @@
 """Answers of an engine as lines: whole however the bytes are cut, bounded, and given up when nothing comes."""
 
 import asyncio
-import socket
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -13,6 +12,7 @@ from anyio.abc import SocketStream
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.processes import free_port
 from gateway.engine.http.connections import Connections
 from gateway.engine.http.event_stream import MAX_LINE, Answer, LineOverLimit, StreamSilent
 from gateway.http1.connection import Connection
@@ -229,8 +229,7 @@ async def test_what_is_no_answer_is_lost(sent):
 
 
 async def test_port_where_nobody_listens_is_lost():
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
+    port = free_port()
     with pytest.raises(LinkLost):
         async with posted(f"http://127.0.0.1:{port}"):
             pass

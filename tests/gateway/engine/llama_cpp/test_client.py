@@ -1,13 +1,13 @@
 """The client of a real llama.cpp server: ids in, ids out, errors named."""
 
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import anyio
 import pytest
 
+from bench.processes import free_port
 from gateway.engine.interface import Generated, GenerateRequest, GenerationEnd, GenerationEvent, Sampling
 from gateway.engine.llama_cpp.client import LlamaCpp
 from gateway.errors import EngineRefused, EngineUnavailable
@@ -99,8 +99,7 @@ async def test_a_broken_grammar_is_refused_and_not_ignored(engine: LlamaCpp) -> 
 
 
 async def test_an_engine_that_is_not_there_is_unavailable() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
+    port = free_port()
     client = LlamaCpp(f"http://127.0.0.1:{port}")
     with pytest.raises(EngineUnavailable, match=str(port)):
         await client.facts()

@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
+from bench.processes import free_ports
 from gateway.proxy import Principal
 from gateway.replicas.connected import Connected
 from gateway.replicas.keys import ReplicaKeys
-from tests.gateway.replicas.test_forwarding import free_ports
 
 pytestmark = pytest.mark.anyio
 

@@ -26,7 +26,7 @@ from gateway.toolcalls import CallClosed, CallStarted, Content, Diagnostic, Even
 log = get_logger("agent")
 
 
-class Written:
+class ModelOutput:
     """What has come of one generation. Feed it what the engine gives, close it, then let it remember."""
 
     def __init__(self, conversation: Conversation, options: GenerationOptions) -> None:
