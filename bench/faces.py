@@ -24,11 +24,11 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from bench.mcp.load import cpu_seconds
 from bench.path.single import idle_share
 from bench.path.stand import Engine, stub_engine
 from bench.processes import Gateway, serving_gateway
 from bench.record import summary, write
+from gateway.benchmark.processor import cpu_seconds
 
 _ROOT: Final = Path(__file__).parents[1]
 _ASK: Final = [{"role": "user", "content": "Tell me a long story about a lighthouse."}]

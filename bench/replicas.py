@@ -15,9 +15,10 @@ from typing import Any, Final
 import uvloop
 
 from bench.mcp.links import HttpLink, connect
-from bench.mcp.load import Ask, Client, cpu_seconds
+from bench.mcp.load import Ask, Client
 from bench.processes import Gateway, free_port, serving_gateway
 from bench.record import summary, write
+from gateway.benchmark.processor import cpu_seconds
 
 _ROUNDS: Final = 9
 _SECONDS: Final = 1.5

@@ -8,8 +8,12 @@ def main() -> None:
     # Modules are made to stay, and looking for garbage among them, again and again, is a fifth of a start's time.
     # The command line switches it on again when all is loaded.
     gc.disable()
-    from gateway.cli.app import main as run_command
+    try:
+        from gateway.cli.app import main as run_command
+    except KeyboardInterrupt:
+        from gateway.cli.exit_codes import INTERRUPTED
 
+        raise SystemExit(INTERRUPTED) from None
     run_command()
 
 

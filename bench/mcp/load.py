@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from time import clock_gettime, perf_counter
+from time import perf_counter
 from typing import Any, Final, Literal
 
 from bench.mcp.links import Link
@@ -27,8 +27,6 @@ _ENVELOPE: Final = {
     f"{_PREFIX}clientInfo": _INFO,
     f"{_PREFIX}clientCapabilities": {},
 }
-_CPU_CLOCK: Final = 2
-"""CPUCLOCK_SCHED: nanoseconds as the scheduler counts them."""
 _MARK: Final = 1 << 40
 """Stands for the id in a request that is made once; no other number looks like it."""
 
@@ -158,12 +156,6 @@ def _message(body: bytes) -> dict[str, Any]:
 
 def _is_size(line: bytes) -> bool:
     return bool(line) and all(byte in b"0123456789abcdefABCDEF" for byte in line)
-
-
-def cpu_seconds(pid: int) -> float:
-    """CPU time of a process, to the nanosecond: of its threads that run, and of those that ended."""
-    # What clock_getcpuclockid(3) makes of a process on Linux, which Python does not offer.
-    return clock_gettime((~pid << 3) | _CPU_CLOCK)
 
 
 def resident_bytes(pid: int) -> int:

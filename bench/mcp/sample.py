@@ -2,8 +2,9 @@
 
 import asyncio
 
-from bench.mcp.load import Ask, cpu_seconds
+from bench.mcp.load import Ask
 from bench.mcp.site import Target
+from gateway.benchmark.processor import cpu_seconds
 
 Sample = dict[str, float]
 

@@ -12,13 +12,14 @@ from typing import Any, Final
 
 import anyio
 
-from bench.mcp.load import cpu_seconds, resident_bytes
+from bench.mcp.load import resident_bytes
 from bench.path.client import Got, Stream, open_stream
 from bench.path.single import check
 from bench.path.stand import Engine
 from bench.path.ways import PROTOBUF, Way
 from bench.processes import Gateway
 from bench.record import quantile
+from gateway.benchmark.processor import cpu_seconds
 
 RATE: Final = 100
 COUNTS: Final = (25, 50, 100, 150, 200)

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, Final
 
-from bench.mcp.load import cpu_seconds
 from bench.path.client import fetch
 from bench.path.single import idle_share
 from bench.path.stand import Engine
 from bench.path.ways import ENGINE, WAYS, Way
 from bench.processes import Gateway
 from bench.record import summary
+from gateway.benchmark.processor import cpu_seconds
 
 PROMPT: Final = "The history of the lighthouse"
 TOKENS: Final = 128

@@ -14,11 +14,11 @@ from typing import Any, Final, cast
 import httpx2
 import msgpack
 
-from bench.mcp.load import cpu_seconds
 from bench.path.single import idle_share
 from bench.processes import Gateway
 from bench.record import summary
 from bench.wire.streams import stream
+from gateway.benchmark.processor import cpu_seconds
 from leaf_sdk import TokenMap
 from leaf_sdk.wire import Decoder, FrameReader
 

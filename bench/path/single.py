@@ -11,13 +11,13 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final
 
-from bench.mcp.load import cpu_seconds
 from bench.path.client import Got, fetch
 from bench.path.stand import Engine, Reader, Relay
 from bench.path.stub_events import ids_of
 from bench.path.ways import ENGINE, JSON, PROTOBUF, Way
 from bench.processes import Gateway
 from bench.record import summary
+from gateway.benchmark.processor import cpu_seconds
 
 COUNTS: Final[Mapping[int, int]] = {20: 60, 100: 300, 1000: 2000}
 """Tokens of one sample, by rate."""

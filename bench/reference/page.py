@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bench.reference import agents, streams, tools
+from bench.reference import agents, lengths, streams, tools
 from bench.reference.row import Results, Row, Scene
 
 NAMES: Final = ("wire", "lengths", "path", "leaf", "toolcalls", "maps", "mcp")
@@ -34,7 +34,7 @@ searches, which are the search engine's time.
 
 def scenes(results: Results) -> list[Scene]:
     """Give all scenes in the order of the page."""
-    return [*streams.scenes(results), *agents.scenes(results), *tools.scenes(results)]
+    return [*streams.scenes(results), *lengths.scenes(results), *agents.scenes(results), *tools.scenes(results)]
 
 
 def page(results: Results) -> str:

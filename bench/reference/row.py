@@ -77,6 +77,11 @@ def kib(size: float) -> float:
     return size * 1024
 
 
+def kb(size: float) -> str:
+    """Give a size as the reference writes it where it is over one of them; else nothing."""
+    return f"{size / kib(1):.1f} KB" if size > kib(1) else ""
+
+
 def median(row: Mapping[str, Any], *keys: str) -> float:
     """Give the median that stands at the end of these keys."""
     found: Any = row

@@ -1,27 +1,29 @@
-"""The reference's scenes of token streams: formats, frames, compression, lengths, times. Results in, scenes out."""
+"""The reference's scenes of token streams: formats, frames, compression. Results in, scenes out."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from bench.reference.row import Results, Row, Scene, kib, median
+from bench.reference.row import Results, Row, Scene, kb, kib
 
-_RESULTS: Final = "`packages/bench/RESULTS.md`"
-_MATRIX: Final = "`packages/bench/results/2026-05-15T20-00-00Z/MATRIX.md`"
+RESULTS: Final = "`packages/bench/RESULTS.md`"
+MATRIX: Final = "`packages/bench/results/2026-05-15T20-00-00Z/MATRIX.md`"
 _JSON: Final = "json-sse | identity | at once"
 
 
 def scenes(results: Results) -> Iterator[Scene]:
     """Give all of them."""
-    for make in (_formats, _frames, _synthetic, _engine, _crossover, _timed):
+    for make in (_formats, _frames, _synthetic, _engine):
         yield make(results)
 
 
-def _cell(results: Results, scene: str, variant: str) -> Mapping[str, Any]:
+def cell(results: Results, scene: str, variant: str) -> Mapping[str, Any]:
+    """What a replayed stream came to."""
     return results["lengths"]["rows"][scene][variant]
 
 
-def _size(results: Results, scene: str, variant: str) -> float:
-    return float(_cell(results, scene, variant)["bytes"])
+def bytes_of(results: Results, scene: str, variant: str) -> float:
+    """Its bytes."""
+    return float(cell(results, scene, variant)["bytes"])
 
 
 def _cpu(results: Results, variant: str) -> float:
@@ -29,9 +31,15 @@ def _cpu(results: Results, variant: str) -> float:
     return float(row["server_us"] + row["client_us"])
 
 
+_SMALL: Final[Mapping[str, tuple[float, ...]]] = {
+    "msgpack": (226, kib(1.1), 253),
+    "protobuf": (224, 924, 271),
+}
+
+
 def _formats(results: Results) -> Scene:
     ours = {
-        form: _size(results, "greedy | 64", f"{form} | identity | at once")
+        form: bytes_of(results, "greedy | 64", f"{form} | identity | at once")
         for form in ("json-sse", "msgpack", "protobuf")
     }
     rows = [
@@ -40,6 +48,17 @@ def _formats(results: Results) -> Scene:
         Row("protobuf frames", 652, ours["protobuf"], "B"),
         Row("msgpack, smaller than JSON events", 16.0, ours["json-sse"] / ours["msgpack"], "times"),
         Row("protobuf, smaller than JSON events", 23.9, ours["json-sse"] / ours["protobuf"], "times"),
+        *(
+            Row(
+                f"{form}, {coding}",
+                theirs,
+                bytes_of(results, "greedy | 64", f"{form} | {coding} | never"),
+                "B",
+                kb(theirs),
+            )
+            for form, figures in _SMALL.items()
+            for coding, theirs in zip(("gzip", "br", "zstd"), figures, strict=True)
+        ),
         *(
             Row(f"CPU of both sides a token, {words}", None, _cpu(results, name), "µs", "not stated")
             for words, name in (
@@ -51,8 +70,8 @@ def _formats(results: Results) -> Scene:
     ]
     return Scene(
         "Wire formats",
-        "An answer of 64 tokens of Qwen2.5-0.5B from SGLang, one token in each frame, not compressed.",
-        f"{_RESULTS} §1",
+        "An answer of 64 tokens of Qwen2.5-0.5B from SGLang, one token in each frame, plain and never flushed.",
+        f"{RESULTS} §1",
         rows,
         "A token costs 243 B in SGLang's JSON events and 327 B in those of llama.cpp's server, our baseline: ratios "
         "to JSON flatter us by that, so compare the bytes. msgpack frames are the same bytes on both sides, as the "
@@ -97,12 +116,14 @@ def _synthetic(results: Results) -> Scene:
     rows: list[Row] = []
     for name, (words, (stated, size), compressed, ratio) in _SYNTHETIC.items():
         scene = f"{name} | 2048"
-        plain = _size(results, scene, "msgpack | identity | at once")
+        plain = bytes_of(results, scene, "msgpack | identity | at once")
         rows.append(Row(f"{words}: not compressed", kib(size), plain, "B", stated))
         for coding, theirs in zip(("gzip", "br", "zstd+dict"), compressed, strict=True):
             shown = coding.replace("+dict", " with a dictionary")
-            rows.append(Row(f"{words}: {shown}", theirs, _size(results, scene, f"msgpack | {coding} | never"), "B"))
-        batch = min(_size(results, scene, f"msgpack | {each} | batch") for each in ("gzip", "br", "zstd", "zstd+dict"))
+            rows.append(Row(f"{words}: {shown}", theirs, bytes_of(results, scene, f"msgpack | {coding} | never"), "B"))
+        batch = min(
+            bytes_of(results, scene, f"msgpack | {each} | batch") for each in ("gzip", "br", "zstd", "zstd+dict")
+        )
         rows.append(Row(f"{words}: best, as the gateway sends a batch", min(compressed), batch, "B"))
         rows.append(Row(f"{words}: best, smaller than not compressed", ratio, plain / batch, "times"))
     return Scene(
@@ -110,7 +131,7 @@ def _synthetic(results: Results) -> Scene:
         "2,048 ids made by a recipe, one in each msgpack frame, the whole stream compressed at once: no engine, no "
         "network, no flush. The same recipes here, with the same vocabulary of 152,064, from another generator of "
         "random numbers.",
-        f"{_RESULTS} §1, `packages/bench/scripts/synthetic_wire_bench.py`",
+        f"{RESULTS} §1, `packages/bench/scripts/synthetic_wire_bench.py`",
         rows,
         "The same libraries give about the same bytes: gzip within a few in a hundred. Brotli and zstd differ by "
         "their level: ours are those of a whole answer. Each side's dictionary was trained on its own streams, theirs"
@@ -120,14 +141,14 @@ def _synthetic(results: Results) -> Scene:
 
 
 def _engine(results: Results) -> Scene:
-    events = {name: _size(results, f"{name} | 2048", _JSON) for name in ("greedy", "prose")}
-    dictionary = _size(results, "greedy | 2048", "msgpack | zstd+dict | never")
-    prose = _size(results, "prose | 2048", "msgpack | gzip | never")
-    streams = {name: _size(results, f"{name} | 2048", "protobuf | gzip | 40 ms") for name in ("greedy", "prose")}
+    events = {name: bytes_of(results, f"{name} | 2048", _JSON) for name in ("greedy", "prose")}
+    dictionary = bytes_of(results, "greedy | 2048", "msgpack | zstd+dict | never")
+    prose = bytes_of(results, "prose | 2048", "msgpack | gzip | never")
+    streams = {name: bytes_of(results, f"{name} | 2048", "protobuf | gzip | 40 ms") for name in ("greedy", "prose")}
     return Scene(
         "A long answer, the best against JSON events",
         "2,048 tokens that Qwen2.5-0.5B wrote at temperature 0: JSON events, and the least bytes that frames take.",
-        f"{_RESULTS} §1b, {_MATRIX} §1b",
+        f"{RESULTS} §1b, {MATRIX} §1b",
         [
             Row("output that repeats itself (SGLang): JSON events", kib(485.2), events["greedy"], "B", "485.2 KB"),
             Row("the same: msgpack, zstd with a dictionary, never flushed", 291, dictionary, "B"),
@@ -135,7 +156,9 @@ def _engine(results: Results) -> Scene:
             Row("more diverse output (vLLM): JSON events", kib(517.8), events["prose"], "B", "517.8 KB"),
             Row("the same: msgpack, gzip, never flushed", 3874, prose, "B"),
             Row("the same: smaller", 137, events["prose"] / prose, "times"),
+            Row("llama.cpp: JSON events", kib(528.8), events["greedy"], "B", "528.8 KB"),
             Row("llama.cpp: msgpack, zstd with a dictionary", 140, dictionary, "B"),
+            Row("llama.cpp: smaller", 3868, events["greedy"] / dictionary, "times"),
             Row("repeats itself: protobuf, gzip, flushed every 40 ms", None, streams["greedy"], "B", "not stated"),
             Row("diverse: protobuf, gzip, flushed every 40 ms", None, streams["prose"], "B", "not stated"),
             Row(
@@ -149,84 +172,4 @@ def _engine(results: Results) -> Scene:
         "flushed, which give the first token at the end; what a person can watch are our rows with a flush every 40 "
         "ms, at the rate of their engine, and they cost more bytes. Times smaller count llama.cpp's longer events on "
         "our side.",
-    )
-
-
-_GZIP: Final = (110, 115, 126, 146, 194, 268, 400, 639)
-_ZSTD: Final = (107, 112, 134, 152, 176, 239, 273, 381)
-
-
-def _crossover(results: Results) -> Scene:
-    lengths = (16, 32, 64, 128, 256, 512, 1024, 2048)
-    rows = [
-        Row(
-            f"msgpack, {coding}, {count:,} tokens",
-            *(theirs, _size(results, f"greedy | {count}", f"msgpack | {coding} | never"), "B"),
-        )
-        for coding, figures in (("gzip", _GZIP), ("zstd", _ZSTD))
-        for count, theirs in zip(lengths, figures, strict=True)
-    ]
-    rows += [
-        Row(
-            f"protobuf, {coding} and a flush every 40 ms, {count:,} tokens",
-            *(None, _size(results, f"greedy | {count}", f"protobuf | {coding} | 40 ms"), "B", "not stated"),
-        )
-        for coding in ("gzip", "zstd")
-        for count in (16, 128, 2048)
-    ]
-    return Scene(
-        "Where one coding overtakes another",
-        "Eight lengths of an answer to one prompt, one token in each frame, never flushed; SGLang there, a replay of "
-        "SmolLM2's greedy output here.",
-        f"{_RESULTS} §1c",
-        rows,
-        "How early a text repeats itself decides here: theirs takes two bytes a token at 64 already, ours gets there "
-        "at 128, and is smaller in the end. Never flushed, zstd is ahead of gzip at all lengths here, and at all but "
-        "64 and 128 there. With a flush every 40 ms it falls behind from the middle on, because a flush costs it more: "
-        "streams of the gateway are gzip where a client takes both equally.",
-    )
-
-
-def _timed(results: Results) -> Scene:
-    real = results["path"]["real"]
-    gzip, dictionary = (
-        median(real, name, "first_ms") for name in ("msgpack, gzip, 40 ms", "protobuf, zstd with a dictionary, 40 ms")
-    )
-    rate = results["lengths"]["rate"]
-    rows = [
-        Row("msgpack, gzip: first byte there, first decoded token here", 45.7, gzip, "ms"),
-        Row("zstd with a dictionary: the same", 3923, dictionary, "ms"),
-        *(
-            Row(
-                f"msgpack, {coding}, never flushed: first decoded token",
-                *(
-                    None,
-                    float(_cell(results, "greedy | 2048", f"msgpack | {coding} | never")["first_ms"]),
-                    "ms",
-                    stated,
-                ),
-            )
-            for coding, stated in (
-                ("gzip", "not stated"),
-                ("br", "first byte 3,922 ms"),
-                ("zstd+dict", "first byte 3,923 ms"),
-            )
-        ),
-    ]
-    for count, theirs in ((64, 226), (512, 730), (2048, 354)):
-        for policy, words in (("never", "never flushed"), ("40 ms", "a flush every 40 ms")):
-            ours = _size(results, f"greedy | {count}", f"msgpack | gzip | {policy}")
-            rows.append(Row(f"msgpack, gzip, {words}, {count:,} tokens", theirs, ours, "B"))
-    return Scene(
-        "Timed runs",
-        "Answers of 64, 512 and 2,048 tokens: bytes, and milliseconds to the first byte of the body, by coding. Ours "
-        "to the first token that is decoded: through the gateway over SmolLM2 on one thread with its prompt in the "
-        "cache, and, where it says never flushed, replayed at "
-        f"the {rate} tokens a second of their engine.",
-        f"{_MATRIX} §3 and §4 (SGLang)",
-        rows,
-        "The first byte is not the first token: gzip sends its header of ten bytes at once, and never flushed it "
-        "gives nothing to decode until the end. Brotli and zstd hold even that back, as their own times say. The "
-        "gateway flushes, so that all codings have the first token when the engine does; it pays for that in bytes. "
-        "The two engines' own times for a token are in both columns and can't be compared.",
     )

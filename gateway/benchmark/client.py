@@ -22,7 +22,8 @@ from gateway.http1.faults import LinkLost, NoAnswer
 from gateway.http1.lines import header_lines
 from gateway.http1.origin import Origin
 from leaf_sdk.errors import BodyInvalid, BodyTooLarge
-from leaf_sdk.wire import CODINGS, MEDIA_TYPES, Coding, Decoder
+from leaf_sdk.wire import CODINGS, MEDIA_TYPES, Coding, Decoder, Dictionary, dictionary_for
+from leaf_sdk.wire.dictionary import HEADER
 
 _T = TypeVar("_T")
 
@@ -31,7 +32,7 @@ _KEPT_TIME: Final = 4.0
 """Seconds that a connection may rest: less than the five after which a llama.cpp server closes it."""
 _MOST_BODY: Final = 16 * 2**20
 _ERROR_BODY: Final = 64 * 1024
-_MODELS: Final = 1 << 20
+_MOST_DOCUMENT: Final = 1 << 20
 _LONGEST_NAME: Final = 300
 
 
@@ -52,7 +53,7 @@ class Client:
     """The client of one server. Close it with `close`."""
 
     def __init__(self, server: Server, coding: Coding, timeout: float) -> None:
-        """`coding`: what answers may be compressed with. `timeout`: seconds for one request."""
+        """`coding`: what answers may be compressed with, where the address does not say. `timeout`: of one request."""
         self.server = server
         self._timeout = timeout
         self._tls = ssl.create_default_context() if server.origin.secure else None
@@ -60,12 +61,13 @@ class Client:
             "host": server.origin.authority,
             "content-type": "application/json",
             "accept": "text/event-stream, application/json" if server.form == "json" else MEDIA_TYPES[server.form],
-            "accept-encoding": coding,
+            "accept-encoding": server.coding or coding,
         }
         if server.key is not None:
             headers["authorization"] = f"Bearer {server.key}"
         self._lines = header_lines(headers)
         self._kept: list[tuple[_CountingConnection, float]] = []
+        self._dictionaries: dict[str, Dictionary] = {}
 
     def close(self) -> None:
         """Close the connections that rest."""
@@ -74,11 +76,11 @@ class Client:
 
     async def ask(self, path: str, body: Mapping[str, Any]) -> tuple[Timed, Told, float]:
         """Send a request and read its answer; gives the moment of sending too. Raises `AnswerFault`."""
-        return await self._in_time(self._asked(path, json.dumps(body).encode("utf-8", "replace")))
+        return await self._in_time(self._asked(self.server.path + path, json.dumps(body).encode("utf-8", "replace")))
 
     async def model(self) -> str:
         """The model that the server names first. Raises `AnswerFault`."""
-        status, body = await self._in_time(self._got("/models"))
+        status, body = await self._in_time(self._got(f"{self.server.path}/models"))
         if status != 200:
             raise fault_of_status(status, body)
         try:
@@ -116,7 +118,7 @@ class Client:
             raise fault_of_status(connection.status, await connection.read(_ERROR_BODY) or b"")
         form, kind = self.server.form, connection.header("content-type")
         reader = AnswerReader(kind) if form == "json" else FramesReader(form, kind)
-        decoder = Decoder(_coding_of(connection), _MOST_BODY)
+        decoder = Decoder(_coding_of(connection), _MOST_BODY, await self._dictionary(connection))
         body_bytes = decoded_bytes = 0
         first, last = None, sent
         gaps = array("d")
@@ -138,21 +140,33 @@ class Client:
         timed = Timed(first, whole, gaps, connection.received - before, body_bytes, decoded_bytes, connect)
         return timed, reader.told
 
+    async def _dictionary(self, connection: Connection) -> Dictionary | None:
+        """The one that an answer is compressed with: asked for once, and known by its hash."""
+        named = connection.header(HEADER.lower())
+        if not named:
+            return None
+        digest = named.removeprefix("sha256:")
+        if named not in self._dictionaries and digest.isascii() and digest.isalnum():
+            _, data = await self._got(f"/.well-known/codec/dicts/{digest}.zstd")
+            # The last one alone: a server may name another each time.
+            self._dictionaries = {(found := Dictionary(data)).hash: found}
+        return dictionary_for({"content-encoding": "zstd", HEADER: named}, self._dictionaries)
+
     async def _got(self, path: str) -> tuple[int, bytes]:
         connection, _ = await self._connected()
         try:
             await self._send(connection, "GET", path, b"")
-            body = await connection.read(_MODELS)
+            body = await connection.read(_MOST_DOCUMENT)
         finally:
             connection.close()
         if body is None:
-            raise AnswerFault("too large", f"its {path} is over {_MODELS} bytes")
+            raise AnswerFault("too large", f"its {path} is over {_MOST_DOCUMENT} bytes")
         with suppress(BodyInvalid, BodyTooLarge, NoAnswer):
-            body = Decoder(_coding_of(connection), _MODELS).feed(body)
+            body = Decoder(_coding_of(connection), _MOST_DOCUMENT).feed(body)
         return connection.status, body
 
     async def _send(self, connection: Connection, method: str, path: str, body: bytes) -> None:
-        connection.send(method, self.server.path + path, self._lines, body)
+        connection.send(method, path, self._lines, body)
         await connection.head()
 
     async def _taken(self) -> tuple[_CountingConnection, float | None]:

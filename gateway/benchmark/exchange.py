@@ -16,7 +16,7 @@ from gateway.benchmark.workload import Conversation, Message
 Api = Literal["chat", "completions"]
 PATHS: Final[dict[Api, str]] = {"chat": "/chat/completions", "completions": "/completions"}
 
-_MARKS: Final = ("One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
+_MARKS: Final = ("One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve")
 _TOOL: Final[dict[str, Any]] = {
     "type": "function",
     "function": {

@@ -16,7 +16,8 @@ MOST_SAMPLES: Final = 100_000
 MOST_SECONDS: Final = 3600.0
 MOST_CLIENTS: Final = 512
 MOST_RATE: Final = 5000.0
-MOST_SERVERS: Final = 8
+MOST_SERVERS: Final = 12
+"""JSON and two forms of frames, each in four codings."""
 MOST_TURNS: Final = 100
 MOST_PROMPT: Final = 131_072
 MOST_ANSWER: Final = 32_768

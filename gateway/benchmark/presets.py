@@ -33,6 +33,10 @@ class Preset:
     tools: bool = False
     ids: bool = False
     """Whether prompts are ids instead of text."""
+    seconds: float = 1800.0
+    """All of it, where nobody says."""
+    timeout: float = 300.0
+    """One request, where nobody says: of the longest answers of a small model on a processor."""
 
     @property
     def requests(self) -> int:
@@ -45,6 +49,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
     "crossover": Preset(
         "answers of eight lengths from 16 to 2,048 tokens", 32, (16, 32, 64, 128, 256, 512, 1024, 2048), 3
     ),
+    "long": Preset("answers of 4,096 and 8,192 tokens", 32, (4096, 8192), 1, seconds=3600, timeout=1800),
     "timed": Preset("answers of 64, 512 and 2,048 tokens", 32, (64, 512, 2048), 3),
     "handoff-text": Preset("prompts of about 1,024 tokens as text, answered with one token", 1024, (1,), 12),
     "handoff-ids": Preset("prompts of 1,024 token ids, answered with one token", 1024, (1,), 12, ids=True),

@@ -36,6 +36,7 @@ def server_report(url: str, model: str, tally: Tally) -> dict[str, Any]:
         "compression": _compression(tally),
         "tokens_a_second": _round(sum(tally.values("completion_tokens")) / seconds) if seconds else None,
         "prompt": _prompt(tally),
+        "cpu_ms": _round(tally.cpu * 1e3 / len(tally.samples)) if tally.cpu and tally.samples else None,
     }
 
 

@@ -6,7 +6,8 @@ works. In an open loop requests are sent when their time has come, and their tim
 makes wait is in its figures. What was sent too late is, too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice, repeat
 from time import perf_counter, process_time
 
@@ -16,6 +17,7 @@ from gateway.benchmark.answer import AnswerFault
 from gateway.benchmark.client import Client
 from gateway.benchmark.exchange import PATHS, Asking, Exchange
 from gateway.benchmark.plan import Plan
+from gateway.benchmark.processor import listeners, spent
 from gateway.benchmark.sample import Place, Tally, sample_of
 from gateway.benchmark.schedule import arrivals, clients_at, rotated
 from gateway.benchmark.workload import Workload
@@ -51,6 +53,7 @@ class Run:
         self._times = times
         wanted = plan.conversations(workload.turns * asking.requests_a_turn)
         self._conversations = wanted if times is None else min(wanted, len(times))
+        self._processes = [listeners(each.server.origin.port) if each.server.is_here else [] for each in clients]
         self._scope = anyio.CancelScope()
         self._began = self._ended = 0.0
 
@@ -77,11 +80,23 @@ class Run:
             self.warming = False
             self._began, spent = perf_counter(), process_time()
             try:
-                with anyio.move_on_after(self._plan.seconds):
+                with anyio.move_on_after(self._plan.seconds), self._processor(0, alone=True):
                     await (self._closed() if self._plan.rate is None and self._times is None else self._open())
             finally:
                 self._ended = perf_counter()
                 self.load = (process_time() - spent) / max(self.seconds, 1e-9)
+
+    @contextmanager
+    def _processor(self, target: int, *, alone: bool) -> Generator[None]:
+        """Around the time in which one server is asked: what CPU its processes take. `alone`: it is the only one."""
+        pids = self._processes[target] if alone == (len(self._clients) == 1) else []
+        before = spent(pids)
+        try:
+            yield
+        finally:
+            after = spent(pids)
+            if before is not None and after is not None:
+                self.tallies[target].work(after - before)
 
     async def _warm_up(self) -> None:
         for number in range(self._plan.warmup):
@@ -118,10 +133,11 @@ class Run:
 
         for step in range(talks[0][0].steps):
             for target in rotated(len(self._clients), turn):
-                async with anyio.create_task_group() as group:
-                    for place in range(len(numbers)):
-                        if (target, place) not in broken:
-                            group.start_soon(ask, target, place, step)
+                with self._processor(target, alone=False):
+                    async with anyio.create_task_group() as group:
+                        for place in range(len(numbers)):
+                            if (target, place) not in broken:
+                                group.start_soon(ask, target, place, step)
             turn += 1
         return turn
 

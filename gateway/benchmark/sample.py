@@ -115,6 +115,8 @@ class Tally:
     running: int = 0
     unfinished: int = 0
     """Requests that the end of the run cut off."""
+    cpu: float = 0.0
+    """Seconds of its processes while it alone was asked; 0 where nobody can tell."""
 
     @contextmanager
     def request(self) -> Generator[None]:
@@ -133,6 +135,10 @@ class Tally:
         self.samples.append(sample)
         for gap in gaps:
             self.between.add(gap)
+
+    def work(self, seconds: float) -> None:
+        """Its processes took so much CPU."""
+        self.cpu += seconds
 
     def fail(self, fault: AnswerFault) -> None:
         """One more request without a whole answer."""

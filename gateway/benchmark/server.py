@@ -1,8 +1,9 @@
 """An address and a key as a person names them, to a server that can be asked.
 
-`http://HOST:PORT` stands for its `/v1`, as does an address that ends so; `#protobuf` behind it asks for frames. A key
-comes from the environment or a file, never from the command line, which everybody on a machine can read; each server
-has one of its own, since a key must never go to another. Pure but for reading the file.
+`http://HOST:PORT` stands for its `/v1`, as does an address that ends so; `#protobuf` behind it asks for frames, and
+`#protobuf,br` for frames in that coding. A key comes from the environment or a file, never from the command line, which
+everybody on a machine can read; each server has one of its own, since a key must never go to another. Pure but for
+reading the file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Final, Literal
 from gateway.config.address import is_http_url, is_loopback
 from gateway.errors import ConfigError
 from gateway.http1.origin import Address, Origin, read_url
-from leaf_sdk.wire import MEDIA_TYPES, Format
+from leaf_sdk.wire import CODINGS, MEDIA_TYPES, Coding, Format
 
 Form = Literal["json"] | Format
 
@@ -31,11 +32,14 @@ class Server:
     key: str | None = field(default=None, repr=False)
     form: Form = "json"
     """What its answers are asked for in."""
+    coding: Coding | None = None
+    """What they may be compressed with, where its address says."""
 
     @property
     def name(self) -> str:
         """As it is shown."""
-        return f"{self.origin}{self.path}" + ("" if self.form == "json" else f"#{self.form}")
+        asked = f"#{self.form},{self.coding}" if self.coding else "" if self.form == "json" else f"#{self.form}"
+        return f"{self.origin}{self.path}{asked}"
 
     @property
     def is_here(self) -> bool:
@@ -58,9 +62,13 @@ def read_servers(urls: Sequence[str], keys: Sequence[str], environ: Mapping[str,
 
 
 def _server(written: str, key: str | None) -> Server:
-    url, _, form = written.partition("#")
-    if form not in ("", "json", *MEDIA_TYPES):
-        raise ConfigError(f"{written[:200]!r} names no form of answers: expected #{', #'.join(MEDIA_TYPES)} or none")
+    url, _, asked = written.partition("#")
+    form, _, coding = asked.partition(",")
+    if form not in ("", "json", *MEDIA_TYPES) or coding not in ("", *CODINGS):
+        raise ConfigError(
+            f"{written[:200]!r} names no form of answers: expected #json, #{', #'.join(MEDIA_TYPES)} or none, and "
+            f"perhaps a coding behind it, as #protobuf,br: {', '.join(CODINGS)}"
+        )
     if not is_http_url(url):
         raise ConfigError(
             f"{url[:200]!r} is no address of a server: expected http://HOST:PORT, as http://127.0.0.1:8600"
@@ -71,7 +79,7 @@ def _server(written: str, key: str | None) -> Server:
     if "?" in address.path:
         raise ConfigError(f"{url[:200]!r} holds a query: expected an address up to /v1")
     path = address.path.rstrip("/")
-    return Server(address.origin, path or "/v1", key, form or "json")
+    return Server(address.origin, path or "/v1", key, form or "json", coding or None)
 
 
 def _key(source: str, environ: Mapping[str, str]) -> str:

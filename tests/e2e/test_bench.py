@@ -3,15 +3,18 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.cache.tiny import tiny_model
+from bench.wire.streams import FOLDER
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.engine.packaged_model import packaged_model
-from tests.e2e.conftest import RunningGateway, clean_environment
+from leaf_sdk.wire import CODINGS
+from tests.e2e.conftest import RunningGateway, clean_environment, running_gateway
 
 pytestmark = pytest.mark.engine
 
@@ -110,3 +113,71 @@ def test_completions_are_measured_as_chat_is(tmp_path: Path, site: RunningGatewa
     (server,) = report["servers"]
     assert server["answered"] == 2
     assert server["completion_tokens"]["most"] <= 5
+
+
+@pytest.fixture(scope="module")
+def toolless(tmp_path_factory: pytest.TempPathFactory, engine_url: str) -> Iterator[RunningGateway]:
+    """A gateway over a real llama.cpp server that offers no tools of its own, with dictionaries for both formats."""
+    folder = tmp_path_factory.mktemp("toolless")
+    files = {form: FOLDER / "dictionaries" / f"{form}.zstd" for form in ("msgpack", "protobuf")}
+    lines = "".join(f'dictionary_{form} = "{path}"\n' for form, path in files.items())
+    (folder / "codec-gateway.toml").write_text(f"[wire]\n{lines}")
+    with running_gateway(folder, {}, "--engine", engine_url, "--model", str(packaged_model())) as gateway:
+        yield gateway
+
+
+@pytest.mark.timeout(900)
+def test_crossover_measures_every_form_in_every_coding_in_one_run(tmp_path: Path, toolless: RunningGateway) -> None:
+    forms = [f"{toolless.url}#{form},{coding}" for form in ("json", "msgpack", "protobuf") for coding in CODINGS]
+
+    report, printed = bench(tmp_path, *forms, "--preset", "crossover", "--requests", "2")
+
+    assert [(each["answered"], each["failed"]) for each in report["servers"]] == [(2, 0)] * len(forms), printed
+    sizes: dict[tuple[str, int], float] = {}
+    for row in report["by_answer"]:
+        assert row["completion_tokens"]["p50"] <= row["answer_tokens"]
+        sizes[row["url"].partition("#")[2], row["answer_tokens"]] = row["body_bytes"]["p50"]
+    assert {tokens for _, tokens in sizes} == {16, 32}
+    for tokens in (16, 32):
+        assert sizes["protobuf,identity", tokens] < sizes["msgpack,identity", tokens] < sizes["json,identity", tokens]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("preset", "requests"), [("timed", 1), ("handoff-text", 1), ("handoff-ids", 1), ("loop", 2)])
+def test_preset_is_answered_by_a_gateway_and_by_the_real_engine_behind_it(
+    tmp_path: Path, toolless: RunningGateway, engine_url: str, preset: str, requests: int
+) -> None:
+    # The model's template knows no tools, and llama.cpp's server then makes no call.
+    urls = [toolless.url, *([engine_url] if preset != "loop" else [])]
+
+    report, printed = bench(
+        tmp_path, *urls, "--preset", preset, "--apart", "--requests", str(requests), "--warmup", "0"
+    )
+
+    for server in report["servers"]:
+        assert (server["answered"], server["failed"], server["unfinished"]) == (requests, 0, 0), printed
+        assert server["cpu_ms"] > 0
+        prompt, answer = server["prompt_tokens"]["p50"], server["completion_tokens"]["most"]
+        assert {"timed": 25, "handoff-text": 900, "handoff-ids": 1022, "loop": 60}[preset] <= prompt <= 1200
+        assert 1 <= answer <= {"timed": 64, "loop": 128}.get(preset, 1)
+    if "handoff" in preset:
+        # The gateway passes a prompt on that the engine processes.
+        ours, engine = report["servers"]
+        assert ours["cpu_ms"] < engine["cpu_ms"] / 5
+
+
+@pytest.mark.timeout(900)
+def test_preset_of_long_answers_goes_on_until_the_slot_is_full(
+    tmp_path: Path, start_gateway: Callable[..., RunningGateway]
+) -> None:
+    # One layer of random weights: a real server answers 50,000 ids a second.
+    model = tmp_path / "tiny.gguf"
+    model.write_bytes(tiny_model(packaged_model().read_bytes()))
+    (tmp_path / "codec-gateway.toml").write_text(
+        f'[engine]\nkind = "embedded"\nmodel = "{model}"\ncontext = 16384\nslots = 1\nthreads = 1\n'
+    )
+
+    report, printed = bench(tmp_path, f"{start_gateway({}).url}#protobuf", "--preset", "long", "--warmup", "0")
+
+    assert report["servers"][0]["answered"] == 2, printed
+    assert [row["answer_tokens"] for row in report["by_answer"]] == [4096, 8192]

@@ -58,7 +58,7 @@ def bench(
         list[str],
         typer.Argument(
             metavar="URL...",
-            help="Servers, as http://127.0.0.1:8600; #protobuf behind one asks for frames.",
+            help="Servers, as http://127.0.0.1:8600; #protobuf behind one asks for frames, #protobuf,br for a coding.",
             show_default=False,
         ),
     ],
@@ -128,7 +128,7 @@ def bench(
     plan = Plan(requests, seconds, clients, rate, ramp, timeout, warmup, seed)
     check_plan(plan, len(servers), turns, asking.requests_a_turn)
     _check_choices(plan, asking, turns, trace)
-    _check_frames(servers, asking, turns, accept_encoding)
+    _check_frames(servers, asking, turns)
     _allow(servers, plan, str(workload.described().get("answer_tokens", answer_tokens)), yes=yes)
     for path in (json, svg):
         _check_folder(path)
@@ -192,15 +192,11 @@ def _check_choices(plan: Plan, asking: Asking, turns: int, trace: Path | None) -
         raise ConfigError("--tools needs --api chat: completions have no tools")
 
 
-def _check_frames(servers: list[Server], asking: Asking, turns: int, coding: Compression) -> None:
+def _check_frames(servers: list[Server], asking: Asking, turns: int) -> None:
     framed = [server.name for server in servers if server.form != "json"]
     if framed and (turns > 1 or asking.tools or not asking.stream):
         raise ConfigError(
             f"{framed[0]}: frames always stream, and hold no text to go on with: no --turns, --tools, --whole"
-        )
-    if framed and coding is Compression.zstd:
-        raise ConfigError(
-            f"{framed[0]}: zstd compresses frames by a dictionary alone: use --accept-encoding gzip or br"
         )
 
 

@@ -12,9 +12,6 @@ from gateway.errors import ConfigError
 
 _DECIDED: Final = ("prompt_tokens", "answer_tokens", "turns", "tools", "trace", "api", "whole", "rate")
 """Options that a preset stands for."""
-_SECONDS: Final = 1800.0
-_TIMEOUT: Final = 300.0
-"""Of the longest answers of a small model on a processor."""
 
 
 def scene_of(name: str, seed: int, context: Context) -> Scene:
@@ -33,8 +30,8 @@ def bounds_of(
     """Requests, seconds and the time of one request: the scene's own, but for those that were given."""
     return (
         requests if _is_given("requests", context) else scene.preset.requests,
-        seconds if _is_given("seconds", context) else _SECONDS,
-        timeout if _is_given("timeout", context) else _TIMEOUT,
+        seconds if _is_given("seconds", context) else scene.preset.seconds,
+        timeout if _is_given("timeout", context) else scene.preset.timeout,
     )
 
 

@@ -27,6 +27,7 @@ _SERVERS: Final = (
     Column("smaller", 1, "right"),
     Column("prompt", 2, "right"),
     Column("reused", 4, "right"),
+    Column("CPU ms", 2, "right"),
 )
 _COMPARED: Final = (
     Column("server"),
@@ -58,11 +59,13 @@ def print_result(console: Console, report: Mapping[str, Any]) -> None:
         console.print()
         say(console, "by the tokens that were asked for: medians", "dim")
         complete &= print_table(console, _BY_ANSWER, [_answer_row(each) for each in report["by_answer"]])
-    if report["comparisons"]:
+    if any(comparison["ratios"] for comparison in report["comparisons"]):
         console.print()
-        first = report["servers"][0]["url"]
+        first, apart = report["servers"][0]["url"], report["asking"]["apart"]
         say(console, f"beside {first}, request by request: medians of the ratios (95 % intervals)", "dim")
-        complete &= print_table(console, _COMPARED, [_compared_row(each) for each in report["comparisons"]])
+        complete &= print_table(
+            console, _COMPARED, [_compared_row(each, apart=apart) for each in report["comparisons"]]
+        )
     if not complete:
         say(console, "(a wider terminal or --json shows more)", "dim")
     for line in _remarks(report):
@@ -84,6 +87,7 @@ def _server_row(server: Mapping[str, Any]) -> list[Cell | str]:
         f"{server['compression']:.1f}x" if server["compression"] else "-",
         _figure(server["prompt_tokens"] and server["prompt_tokens"]["p50"]),
         "-" if prompt is None or prompt["reused"] is None else f"{prompt['reused']:.1%}",
+        _figure(server["cpu_ms"]),
     ]
 
 
@@ -101,9 +105,11 @@ def _answer_row(group: Mapping[str, Any]) -> list[Cell | str]:
     return [group["url"], str(group["answer_tokens"]), str(group["answered"]), *figures]
 
 
-def _compared_row(comparison: Mapping[str, Any]) -> list[Cell | str]:
+def _compared_row(comparison: Mapping[str, Any], *, apart: bool) -> list[Cell | str]:
     ratios = [_ratio(comparison["ratios"].get(name)) for name in ("first", "a_token", "whole", "socket_bytes")]
-    return [comparison["url"], *ratios, _same(comparison["ids"]), _same(comparison["text"])]
+    # Who was asked something else says something else.
+    same = ("-", "-") if apart else (_same(comparison["ids"]), _same(comparison["text"]))
+    return [comparison["url"], *ratios, *same]
 
 
 def _ratio(ratio: Mapping[str, Any] | None) -> str:

@@ -31,6 +31,7 @@ def test_the_scenes_are_those_of_the_reference() -> None:
     assert asked == {
         "formats": ("completions", 32, (64,), False, False),
         "crossover": ("completions", 32, (16, 32, 64, 128, 256, 512, 1024, 2048), False, False),
+        "long": ("completions", 32, (4096, 8192), False, False),
         "timed": ("completions", 32, (64, 512, 2048), False, False),
         "handoff-text": ("completions", 1024, (1,), False, False),
         "handoff-ids": ("completions", 1024, (1,), False, True),

@@ -266,11 +266,11 @@ def test_plan_beyond_its_ceilings_is_refused(plan: Plan, words: str) -> None:
 
 
 def test_plan_within_them_is_not() -> None:
-    check_plan(Plan(), 8, 100, 2)
+    check_plan(Plan(), 12, 100, 2)
     with pytest.raises(ConfigError, match="--turns"):
         check_plan(Plan(), 1, 101, 1)
     with pytest.raises(ConfigError, match="URL"):
-        check_plan(Plan(), 9, 1, 1)
+        check_plan(Plan(), 13, 1, 1)
 
 
 def test_requests_are_counted_in_conversations() -> None:
@@ -287,6 +287,8 @@ def test_requests_are_counted_in_conversations() -> None:
         ("http://[::1]:1/v1", "http://[::1]:1/v1"),
         ("http://127.0.0.1:8600#protobuf", "http://127.0.0.1:8600/v1#protobuf"),
         ("http://127.0.0.1:8600/v1#json", "http://127.0.0.1:8600/v1"),
+        ("http://127.0.0.1:8600#json,identity", "http://127.0.0.1:8600/v1#json,identity"),
+        ("http://127.0.0.1:8600#msgpack,zstd", "http://127.0.0.1:8600/v1#msgpack,zstd"),
     ],
 )
 def test_address_stands_for_its_api(url: str, name: str) -> None:
@@ -307,6 +309,8 @@ def test_address_stands_for_its_api(url: str, name: str) -> None:
         "http://x\x1b[2J",
         "http://127.0.0.1/v1?a=b",
         "http://127.0.0.1#xml",
+        "http://127.0.0.1#json,deflate",
+        "http://127.0.0.1#br",
     ],
 )
 def test_what_is_no_address_is_refused(url: str) -> None:

@@ -389,7 +389,6 @@ def test_nothing_is_sent_beyond_this_machine_without_yes(serve, command) -> None
         (["http://127.0.0.1:1#protobuf", "--preset", "loop"], "frames always stream, and hold no text to go on with"),
         (["--json", "r", "--svg", "r"], "the same file"),
         (["http://127.0.0.1:1#protobuf", "--turns", "2"], "frames always stream, and hold no text to go on with"),
-        (["http://127.0.0.1:1#protobuf", "--accept-encoding", "zstd"], "by a dictionary alone"),
     ],
 )
 def test_what_can_not_be_done_is_said_before_anything_is_asked(serve, command, words: list[str], said: str) -> None:
@@ -401,6 +400,64 @@ def test_what_can_not_be_done_is_said_before_anything_is_asked(serve, command, w
     assert said in ran.err
     assert "sk-12345" not in ran.err
     assert server.heads == []
+
+
+def test_each_address_may_name_what_its_answers_are_compressed_with(serve, command) -> None:
+    one, other = serve(), serve()
+    one.answer = HEAD + b"content-encoding: gzip\r\n\r\n" + gzip.compress(GOOD.partition(b"\r\n\r\n")[2])
+
+    ran = command("bench", f"{one.url}#json,gzip", other.url, *SHORT, "--accept-encoding", "identity")
+
+    assert ran.code == exit_codes.OK, ran.err
+    assert [b"accept-encoding: gzip\r\n" in each.heads[-1] for each in (one, other)] == [True, False]
+    assert f"{one.url}/v1#json,gzip" in ran.out
+
+
+@pytest.mark.parametrize("named", ["sha256:" + "0" * 64, "sha256:../x", "x y"])
+def test_dictionary_that_is_not_to_be_had_is_counted(serve, command, named: str) -> None:
+    server = serve()
+    server.answer = (
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-encoding: zstd\r\nconnection: close\r\n"
+        + f"codec-zstd-dict: {named}\r\n\r\n".encode()
+        + b"(\xb5/\xfd"
+    )
+
+    ran = command("bench", f"{server.url}#protobuf,zstd", *SHORT, "--requests", "2", "--warmup", "0")
+
+    assert ran.code == exit_codes.FAILED
+    assert "2 x not an answer" in ran.out
+    # By its hash, and never by another name.
+    asked = [head.split()[1] for head in server.heads if b"/dicts/" in head]
+    assert asked == [f"/.well-known/codec/dicts/{'0' * 64}.zstd".encode()] * (2 if named.endswith("0") else 0)
+
+
+def test_servers_that_were_asked_something_else_are_not_told_to_say_the_same(serve, command) -> None:
+    one, other = serve(), serve()
+
+    ran = command("bench", one.url, other.url, *SHORT, "--requests", "3", "--apart")
+
+    assert "1.0" in ran.out.partition("request by request")[2]
+    assert "of 3" not in ran.out
+
+
+def test_nothing_is_compared_where_nobody_answered(serve, command) -> None:
+    one, other = serve(), serve()
+    one.answer = other.answer = whole("500 Internal Server Error", b"{}")
+
+    ran = command("bench", one.url, other.url, *SHORT, "--requests", "2")
+
+    assert "2 x http 500" in ran.out
+    assert "request by request" not in ran.out
+
+
+def test_processor_time_is_that_of_the_processes_that_listen(serve, command, tmp_path: Path) -> None:
+    one, other = serve(), serve()
+
+    ran = command("bench", one.url, other.url, *SHORT, "--requests", "4", "--json", tmp_path / "r.json")
+
+    # Both are threads of this process, and so is the command.
+    assert ran.code == exit_codes.OK
+    assert all(server["cpu_ms"] > 0 for server in json.loads((tmp_path / "r.json").read_text())["servers"])
 
 
 def test_run_ends_with_its_time_and_says_what_was_cut_off(serve, command) -> None:

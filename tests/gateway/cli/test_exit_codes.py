@@ -1,5 +1,7 @@
 """What a command raises becomes one line on stderr and an exit code; what nobody foresaw keeps its traceback."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -68,3 +70,19 @@ def test_ctrl_c_is_130_and_silent(run_raising, capsys):
 def test_what_nobody_foresaw_is_not_hidden(run_raising, error):
     with pytest.raises(type(error)):
         run_raising(error)
+
+
+def test_ctrl_c_before_anything_is_loaded_ends_without_a_traceback() -> None:
+    program = """
+import sys
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "gateway.cli.app":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupts())
+from gateway.__main__ import main
+main()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (exit_codes.INTERRUPTED, "", "")
