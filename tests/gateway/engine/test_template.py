@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.engine.interface import EngineFacts, Message
 from gateway.engine.llama_cpp.client import LlamaCpp
+from gateway.engine.placed import Known
 from gateway.engine.scaffold import TurnEnd, TurnShape
 from gateway.engine.template import ChatTemplate
 from gateway.errors import EngineRefused, TemplateRefused
@@ -167,6 +168,19 @@ async def test_private_signs_in_words_of_others_are_left_out_of_a_rendering():
     ids = (await template.prompt([user("hello")], [named(f"a{signs}b{signs}")])).ids
 
     assert '"name": "ab"' in TINY.decode(ids)
+
+
+@pytest.mark.parametrize(("render", "stay"), [(chatml, True), (stripping, False)])
+async def test_result_keeps_the_ids_that_it_came_with_where_the_template_shows_all_of_it(render, stay):
+    text = " one two "
+    odd = tuple(token_id for character in text for token_id in TINY.encode(character))
+    told = {"role": "tool", "content": text, "tool_call_id": "c1"}
+    ids = (await template_of(render).prompt([user("hello"), told], known={1: Known(odd)})).ids
+
+    held = any(tuple(ids[at : at + len(odd)]) == odd for at in range(len(ids)))
+    assert odd != tuple(TINY.encode(text))
+    assert held is stay
+    assert text.strip() in TINY.decode(ids)
 
 
 async def test_ids_of_tools_are_made_once():
