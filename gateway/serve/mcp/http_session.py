@@ -118,10 +118,11 @@ class HttpSession(Session):
         Raises:
             RpcError: a request with that id is running, or too many are; none is begun.
         """
-        ids = [message.id for message in messages]
-        twice = next((each for at, each in enumerate(ids) if each in self._running or each in ids[:at]), None)
-        if twice is not None:
-            raise RpcError({"code": INVALID_REQUEST, "message": f"a request with id {twice!r} is running"})
+        ids: set[RequestId] = set()
+        for message in messages:
+            if message.id in self._running or message.id in ids:
+                raise RpcError({"code": INVALID_REQUEST, "message": f"a request with id {message.id!r} is running"})
+            ids.add(message.id)
         if len(self._running) + len(ids) > _RUNNING:
             raise RpcError({"code": INTERNAL_ERROR, "message": f"{_RUNNING} requests are running: wait for one"})
         self._number += 1
