@@ -18,6 +18,7 @@ from bench.path.real import PROMPT
 from bench.path.stand import Engine, gateway_over, real_engine
 from bench.path.ways import ENGINE, JSON, PROTOBUF
 from bench.processes import Gateway
+from gateway.benchmark.schedule import rotated
 from gateway.engine.packaged_model import packaged_model
 from leaf_sdk.fetch import map_bytes
 from leaf_sdk.vocab import load_map
@@ -31,9 +32,10 @@ Figures = dict[str, dict[str, list[float]]]
 
 
 async def own_round(engine: Engine, gateway: Gateway, prompt: list[int], tokens: int, figures: Figures) -> None:
-    """One round of the client of `bench/path`."""
-    for _ in range(_REQUESTS):
-        for way in _WAYS:
+    """One round of the client of `bench/path`, each request in the turn in which the command sends its own."""
+    ways = [*_WAYS]
+    for turn in range(_REQUESTS):
+        for way in (ways[place] for place in rotated(len(ways), turn)):
             url = engine.url if way is ENGINE else gateway.url
             got = await fetch(url, way, way.request(prompt, tokens, temperature=0))
             row = figures[way.name]
