@@ -11,11 +11,11 @@ from typing import Any, Final, Literal
 
 Results = Mapping[str, Mapping[str, Any]]
 """Results of benchmarks by the names of their files."""
-Unit = Literal["B", "B/token", "ms", "µs", "ns", "times", "million/s"]
+Unit = Literal["B", "B/token", "ms", "µs", "ns", "times", "of plain", "%", "million/s"]
 Verdict = Literal["better", "alike", "worse", ""]
 
 _ALIKE: Final = 1.05
-_MORE_IS_BETTER: Final[frozenset[Unit]] = frozenset(("times", "million/s"))
+_MORE_IS_BETTER: Final[frozenset[Unit]] = frozenset(("times", "%", "million/s"))
 NOTHING: Final = "–"
 
 
@@ -78,8 +78,8 @@ def kib(size: float) -> float:
 
 
 def kb(size: float) -> str:
-    """Give a size as the reference writes it where it is over one of them; else nothing."""
-    return f"{size / kib(1):.1f} KB" if size > kib(1) else ""
+    """Give a size that `kib` made as the reference writes it; nothing for one in whole bytes."""
+    return f"{size / kib(1):.1f} KB" if isinstance(size, float) else ""
 
 
 def median(row: Mapping[str, Any], *keys: str) -> float:

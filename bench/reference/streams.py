@@ -140,36 +140,42 @@ def _synthetic(results: Results) -> Scene:
     )
 
 
+_ENGINES: Final = {
+    "output that repeats itself (SGLang)": ("greedy", 485.2, (354, 291, 311, 298), (1404, 1707, 1598, 1667)),
+    "more diverse output (vLLM)": ("prose", 517.8, (3874, 3925, 3985, 4476), (137, 135, 133, 119)),
+    "llama.cpp": ("greedy", 528.8, (kib(16.1), 140, kib(16.1), 158), (33, 3868, 33, 3427)),
+}
+_BEST: Final = tuple((form, coding) for form in ("msgpack", "protobuf") for coding in ("gzip", "zstd+dict"))
+
+
 def _engine(results: Results) -> Scene:
-    events = {name: bytes_of(results, f"{name} | 2048", _JSON) for name in ("greedy", "prose")}
-    dictionary = bytes_of(results, "greedy | 2048", "msgpack | zstd+dict | never")
-    prose = bytes_of(results, "prose | 2048", "msgpack | gzip | never")
-    streams = {name: bytes_of(results, f"{name} | 2048", "protobuf | gzip | 40 ms") for name in ("greedy", "prose")}
+    rows: list[Row] = []
+    for words, (name, size, frames, smaller) in _ENGINES.items():
+        events = bytes_of(results, f"{name} | 2048", _JSON)
+        rows.append(Row(f"{words}: JSON events", kib(size), events, "B", f"{size} KB"))
+        for (form, coding), theirs, times in zip(_BEST, frames, smaller, strict=True):
+            ours = bytes_of(results, f"{name} | 2048", f"{form} | {coding} | never")
+            what = f"{words}: {form}, {coding.replace('+dict', ' with a dictionary')}"
+            rows += [Row(what, theirs, ours, "B", kb(theirs)), Row(f"{what}, smaller", times, events / ours, "times")]
+    rows += [
+        Row(
+            f"{words}: protobuf, gzip, flushed every 40 ms",
+            *(None, bytes_of(results, f"{name} | 2048", "protobuf | gzip | 40 ms"), "B", "not stated"),
+        )
+        for words, name in (("repeats itself", "greedy"), ("diverse", "prose"))
+    ]
+    what = "CPU of both sides a token, protobuf, gzip, 40 ms, 100 tokens a second"
+    rows.append(Row(what, None, _cpu(results, "protobuf | gzip | 40 ms"), "µs", "not stated"))
     return Scene(
         "A long answer, the best against JSON events",
-        "2,048 tokens that Qwen2.5-0.5B wrote at temperature 0: JSON events, and the least bytes that frames take.",
+        "2,048 tokens that Qwen2.5-0.5B wrote at temperature 0: JSON events, and the least bytes that frames take, "
+        "never flushed.",
         f"{RESULTS} §1b, {MATRIX} §1b",
-        [
-            Row("output that repeats itself (SGLang): JSON events", kib(485.2), events["greedy"], "B", "485.2 KB"),
-            Row("the same: msgpack, zstd with a dictionary, never flushed", 291, dictionary, "B"),
-            Row("the same: smaller", 1707, events["greedy"] / dictionary, "times"),
-            Row("more diverse output (vLLM): JSON events", kib(517.8), events["prose"], "B", "517.8 KB"),
-            Row("the same: msgpack, gzip, never flushed", 3874, prose, "B"),
-            Row("the same: smaller", 137, events["prose"] / prose, "times"),
-            Row("llama.cpp: JSON events", kib(528.8), events["greedy"], "B", "528.8 KB"),
-            Row("llama.cpp: msgpack, zstd with a dictionary", 140, dictionary, "B"),
-            Row("llama.cpp: smaller", 3868, events["greedy"] / dictionary, "times"),
-            Row("repeats itself: protobuf, gzip, flushed every 40 ms", None, streams["greedy"], "B", "not stated"),
-            Row("diverse: protobuf, gzip, flushed every 40 ms", None, streams["prose"], "B", "not stated"),
-            Row(
-                "CPU of both sides a token, protobuf, gzip, 40 ms, 100 tokens a second",
-                *(None, _cpu(results, "protobuf | gzip | 40 ms"), "µs", "not stated"),
-            ),
-        ],
+        rows,
         "What the model wrote decides: theirs span from 119 to 3,868 times with the same model on three engines, but "
-        "for gzip in llama.cpp, 33 times, which by its size flushes with every frame. Ours are greedy output of "
-        "SmolLM2, which repeats itself, and this repository's own prose. Their totals are of streams that were never "
-        "flushed, which give the first token at the end; what a person can watch are our rows with a flush every 40 "
-        "ms, at the rate of their engine, and they cost more bytes. Times smaller count llama.cpp's longer events on "
-        "our side.",
+        "for gzip in llama.cpp, 33 times, which by its size flushes with every frame and so is unlike our rows. Ours "
+        "are greedy output of SmolLM2, which repeats itself, and this repository's own prose. Their totals are of "
+        "streams that were never flushed, which give the first token at the end; what a person can watch are our rows "
+        "with a flush every 40 ms, at the rate of their engine, and they cost more bytes. Times smaller count "
+        "llama.cpp's longer events on our side.",
     )

@@ -3,10 +3,10 @@
 Pure. What is not measured here in the same way says so in its row.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
-from bench.reference.row import Results, Row, Scene, kib, median
+from bench.reference.row import Results, Row, Scene, Unit, kib, median
 
 _RESULTS: Final = "`packages/bench/RESULTS.md`"
 
@@ -25,6 +25,7 @@ def _list(results: Results) -> Scene:
         "`packages/bench/results/2026-05-09T12-17-48Z/mcp/SUMMARY.md`",
         [
             Row("JSON", kib(21.4), None, "B", "21.4 KB", "not measured: their tools are their own"),
+            Row("msgpack", kib(19.0), None, "B", "19.0 KB", "not measured: their tools are their own"),
             Row("msgpack and gzip", kib(5.9), None, "B", "5.9 KB", "not measured: their tools are their own"),
             Row("200 tools, CPU of the gateway a list", None, gateway, "µs", "not stated"),
         ],
@@ -32,6 +33,14 @@ def _list(results: Results) -> Scene:
         "of other tools would say nothing. Their table has no JSON with gzip, which any HTTP client can ask for, and "
         "which takes most of that gain.",
     )
+
+
+_ALONE: Final = "not measured alone"
+_OTHERS: Final = (
+    ("the first request of a session", "892, 826, 856, 856 B"),
+    ("a clock without ids", "863, 809, 838, 997 B"),
+    ("a conversion of times", "1.0 KB, 935, 972, 972 B"),
+)
 
 
 def _small_calls(results: Results) -> Scene:
@@ -42,11 +51,20 @@ def _small_calls(results: Results) -> Scene:
         "Small MCP calls",
         "One call of a clock through their MetaMCP: request and answer with all heads, in five forms. Ours are the "
         "bytes of one answer with one text of 30 characters, without heads.",
-        "`packages/bench/results/2026-05-09T12-17-48Z/mcp/SUMMARY.md`; the first call of a map by their earlier runs",
+        "`packages/bench/results/2026-05-09T12-17-48Z/mcp/SUMMARY.md` and `mcp-live.md`; the first call of a map by "
+        "their earlier runs",
         [
             Row("JSON", 990, None, "B", words=f"{bytes_of['plain']['bytes']} B, the answer alone"),
-            Row("msgpack", 883, None, "B", words="not measured alone"),
+            Row("msgpack", 883, None, "B", words=_ALONE),
             Row("msgpack and gzip", 931, None, "B", words=f"{bytes_of['plain']['gzip']} B as JSON and gzip"),
+            *(
+                Row(f"{what}: JSON, msgpack, msgpack and gzip, and with a map", None, None, "B", stated, _ALONE)
+                for what, stated in _OTHERS
+            ),
+            Row(
+                "a request that names a map: longer by",
+                *(None, None, "B", "162 to 167 B", "as much: the client's header is the same"),
+            ),
             Row("with a map named, JSON and ids", None, float(bytes_of["leaf"]["bytes"]), "B", "not stated apart"),
             Row("CPU of the gateway a call", None, gateway, "µs", "not stated"),
             Row("the first call under a map", 1140, median(opening, "first encode, from the map"), "ms"),
@@ -63,49 +81,23 @@ def _small_calls(results: Results) -> Scene:
     )
 
 
+_STATED: Final = {
+    "tokenize the text": 52,
+    "read ids and trust them": 4,
+    "reading and trusting, faster than tokenizing": 12.4,
+    "answer without ids": 105,
+    "answer with ids": 316,
+}
+"""Of 30 characters."""
+
+
 def _leaf(results: Results) -> Scene:
     rows: list[Row] = []
     for characters in ("30", "300", "3000"):
-        found = results["leaf"]["characters"][characters]
-        cpu, size, known = found["cpu_us"], found["bytes"], characters == "30"
-        words = f"{int(characters):,} characters"
-        tokenize, read = median(cpu, "tokenize"), median(cpu, "read")
-        rows += [
-            Row(f"{words}: tokenize the text", 52 if known else None, tokenize, "µs", "" if known else "not stated"),
-            *(
-                Row(
-                    f"{words}: read ids and {how} them",
-                    stated,
-                    read + median(cpu, how),
-                    "µs",
-                    "" if stated else "not stated",
-                )
-                for how, stated in (("trust", 4 if known else None), ("verify", None))
-            ),
-            Row(
-                f"{words}: reading and trusting, faster than tokenizing",
-                *(
-                    12.4 if known else None,
-                    tokenize / (read + median(cpu, "trust")),
-                    "times",
-                    "" if known else "not stated",
-                ),
-            ),
-            Row(
-                f"{words}: answer without ids",
-                105 if known else None,
-                float(size["plain"]["bytes"]),
-                "B",
-                "" if known else "not stated",
-            ),
-            Row(
-                f"{words}: answer with ids",
-                316 if known else None,
-                float(size["leaf"]["bytes"]),
-                "B",
-                "" if known else "not stated",
-            ),
-        ]
+        for what, ours, unit in _texts(results["leaf"]["characters"][characters]):
+            theirs = _STATED.get(what) if characters == "30" else None
+            stated = "not stated" if theirs is None else ""
+            rows.append(Row(f"{int(characters):,} characters: {what}", theirs, ours, unit, stated))
     return Scene(
         "A leaf against tokenizing",
         "A tool's text arrives with its ids, or is tokenized by who receives it: the receiver's CPU and the bytes of "
@@ -119,6 +111,18 @@ def _leaf(results: Results) -> Scene:
         "Bytes never win while the text is sent beside its ids: no measurement stands beside the 300 characters from "
         "which they say that it does. What ids are for is that the model sees what the tool wrote.",
     )
+
+
+def _texts(found: Mapping[str, Any]) -> Iterator[tuple[str, float, Unit]]:
+    cpu, size = found["cpu_us"], found["bytes"]
+    tokenize, read = median(cpu, "tokenize"), median(cpu, "read")
+    trust = read + median(cpu, "trust")
+    yield "tokenize the text", tokenize, "µs"
+    yield "read ids and trust them", trust, "µs"
+    yield "read ids and verify them", read + median(cpu, "verify"), "µs"
+    yield "reading and trusting, faster than tokenizing", tokenize / trust, "times"
+    yield "answer without ids", float(size["plain"]["bytes"]), "B"
+    yield "answer with ids", float(size["leaf"]["bytes"]), "B"
 
 
 def _tokenizing(results: Results) -> Scene:
@@ -147,8 +151,11 @@ def _tokenizing(results: Results) -> Scene:
 
 
 def _translator(_: Results) -> Scene:
-    rows = [Row("2,048 tokens from Llama 3 to Qwen 2, msgpack and gzip", 709, None, "B", words="not built")]
-    rows.append(Row("the same as JSON events and gzip", 10683, None, "B", words="not built"))
+    rows = [
+        Row(f"{count:,} tokens from Llama 3 to Qwen 2, {form} and gzip", theirs, None, "B", words="not built")
+        for form, figures in (("msgpack", (215, 672, 709)), ("JSON events", (585, 2923, 10683)))
+        for count, theirs in zip((64, 512, 2048), figures, strict=True)
+    ]
     return Scene(
         "Translator between vocabularies",
         "One model's ids become another's, by way of text inside one process.",

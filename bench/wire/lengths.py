@@ -1,38 +1,56 @@
 """The reference's own lengths, streams and frames, replayed here: bytes, and the time to the first decoded token.
 
-Eight lengths from 16 to 2,048 tokens at the rate that its engine had, its four synthetic streams, and what a token
-takes in frames of 1, 4, 8 and 16. Time is virtual (`replay.py`), so nothing here depends on the machine, and only other
-compressors would give other figures. `python -m bench.wire.lengths` writes `results/lengths.json`.
+Eight lengths from 16 to 2,048 tokens at the rate that its engine had, its synthetic streams, what a token takes in
+frames of 1, 4, 8 and 16, and the call of a tool. Time is virtual (`replay.py`), so nothing here depends on the machine,
+and only other compressors would give other figures. `python -m bench.wire.lengths` writes `results/lengths.json`.
 """
 
 import json
 import random
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from bench.record import write
+from bench.wire import sse
 from bench.wire.replay import Variant, replay
 from bench.wire.streams import stream
+from gateway.agent.events import AgentEvent, Finished, IdsGenerated
 from gateway.engine.packaged_model import packaged_model
+from gateway.serve.codec.reply import FrameReply
+from gateway.serve.generation.watch import Regions, WatchIds
 from leaf_sdk import TokenMap, open_map
-from leaf_sdk.wire import Coding, Format, Frame, FrameWriter
+from leaf_sdk.wire import CODINGS, Coding, Format, Frame, FrameWriter
 
 LENGTHS: Final = (16, 32, 64, 128, 256, 512, 1024, 2048)
 RATE: Final = 545
 """Tokens a second of the engine under the reference's timed runs."""
 RECORDED: Final = ("greedy", "prose")
 SYNTHETIC: Final = ("uniform", "half one id", "fifty ids", "ten in a circle")
+SWEPT: Final = ("random", "one word")
+SWEEP: Final = (256, 1024, 8192)
 SHAPES: Final = (1, 4, 8, 16)
 _FORMATS: Final[tuple[Format, ...]] = ("msgpack", "protobuf")
 _CODINGS: Final[tuple[tuple[Coding, bool], ...]] = (("gzip", False), ("br", False), ("zstd", False), ("zstd", True))
 _VOCABULARY: Final = 152_064
 _COMMA: Final = 11
+_WORD: Final = 3002
+"""The token of `word`: the reference's JSON events all have this text, whatever the ids."""
+_CALL: Final = '\n{"name": "get_weather", "arguments": {"city": "Tokyo"}}\n'
+_PROMPT: Final = 5
+"""Tokens of the prompt, as the events tell them."""
+_MARKERS: Final = WatchIds(3, 5)
+"""Two special tokens of SmolLM2, in place of the reference's markers: its own would be five tokens each."""
 _PACKAGES: Final = ("codec-leaf", "msgpack", "protobuf", "brotli", "backports-zstd")
 
 
 def variants(name: str) -> Iterator[Variant]:
     """Give how a stream is sent: as JSON events, as frames, and as frames that are compressed in three ways."""
+    if name == "one word":
+        for coding in CODINGS:
+            yield Variant("json-sse", coding, dictionary=False, policy="at once" if coding == "identity" else "never")
+        return
     # The synthetic ids are those of another vocabulary, and have no text here.
     if name in RECORDED:
         yield Variant("json-sse", "identity", dictionary=False, policy="at once")
@@ -55,8 +73,20 @@ def ids_of(name: str, count: int) -> Sequence[int]:
             return [chance.randrange(50) for _ in range(count)]
         case "ten in a circle":
             return [number % 10 for number in range(count)]
+        case "random":
+            return list(_random(count))
+        case "one word":
+            return [_WORD] * count
         case _:
             return stream(name)[:count]
+
+
+def _random(count: int) -> Iterator[int]:
+    """The ids of the reference's sweep, by its generator."""
+    seed = 0xDEADBEEF
+    for _ in range(count):
+        seed = (seed * 1_664_525 + 1_013_904_223) % 2**32
+        yield seed % 2**17
 
 
 def one(name: str, count: int, variant: Variant, token_map: TokenMap) -> dict[str, Any]:
@@ -65,22 +95,48 @@ def one(name: str, count: int, variant: Variant, token_map: TokenMap) -> dict[st
     return {"bytes": found.size, "first_ms": round(1e3 / RATE + found.delays[0] * 1e3, 1)}
 
 
-def measure(lengths: Sequence[int], token_map: TokenMap) -> dict[str, Any]:
+def one_call(token_map: TokenMap) -> dict[str, int]:
+    """Give the bytes of an answer that calls a tool: in events, in frames, and in frames where the call was found."""
+    ids = (_MARKERS.start, *token_map.encode(_CALL), _MARKERS.end)
+    events: list[AgentEvent] = [*(IdsGenerated((token,)) for token in ids), Finished("stop", _PROMPT, 0, len(ids))]
+    found = {"tokens": len(ids), "json-sse": sum(map(len, sse.events(ids, token_map)))}
+    for form in _FORMATS:
+        for who, regions in (("client", None), ("server", Regions(_MARKERS, token_map, name_calls=True))):
+            reply = FrameReply(regions=regions)
+            frames = enumerate(frame for event in events for frame in reply.feed(event))
+            sent = (frame if frame.is_plain else _numbered(frame, number) for number, frame in frames)
+            found[f"{form}, the {who} finds the call"] = sum(map(len, map(FrameWriter(form).write, sent)))
+    return found
+
+
+def _numbered(frame: Frame, number: int) -> Frame:
+    """As the gateway's streams number them."""
+    return replace(frame, extras=replace(frame.extras, seq=number))
+
+
+def measure(lengths: Sequence[int], sweep: Sequence[int], token_map: TokenMap) -> dict[str, Any]:
     """Replay everything once: a second time would give the same."""
     scenes = [(name, count) for name in RECORDED for count in lengths]
     scenes += [(name, lengths[-1]) for name in SYNTHETIC]
+    scenes += [(name, count) for name in SWEPT for count in sweep]
     rows = {
         f"{name} | {count}": {each.name: one(name, count, each, token_map) for each in variants(name)}
         for name, count in scenes
     }
     shapes = {form: {str(ids): bytes_in_frames(form, ids) for ids in SHAPES} for form in _FORMATS}
-    return {"rate": RATE, "rows": rows, "bytes_a_token_by_ids_a_frame": shapes}
+    return {
+        "rate": RATE,
+        "rows": rows,
+        "bytes_a_token_by_ids_a_frame": shapes,
+        "random_in_frames_of_8": {form: bytes_in_frames(form, 8, "random") for form in _FORMATS},
+        "call": one_call(token_map),
+    }
 
 
-def bytes_in_frames(form: Format, ids_a_frame: int) -> float:
-    """Give the bytes of a token of prose in frames of so many, the frame that ends the stream not among them."""
-    ids, writer = stream("prose")[:1024], FrameWriter(form)
-    frames = (Frame(ids[at : at + ids_a_frame]) for at in range(0, len(ids), ids_a_frame))
+def bytes_in_frames(form: Format, ids_a_frame: int, name: str = "prose") -> float:
+    """Give the bytes of a token of a stream in frames of so many, the frame that ends the stream not among them."""
+    ids, writer = ids_of(name, 1024), FrameWriter(form)
+    frames = (Frame(tuple(ids[at : at + ids_a_frame])) for at in range(0, len(ids), ids_a_frame))
     return round(sum(len(writer.write(frame)) for frame in frames) / len(ids), 2)
 
 
@@ -88,9 +144,9 @@ def main(*, short: bool) -> None:
     """Replay, and write or print."""
     token_map = open_map(packaged_model())
     if short:
-        print(json.dumps(measure(LENGTHS[:2], token_map), indent=1))
+        print(json.dumps(measure(LENGTHS[:2], SWEEP[:1], token_map), indent=1))
         return
-    write("lengths", _PACKAGES, measure(LENGTHS, token_map))
+    write("lengths", _PACKAGES, measure(LENGTHS, SWEEP, token_map))
 
 
 if __name__ == "__main__":
