@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bench.mcp import frames
 from bench.reference.__main__ import results as read_results
 from bench.reference.page import page, scenes
 from bench.reference.row import Row, Scene
@@ -158,6 +159,11 @@ def test_replaying_again_gives_the_committed_bytes(results: dict[str, Any], toke
     assert results["lengths"]["call"] == lengths.one_call(token_map)
     for form, shapes in results["lengths"]["bytes_a_token_by_ids_a_frame"].items():
         assert shapes == {str(ids): lengths.bytes_in_frames(form, ids) for ids in lengths.SHAPES}
+
+
+def test_answers_of_mcp_have_the_committed_bytes(results: dict[str, Any]) -> None:
+    committed = {name: results["mcp_frames"][name] for name in frames.measure()}
+    assert committed == frames.measure(), "write them anew: python -m bench.mcp.frames"
 
 
 def test_the_short_form_replays_and_writes_nothing(

@@ -17,25 +17,44 @@ def scenes(results: Results) -> Iterator[Scene]:
         yield make(results)
 
 
+_SUMMARY: Final = "`packages/bench/results/2026-05-09T12-17-48Z/mcp/SUMMARY.md`"
+_ALONE: Final = "not measured: their server's own head and texts"
+
+
 def _list(results: Results) -> Scene:
     gateway = median(results["mcp"]["rows"], "codec-gateway | http-http | modern | list of 200 at 1", "cpu_us")
+    frames = results["mcp_frames"]
+    size, tools = frames["list"], frames["tools"]
+    plain = size["json | identity"]
+    forms = (("JSON", "json | identity", 21.4), ("msgpack", "msgpack | identity", 19.0))
     return Scene(
         "A list of tools over MCP",
-        "The answer to `tools/list` with 40 tools, through their MetaMCP: as JSON, as a frame, as a frame with gzip.",
-        "`packages/bench/results/2026-05-09T12-17-48Z/mcp/SUMMARY.md`",
+        "The answer to `tools/list` with 40 tools, through their MetaMCP: as JSON, as a frame, as a frame with gzip. "
+        f"Ours has the {tools} tools of four public servers, as they list them, without heads.",
+        f"{_SUMMARY} and `mcp-live.md`",
         [
-            Row("JSON", kib(21.4), None, "B", "21.4 KB", "not measured: their tools are their own"),
-            Row("msgpack", kib(19.0), None, "B", "19.0 KB", "not measured: their tools are their own"),
-            Row("msgpack and gzip", kib(5.9), None, "B", "5.9 KB", "not measured: their tools are their own"),
+            *(
+                Row(what, kib(theirs), None, "B", f"{theirs} KB", f"{size[form]:,} B, of other tools")
+                for what, form, theirs in forms
+            ),
+            Row("msgpack, smaller than JSON", 21.4 / 19.0, plain / size["msgpack | identity"], "times", "1.1×"),
+            Row("msgpack and gzip", kib(5.9), None, "B", "5.9 KB", "not built"),
+            Row("msgpack and gzip, smaller than JSON", 3.6, None, "times", words="not built"),
+            *(
+                Row(
+                    f"{what}, smaller than JSON, where a proxy before the gateway compresses",
+                    *(None, plain / size[f"{form} | gzip"], "times", "not stated"),
+                )
+                for what, form in (("JSON and gzip", "json"), ("msgpack and gzip", "msgpack"))
+            ),
             Row("200 tools, CPU of the gateway a list", None, gateway, "µs", "not stated"),
         ],
-        "The gateway answers lists in frames, too, but the bytes of a list are those of its descriptions, so figures "
-        "of other tools would say nothing. Their table has no JSON with gzip, which any HTTP client can ask for, and "
-        "which takes most of that gain.",
+        "The bytes of a list are those of its descriptions, so only the factors can be compared. The gateway answers "
+        "lists in frames, but leaves the compression of MCP to a proxy before it. Their table has no JSON with gzip, "
+        "which any HTTP client can ask for: it is smaller than the frame with gzip.",
     )
 
 
-_ALONE: Final = "not measured alone"
 _OTHERS: Final = (
     ("the first request of a session", "892, 826, 856, 856 B"),
     ("a clock without ids", "863, 809, 838, 997 B"),
@@ -44,19 +63,18 @@ _OTHERS: Final = (
 
 
 def _small_calls(results: Results) -> Scene:
-    bytes_of = results["leaf"]["characters"]["30"]["bytes"]
+    plain, leaf = (results["mcp_frames"][name] for name in ("call", "call with ids"))
     gateway = median(results["mcp"]["rows"], "codec-gateway | http-http | modern | 100 B at 1", "cpu_us")
     opening = results["maps"]["opening"]["wall_ms"]
     return Scene(
         "Small MCP calls",
         "One call of a clock through their MetaMCP: request and answer with all heads, in five forms. Ours are the "
         "bytes of one answer with one text of 30 characters, without heads.",
-        "`packages/bench/results/2026-05-09T12-17-48Z/mcp/SUMMARY.md` and `mcp-live.md`; the first call of a map by "
-        "their earlier runs",
+        f"{_SUMMARY} and `mcp-live.md`; the first call of a map by their earlier runs",
         [
-            Row("JSON", 990, None, "B", words=f"{bytes_of['plain']['bytes']} B, the answer alone"),
-            Row("msgpack", 883, None, "B", words=_ALONE),
-            Row("msgpack and gzip", 931, None, "B", words=f"{bytes_of['plain']['gzip']} B as JSON and gzip"),
+            Row("JSON", 990, None, "B", words=f"{plain['json | identity']} B, the answer alone"),
+            Row("msgpack", 883, None, "B", words=f"{plain['msgpack | identity']} B, likewise"),
+            Row("msgpack and gzip", 931, None, "B", words="not built"),
             *(
                 Row(f"{what}: JSON, msgpack, msgpack and gzip, and with a map", None, None, "B", stated, _ALONE)
                 for what, stated in _OTHERS
@@ -65,7 +83,16 @@ def _small_calls(results: Results) -> Scene:
                 "a request that names a map: longer by",
                 *(None, None, "B", "162 to 167 B", "as much: the client's header is the same"),
             ),
-            Row("with a map named, JSON and ids", None, float(bytes_of["leaf"]["bytes"]), "B", "not stated apart"),
+            *(
+                Row(
+                    f"with a map named, {what} and ids",
+                    None,
+                    float(leaf[f"{form} | identity"]),
+                    "B",
+                    "not stated apart",
+                )
+                for what, form in (("JSON", "json"), ("msgpack", "msgpack"))
+            ),
             Row("CPU of the gateway a call", None, gateway, "µs", "not stated"),
             Row("the first call under a map", 1140, median(opening, "first encode, from the map"), "ms"),
             Row(
@@ -76,8 +103,9 @@ def _small_calls(results: Results) -> Scene:
                 "not there",
             ),
         ],
-        "Heads are most of such a call, and compression makes a body of a hundred bytes longer on both sides. Their "
-        "gateway loads a map inside the request that names it; ours loads maps that are allowed at its start.",
+        "Heads are most of such a call, and gzip makes a body of a hundred bytes longer: theirs by 48 B, and ours "
+        "would be. Their gateway loads a map inside the request that names it; ours loads maps that are allowed at its "
+        "start.",
     )
 
 
