@@ -6,7 +6,7 @@ Pure. All of ours are replays, in which time is virtual.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from bench.reference.row import Results, Row, Scene
+from bench.reference.row import Results, Row, Scene, median
 from bench.reference.streams import RESULTS, bytes_of, cell
 
 _WIRE: Final = "`packages/bench/src/wire.ts`"
@@ -36,12 +36,23 @@ def _bytes_a_token(results: Results) -> Scene:
             Row(f"msgpack, 1 id a frame, {coding}", theirs, each("random", f"msgpack | {coding} | never"), "B/token")
             for coding, theirs in (("gzip", 3.5), ("br", 2.79), ("zstd", 3.4))
         ),
+        *(
+            Row(
+                f"protobuf, 1 id a frame, {coding}",
+                *(None, each("random", f"protobuf | {coding} | never"), "B/token", "3.4 to 3.6 B/token"),
+            )
+            for coding in ("gzip", "zstd")
+        ),
+        Row(
+            "JSON events of a running server: Ollama there, the gateway here",
+            *(186.4, median(results["path"]["real"], "JSON events", "bytes_per_token"), "B/token"),
+        ),
     ]
     return Scene(
         "Bytes a token of random ids",
         "1,024 random ids of seventeen bits, not from a model: events and frames, plain and compressed as a whole. "
         "The ids of the frames are those that their own generator gives.",
-        f"{_WIRE}, {_COMPRESSION}",
+        f"{_WIRE}, {_COMPRESSION}; of Ollama by `packages/bench/src/live.ts`",
         rows,
         "The frames are the same, but for `done = false` in their protobuf. Their event has the text `word` whatever "
         "the id and few other fields; ours is what llama.cpp's server sends, with the same text. An event of eight "

@@ -7,6 +7,7 @@ from bench.reference.row import Results, Row, Scene, kb, kib
 
 RESULTS: Final = "`packages/bench/RESULTS.md`"
 MATRIX: Final = "`packages/bench/results/2026-05-15T20-00-00Z/MATRIX.md`"
+LATER: Final = "`packages/bench/results/2026-05-17T23-06-45Z/MATRIX.md`"
 _JSON: Final = "json-sse | identity | at once"
 
 
@@ -46,6 +47,8 @@ def _formats(results: Results) -> Scene:
         Row("JSON events, 64 tokens", kib(15.2), ours["json-sse"], "B", "15.2 KB"),
         Row("msgpack frames", 975, ours["msgpack"], "B"),
         Row("protobuf frames", 652, ours["protobuf"], "B"),
+        Row("JSON events, a token", 243, ours["json-sse"] / 64, "B/token"),
+        Row("msgpack, gzip, a token", 3.5, bytes_of(results, "greedy | 64", "msgpack | gzip | never") / 64, "B/token"),
         Row("msgpack, smaller than JSON events", 16.0, ours["json-sse"] / ours["msgpack"], "times"),
         Row("protobuf, smaller than JSON events", 23.9, ours["json-sse"] / ours["protobuf"], "times"),
         *(
@@ -80,6 +83,12 @@ def _formats(results: Results) -> Scene:
     )
 
 
+_COMPACT: Final = {
+    "integer keys, `done` only when true": (5.73, 3.48, 3.10, 3.03),
+    "ids packed as LEB128 bytes": (6.03, 3.03, 2.53, 2.28),
+}
+
+
 def _frames(results: Results) -> Scene:
     stated = {"msgpack": (14.77, 5.78, 4.27, 3.64), "protobuf": (8.03, 3.53, 2.78, 2.40)}
     ours = results["lengths"]["bytes_a_token_by_ids_a_frame"]
@@ -89,8 +98,9 @@ def _frames(results: Results) -> Scene:
         for theirs, (ids, size) in zip(figures, ours[form].items(), strict=True)
     ]
     rows += [
-        Row("integer keys, `done` only when true, 1 id a frame", 5.73, None, "B/token", words="not built"),
-        Row("ids packed as LEB128 bytes, 16 ids a frame", 2.28, None, "B/token", words="not built"),
+        Row(f"{what}, {ids} ids a frame", theirs, None, "B/token", words="not built")
+        for what, figures in _COMPACT.items()
+        for ids, theirs in zip(ours["msgpack"], figures, strict=True)
     ]
     return Scene(
         "Shapes of frames",
@@ -164,13 +174,25 @@ def _engine(results: Results) -> Scene:
         )
         for words, name in (("repeats itself", "greedy"), ("diverse", "prose"))
     ]
+    rows += [
+        Row(
+            f"repeats itself (SGLang): {what}, a token",
+            theirs,
+            bytes_of(results, "greedy | 2048", name) / 2048,
+            "B/token",
+        )
+        for what, theirs, name in (
+            ("JSON events", 237, _JSON),
+            ("msgpack, zstd with a dictionary", 0.14, "msgpack | zstd+dict | never"),
+        )
+    ]
     what = "CPU of both sides a token, protobuf, gzip, 40 ms, 100 tokens a second"
     rows.append(Row(what, None, _cpu(results, "protobuf | gzip | 40 ms"), "µs", "not stated"))
     return Scene(
         "A long answer, the best against JSON events",
         "2,048 tokens that Qwen2.5-0.5B wrote at temperature 0: JSON events, and the least bytes that frames take, "
         "never flushed.",
-        f"{RESULTS} §1b, {MATRIX} §1b",
+        f"{RESULTS} §1b and §10, {MATRIX} §1b",
         rows,
         "What the model wrote decides: theirs span from 119 to 3,868 times with the same model on three engines, but "
         "for gzip in llama.cpp, 33 times, which by its size flushes with every frame and so is unlike our rows. Ours "
