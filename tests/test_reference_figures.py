@@ -133,6 +133,26 @@ def test_codings_overtake_each_other_where_the_page_says(results: dict[str, Any]
     assert all(size(count, "zstd", "40 ms") > size(count, "gzip", "40 ms") for count in lengths.LENGTHS if count >= 64)
 
 
+def test_codings_and_dictionaries_differ_as_the_page_says(results: dict[str, Any]) -> None:
+    def size(scene: str, variant: str) -> int:
+        return results["lengths"]["rows"][scene][variant]["bytes"]
+
+    for form in ("msgpack", "protobuf"):
+        gzip, *others = (size("greedy | 2048", f"{form} | {coding} | 40 ms") for coding in ("gzip", "br", "zstd"))
+        assert all(gzip < other for other in others)
+        for coding in ("gzip", "br", "zstd"):
+            batch, flushed = (size("greedy | 2048", f"{form} | {coding} | {policy}") for policy in ("batch", "40 ms"))
+            assert batch < flushed
+            texts = results["wire"]["rows"]["uniform | 1024 | 100"][f"json-sse | {coding} | never"]["bytes"]
+            assert size("random | 1024", f"{form} | {coding} | never") < texts
+        for name in ("greedy", "prose"):
+            short, long = (
+                1 - size(scene, f"{form} | zstd+dict | never") / size(scene, f"{form} | zstd | never")
+                for scene in (f"{name} | 16", f"{name} | 1024")
+            )
+            assert short > long
+
+
 def test_a_stream_that_is_never_flushed_has_its_first_token_at_the_end(results: dict[str, Any]) -> None:
     for name, row in results["lengths"]["rows"]["greedy | 2048"].items():
         wanted = 2048 / lengths.RATE * 1e3 if name.endswith("never") else 1e3 / lengths.RATE

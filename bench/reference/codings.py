@@ -133,10 +133,10 @@ def _ratios(results: Results) -> Scene:
         f"{RESULTS} §1d and §1f",
         rows,
         "Their time is to the first byte, and zstd holds that to the end. The flush makes every coding here give the "
-        "first token at once, so that the ratio of times is 1, exactly so in a replay; it costs zstd the most "
-        "bytes. Their brotli compresses frame by frame, ours the stream as one. Batches, which may wait, are smaller "
-        "than these. Times less count our longer events. Their llama.cpp of that run did not compress, and their vLLM "
-        "did not start.",
+        "first token at once, so that the ratio of times is 1, exactly so in a replay; it costs brotli and zstd more "
+        "bytes than gzip. Their brotli compresses frame by frame, ours the stream as one. Batches, which may wait, are "
+        "smaller than these. Times less count our longer events. Their llama.cpp of that run did not compress, and "
+        "their vLLM did not start.",
     )
 
 
@@ -174,5 +174,5 @@ def _dictionaries(results: Results) -> Scene:
         rows,
         "Theirs is measured with streams of the recipe that it was trained on, most of them the same ones; their "
         "figures for streams held back, all sizes together, are 15.7 % for msgpack and 16.7 % for protobuf. Ours "
-        "has seen other texts, so what it saves is the beginning: much of a short stream, little of a long one.",
+        "has seen other texts, so what it saves is the beginning: more of a short stream than of a long one.",
     )
