@@ -38,10 +38,10 @@ fi
 [[ $1 != engine ]] || set -- "$@" --port {engine}
 {real} "$@" </dev/null >"$log" 2>&1 &
 echo $! >"$pid"
-grep -q -m1 -E {ready} <(tail --pid=$! -n +1 -F "$log" 2>/dev/null) || {{ cat "$log" >&2; exit 1; }}
+grep -q -m1 -E "{ready}" <(tail --pid=$! -n +1 -F "$log" 2>/dev/null) || {{ cat "$log" >&2; exit 1; }}
 """
 SERVERS = {
-    "codec-gateway": ("'^ (serve|engine) '", '\'"event": "(gateway|engine) ready"\''),
+    "codec-gateway": ("'^ (serve|engine) '", r"\"event\": \"${BASH_REMATCH[1]/serve/gateway} ready\""),
     "codec-leaf": ("'^ (serve shop) '", "codec-leaf:"),
     "codec-time-leaf": ("'(--bolt-on)'", "bolt-on:"),
 }

@@ -18,7 +18,7 @@ from gateway.cli.diagnose.one_call import Arguments, call_once, remote_config
 from gateway.cli.exit_codes import FAILED, OK
 from gateway.config.load import load_config
 from gateway.config.show import secrets_of
-from gateway.observe.escape import escape_text
+from gateway.observe.escape import WHOLE, escape_text
 from gateway.observe.logs import configure_logging
 from gateway.proxy.result_parts import OtherPart, read_parts
 
@@ -91,7 +91,7 @@ def shown(result: Mapping[str, Any]) -> str:
     if not is_terminal():
         # Half a surrogate pair has no bytes.
         return text.encode("utf-8", "replace").decode("utf-8")
-    return "\n".join(escape_text(line, len(line)) for line in text.replace("\t", "    ").splitlines())
+    return "\n".join(escape_text(line, WHOLE) for line in text.replace("\t", "    ").splitlines())
 
 
 def is_terminal() -> bool:

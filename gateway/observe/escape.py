@@ -5,9 +5,12 @@ colour or move anything, a direction mark can't reorder what is read. What is lo
 meaning.
 """
 
+import sys
 from typing import Final
 
 CUT: Final = 2000
+WHOLE: Final = sys.maxsize
+"""Nothing is left out."""
 
 
 def escape_text(text: str, limit: int = CUT) -> str:

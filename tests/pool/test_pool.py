@@ -54,8 +54,9 @@ async def test_engines_that_are_killed_hang_and_are_exchanged_cost_no_id() -> No
 
     assert lost[0] >= 2
     assert all(each.intruder.prompts == [] for each in found)
-    # One engine was well at any time: only a grammar can have ended an answer.
-    assert set(talks.outcome.ended) <= {"engine_lost"}
+    # One engine was well at any time: only a grammar can have ended an answer, or moves that come faster than answers,
+    # as they do on a busy machine.
+    assert set(talks.outcome.ended) <= {"engine_lost", "engine_unavailable"}
     assert talks.outcome.whole > 0
     assert talks.outcome.moved > 0
     assert_exact(talks)

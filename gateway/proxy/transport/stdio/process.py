@@ -80,12 +80,12 @@ class Child(asyncio.SubprocessProtocol):
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Without either of the two pipes there is no conversation, whether the process lives or not."""
         if fd in (_STDIN, _STDOUT):
-            self._end_soon(known=self.exited.is_set())
+            self._end_soon()
 
     def process_exited(self) -> None:
         """It is gone; what it wrote before may still be in the pipe, or a grandchild may hold that open."""
         self.exited.set()
-        self._end_soon(known=self._stdout_is_over())
+        self._end_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Everything of it is closed."""
@@ -139,11 +139,12 @@ class Child(asyncio.SubprocessProtocol):
         stdout = self._transport.get_pipe_transport(_STDOUT)
         return stdout is None or stdout.is_closing()
 
-    def _end_soon(self, *, known: bool) -> None:
+    def _end_soon(self) -> None:
         def end() -> None:
             self._outputs[_STDOUT].when_heard(lambda: self.end_conversation(self._describe()))
 
-        if known:
+        # Its input is lost with the process, and says nothing of what is still in its output.
+        if self.exited.is_set() and self._stdout_is_over():
             end()
         elif not self._ended:
             asyncio.get_running_loop().call_later(_LAST_WORDS, end)

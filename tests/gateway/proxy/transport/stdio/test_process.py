@@ -4,7 +4,7 @@ import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -50,6 +50,35 @@ def child_of(ear: Ear) -> Child:
 
 def running(program: str, *args: str) -> UpstreamConfig:
     return UpstreamConfig("it", command=sys.executable, args=("-c", program, *args))
+
+
+class PipesOfOneThatIsGone:
+    """Of a process that has exited: its output is not read to its end."""
+
+    def get_pid(self) -> int:
+        return 1
+
+    def get_returncode(self) -> int:
+        return 0
+
+    def get_pipe_transport(self, fd: int) -> Any:
+        return self
+
+    def is_closing(self) -> bool:
+        return False
+
+
+async def test_input_that_is_lost_with_the_process_does_not_end_what_is_still_in_its_output() -> None:
+    ear, ended = Ear(1), list[str]()
+    child = Child(ear.hear, ended.append, LOG, ServerLog(LOG))
+    child.connection_made(cast(Any, PipesOfOneThatIsGone()))
+
+    child.process_exited()
+    child.pipe_connection_lost(0, None)
+    assert ended == []
+
+    child.pipe_data_received(1, b"its last words\n")
+    assert ear.said == b"its last words\n"
 
 
 async def test_what_is_handed_over_in_one_turn_of_the_loop_is_one_write() -> None:
