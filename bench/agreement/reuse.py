@@ -6,19 +6,18 @@ started anew for either. Nothing here hangs on time.
 """
 
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 from urllib.request import urlopen
 
 import uvloop
 
+from bench.agreement.command import report_of
 from bench.cache import engines, live
 from bench.cache.scene import Scene, Shape
 from bench.first_delta import process
@@ -65,11 +64,8 @@ async def own(opened: engines.Open, token_map: TokenMap, asked: Sequence[str]) -
 def told(url: str, folder: Path, asked: Sequence[str]) -> Counts:
     """By the command."""
     lines = ({"messages": [{"role": "user", "content": text}], "answer_tokens": _SCENE.answer} for text in asked)
-    (folder / "trace.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    words = ["--api", "completions", "--trace", str(folder / "trace.jsonl"), "--requests", str(len(asked))]
-    words += ["--warmup", "0", "--seconds", "1800", "--timeout", "300", "--json", str(folder / "result.json")]
-    subprocess.run([sys.executable, "-m", "gateway", "bench", url, *words], check=True, stdout=subprocess.DEVNULL)
-    report: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    words = ["--requests", str(len(asked)), "--warmup", "0", "--seconds", "1800", "--timeout", "300"]
+    report = report_of([url], lines, folder, *words)
     prompt = report["servers"][0]["prompt"]
     if prompt is None or prompt["told"] != len(asked):
         raise SystemExit(f"{url} told of {prompt and prompt['told']} of {len(asked)} prompts; nothing was compared")

@@ -5,14 +5,12 @@ take turns, in rounds of a few requests, so that a busy machine is busy for both
 """
 
 import asyncio
-import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
+from bench.agreement.command import report_of
 from bench.path.client import fetch
 from bench.path.real import PROMPT
 from bench.path.stand import Engine, gateway_over, real_engine
@@ -47,13 +45,8 @@ async def own_round(engine: Engine, gateway: Gateway, prompt: list[int], tokens:
 def command_round(engine: Engine, gateway: Gateway, folder: Path, tokens: int, figures: Figures) -> None:
     """One round of the command."""
     line = {"messages": [{"role": "user", "content": PROMPT}], "answer_tokens": tokens}
-    (folder / "trace.jsonl").write_text(json.dumps(line), encoding="utf-8")
     urls = {f"{engine.url if way is ENGINE else gateway.url}{form}": way.name for way, form in _WAYS.items()}
-    words = ["--api", "completions", "--trace", str(folder / "trace.jsonl"), "--requests", str(_REQUESTS)]
-    words += ["--warmup", "1", "--json", str(folder / "result.json")]
-    command = [sys.executable, "-m", "gateway", "bench", *urls, *words]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    report: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    report = report_of([*urls], [line], folder, "--requests", str(_REQUESTS), "--warmup", "1")
     names = dict(zip((server["url"] for server in report["servers"]), urls.values(), strict=True))
     for sample in report["samples"]:
         for metric in _METRICS:

@@ -10,13 +10,13 @@ import time
 import urllib.request
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median
 from typing import Final
 
 from bench.processes import free_port
 from deploy.check.outcome import PREFIX, Failed, need, note, run
 from deploy.check.stack import SMALL_LIMITS, TOKEN, proportional_kb
+from gateway.benchmark.processor import cpu_seconds
 
 _NAME: Final = "codec-deploy-check-alone"
 
@@ -103,7 +103,7 @@ def _start(bar: Bar) -> Start:
         _until_ready(f"http://127.0.0.1:{port}/healthz/ready")
         ready = datetime.now(UTC).timestamp()
         pids = run([*podman, "top", _NAME, "hpid"]).split()[1:]
-        cpu = sum(map(_cpu_seconds, pids))
+        cpu = sum(cpu_seconds(int(pid)) for pid in pids)
         began = int(run([*podman, "inspect", _NAME, "--format", "{{.State.StartedAt.UnixMilli}}"])) / 1000
         time.sleep(2)
         megabytes = sum(map(proportional_kb, pids)) / 1000
@@ -115,11 +115,6 @@ def _start(bar: Bar) -> Start:
 def _packaged_model(podman: list[str], image: str) -> str:
     words = "from gateway.engine.packaged_model import packaged_model; print(packaged_model())"
     return run([*podman, "run", "--rm", *SMALL_LIMITS, "--entrypoint=python", f"{PREFIX}/{image}", "-c", words]).strip()
-
-
-def _cpu_seconds(pid: str) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _until_ready(url: str) -> None:

@@ -18,11 +18,7 @@ from gateway.engine.pool_members import Member, closed, unknown, wanted, why_dow
 from gateway.engine.readiness import ReadyEngine
 from gateway.engine.retries import MovesOfAnswer, RetryBudget
 from gateway.engine.stay import Route, Stay, is_loss
-from gateway.errors import (
-    EngineBusy,
-    EngineError,
-    EngineUnavailable,
-)
+from gateway.errors import EngineBusy, EngineError, EngineUnavailable
 from gateway.observe.logs import get_logger
 
 T = TypeVar("T")

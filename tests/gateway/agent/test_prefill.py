@@ -57,6 +57,17 @@ class Ahead:
         await over.wait()
 
 
+@dataclass
+class Fill:
+    """Says that all up to the first result is processed, and keeps the ids that it was given."""
+
+    held: list[int] = field(default_factory=list[int])
+
+    async def __call__(self, slot: int, ids: Sequence[int]) -> Filled:
+        self.held[:] = ids
+        return Filled(len(BEFORE), 0.25)
+
+
 @pytest.fixture
 def slow_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that are over when everybody else waits."""
@@ -111,18 +122,14 @@ async def test_all_up_to_the_first_result_is_processed_behind_the_turn(open_stag
 
 @pytest.mark.usefixtures("slow_tools")
 async def test_what_was_processed_ahead_of_time_counts_as_processed_once(open_stage, prefilled):
-    held: list[int] = []
-
-    async def fill(slot: int, ids: Sequence[int]) -> Filled:
-        held[:] = ids
-        return Filled(len(BEFORE), 0.25)
+    fill = Fill()
 
     async def events(prompt, most):
         async for event in scripted(prompt, most):
             if isinstance(event, Generated):
                 yield event
             else:
-                timings = replace(event.timings, cache_n=len(held), prompt_n=len(prompt) - len(held))
+                timings = replace(event.timings, cache_n=len(fill.held), prompt_n=len(prompt) - len(fill.held))
                 yield replace(event, timings=timings)
 
     async with open_stage(SAY, "Done.") as stage:
@@ -133,7 +140,7 @@ async def test_what_was_processed_ahead_of_time_counts_as_processed_once(open_st
     (finished,) = stage.of(Finished)
     assert (first.prefilled, first.prefilled_seconds) == (0, 0.0)
     assert (second.prefilled, second.prefilled_seconds) == (len(BEFORE), 0.25)
-    assert len(held) == second.held + len(BEFORE)
+    assert len(fill.held) == second.held + len(BEFORE)
     assert second.timings.cache_n == second.held
     assert second.timings.prompt_n == second.scaffold + second.reinjected_shim
     assert finished.cached_ids == second.held
@@ -154,17 +161,13 @@ async def test_what_was_processed_ahead_of_time_and_lost_is_not_told(open_stage)
 @pytest.mark.parametrize("found", [0, 1])
 @pytest.mark.usefixtures("slow_tools")
 async def test_of_what_was_processed_ahead_of_time_as_much_is_told_as_is_found_again(open_stage, prefilled, found):
-    held: list[int] = []
-
-    async def fill(slot: int, ids: Sequence[int]) -> Filled:
-        held[:] = ids
-        return Filled(len(BEFORE), 0.25)
+    fill = Fill()
 
     async def events(prompt, most):
         async for event in scripted(prompt, most):
             if isinstance(event, GenerationEnd):
                 # The last id that was generated before is never found.
-                cached = max(len(held) - len(BEFORE) - 1 + found, 0)
+                cached = max(len(fill.held) - len(BEFORE) - 1 + found, 0)
                 yield replace(event, timings=replace(event.timings, cache_n=cached, prompt_n=len(prompt) - cached))
             else:
                 yield event
