@@ -52,9 +52,10 @@ def meta_of(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_meta(values: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
     """The same params or result with this `_meta`; an empty one is left out."""
-    if meta:
-        return {**values, "_meta": dict(meta)}
-    return {key: value for key, value in values.items() if key != "_meta"}
+    made = {**values, "_meta": dict(meta)}
+    if not meta:
+        del made["_meta"]
+    return made
 
 
 def without_hop(meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,11 +65,10 @@ def without_hop(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 def params_to_handshake(params: Mapping[str, Any]) -> dict[str, Any]:
     """Params, already without the hop's keys, as a handshake-era server takes them."""
-    meta = meta_of(params)
-    kept = {key: value for key, value in params.items() if key not in _ROUND_FIELDS}
-    if LOG_LEVEL_KEY in meta:
-        return with_meta(kept, {key: value for key, value in meta.items() if key != LOG_LEVEL_KEY})
-    return kept
+    kept = dict(params)
+    for key in _ROUND_FIELDS:
+        kept.pop(key, None)
+    return _without_meta(kept, LOG_LEVEL_KEY)
 
 
 def params_to_modern(
@@ -102,11 +102,18 @@ def result_to_modern(method: str, result: dict[str, Any], server_info: Mapping[s
 
 def result_to_handshake(result: dict[str, Any]) -> dict[str, Any]:
     """A modern result as a handshake-era client takes it; strict peers refuse keys they don't know on empty results."""
-    meta = meta_of(result)
-    kept = {key: value for key, value in result.items() if key not in _RESULT_FIELDS}
-    if SERVER_INFO_KEY in meta:
-        return with_meta(kept, {key: value for key, value in meta.items() if key != SERVER_INFO_KEY})
-    return kept
+    kept = dict(result)
+    for key in _RESULT_FIELDS:
+        kept.pop(key, None)
+    return _without_meta(kept, SERVER_INFO_KEY)
+
+
+def _without_meta(values: dict[str, Any], key: str) -> dict[str, Any]:
+    """The same without one key of their `_meta`."""
+    meta = meta_of(values)
+    if key not in meta:
+        return values
+    return with_meta(values, {other: value for other, value in meta.items() if other != key})
 
 
 def is_input_required(result: Mapping[str, Any]) -> bool:

@@ -17,6 +17,8 @@ EACH: Final = 1000
 """URIs of one server that are remembered for one principal."""
 _MOST: Final = 10_000
 """The same for all; of more, the oldest of whoever has most is forgotten."""
+_LINKED: Final = ("resource_link", "resource")
+"""Types of contents that name a resource."""
 _LONGEST: Final = 2048
 """Characters of a URI that is remembered."""
 
@@ -32,8 +34,10 @@ class GivenUris:
 
     def note(self, result: Mapping[str, Any], principal: Principal, giver: Member) -> None:
         """Remember the URIs of this session's answer to this principal."""
-        for uri in islice(_uris_in(result), EACH):
-            self._give(uri, principal.name, ref(giver))
+        linked = [block for block in _blocks_in(result) if block.get("type") in _LINKED]
+        if linked:
+            for uri in islice(_uris_in(linked), EACH):
+                self._give(uri, principal.name, ref(giver))
 
     def has(self, uri: str, principal: Principal) -> bool:
         """Whether the server gave this URI to this principal."""
@@ -63,18 +67,22 @@ class GivenUris:
             del self._of[name]
 
 
-def _uris_in(result: Mapping[str, Any]) -> Iterator[str]:
-    """URIs in the answers to `tools/call`, to `prompts/get`, and to a question for a task's result."""
+def _blocks_in(result: Mapping[str, Any]) -> list[dict[str, object]]:
+    """Contents of the answers to `tools/call`, to `prompts/get`, and to a question for a task's result."""
     blocks = _objects(result.get("content"))
-    for message in _objects(result.get("messages")):
-        blocks += _objects([message.get("content")])
+    if "messages" in result:
+        blocks += _objects([message.get("content") for message in _objects(result["messages"])])
     inner: object = result.get("result")
     if isinstance(inner, dict):
         blocks += _objects(cast(dict[str, object], inner).get("content"))
+    return blocks
+
+
+def _uris_in(blocks: list[dict[str, object]]) -> Iterator[str]:
     for block in blocks:
         if block.get("type") == "resource_link":
             yield from _uri_of(block)
-        elif block.get("type") == "resource":
+        else:
             yield from _uri_of(block.get("resource"))
 
 

@@ -23,12 +23,13 @@ from gateway.config.state import state_folder
 from gateway.errors import ConfigError
 from gateway.observe.escape import escape_text
 from gateway.serve.http.errors import Refusal, error_response
+from gateway.serve.http.headers import headers_of
 
 TOKEN_BYTES: Final = 32
 SHORTEST_TOKEN: Final = 8
 _SHOWN = 100
 _KNOWN: Final = 256
-_JUDGED: Final = frozenset({b"host", b"origin"})
+_JUDGED: Final = ("host", "origin")
 
 
 def token_path(name: str = "token") -> Path:
@@ -117,23 +118,25 @@ class HostGuard:
         """`allowed_hosts`: names besides the loopback ones, `name` (any port) or `name:port`."""
         self._app = app
         self._allowed = frozenset(host.lower() for host in allowed_hosts)
-        self._known: set[tuple[tuple[bytes, bytes], ...]] = set()
+        self._known: set[tuple[str, str | None]] = set()
         """The Host and Origin that passed: reading a host name costs 20 µs, and a client's are always the same."""
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """One ASGI connection; `lifespan` passes."""
         if scope["type"] == "lifespan":
             return self._app(scope, receive, send)
-        named = tuple([pair for pair in scope["headers"] if pair[0] in _JUDGED])
-        refusal = None if named in self._known else self._judge(named)
-        return (refusal or self._app)(scope, receive, send)
+        headers = headers_of(scope)
+        named = headers.values.get("host", ""), headers.values.get("origin")
+        if headers.repeated or named not in self._known:
+            refusal = self._judge(*named, headers.repeated)
+            if refusal is not None:
+                return refusal(scope, receive, send)
+        return self._app(scope, receive, send)
 
-    def _judge(self, named: tuple[tuple[bytes, bytes], ...]) -> Refusal | None:
-        first = {name: value.decode("latin-1") for name, value in named}
-        if len(first) < len(named):
+    def _judge(self, host: str, origin: str | None, repeated: set[str]) -> Refusal | None:
+        if not repeated.isdisjoint(_JUDGED):
             # Whoever stands before us may have judged the other one (RFC 9112, 3.2).
             return error_response(400, "more than one Host or Origin header came: send one", code="header_repeated")
-        host, origin = first.get(b"host", ""), first.get(b"origin")
         if not names_us(host, self._allowed):
             return error_response(
                 421,
@@ -147,7 +150,7 @@ class HostGuard:
                 code="origin_not_allowed",
             )
         if len(self._known) < _KNOWN:
-            self._known.add(named)
+            self._known.add((host, origin))
         return None
 
     def _is_our_page(self, origin: str) -> bool:

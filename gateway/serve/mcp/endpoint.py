@@ -27,6 +27,7 @@ from gateway.replicas import ALONE, Replica, Replicas
 from gateway.serve.auth.identity import principal_of
 from gateway.serve.http.drain import LATE
 from gateway.serve.http.elsewhere import again
+from gateway.serve.http.headers import headers_of
 from gateway.serve.mcp.core import Core
 from gateway.serve.mcp.http import (
     AGAIN,
@@ -34,7 +35,6 @@ from gateway.serve.mcp.http import (
     ClientGone,
     HttpRequest,
     Rejected,
-    read_headers,
     read_message_body,
     refuse_late,
     send_rejection,
@@ -139,12 +139,13 @@ class McpEndpoint:
         """Serve one HTTP request (ASGI). A header that names no map of ours is refused before anything else."""
         if not self._is_running:
             raise RuntimeError("McpEndpoint serves HTTP only inside `async with endpoint.running()`")
-        headers, repeated = read_headers(scope)
+        read = headers_of(scope)
+        headers = read.values
         try:
             named = headers.get(MAP_HEADER)
             token_map = None if named is None else self._maps.from_header(named)
             principal = principal_of(scope)
-            request = HttpRequest(scope["method"], headers, repeated, principal, token_map, scope, receive, send)
+            request = HttpRequest(scope["method"], headers, read.repeated, principal, token_map, scope, receive, send)
             session = headers.get(SESSION_HEADER)
             if session is not None and (owner := self._replicas.owner("session", session, principal.name, scope)):
                 await self._forward(owner, request)

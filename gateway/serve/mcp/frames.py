@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.errors import RequestInvalid
 from gateway.protocol.messages import INVALID_REQUEST, PARSE_ERROR
 from gateway.serve.http.body import BodyOverLimit, read_body
+from gateway.serve.http.headers import headers_of
 from gateway.serve.mcp.frame_messages import (
     MEDIA_TYPES,
     EventReader,
@@ -29,8 +30,7 @@ from gateway.serve.mcp.frame_messages import read_body as read_message
 from gateway.serve.mcp.http import send_frame
 from leaf_sdk.vocab import TokenMap
 
-_OURS: Final = b"x-codec-"
-_TYPES: Final = frozenset({b"accept", b"content-type"})
+_OURS: Final = "x-codec-"
 _ACCEPT: Final = (b"accept", b"application/json, text/event-stream")
 _ARGUMENTS: Final = "_codec_meta"
 
@@ -52,8 +52,9 @@ class FramedMcp:
         if scope["type"] != "http":
             return self._endpoint(scope, receive, send)
         # Whether anything in the head hints at frames; all other clients pay for this look alone.
-        hints = [_OURS in value.lower() for name, value in scope["headers"] if name in _TYPES]
-        is_ours = True in hints or b"ormat=" in scope["query_string"]
+        headers = headers_of(scope).values
+        hints = headers.get("accept", "") + headers.get("content-type", "")
+        is_ours = _OURS in hints.lower() or b"ormat=" in scope["query_string"]
         return (self._serve if is_ours else self._endpoint)(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,7 +1,7 @@
 """What both HTTP endpoints of MCP share: reading a request, answering it at once, answering it as a stream of events.
 
-Plain ASGI: on the path of every call no framework object is made. Turns a scope into an `HttpRequest` (headers without
-the blanks around them), a body into bytes within a bound, frames into JSON or server-sent events. It knows no method.
+Plain ASGI: on the path of every call no framework object is made. Turns a scope into an `HttpRequest`, a body into
+bytes within a bound, frames into JSON or server-sent events. It knows no method.
 """
 
 import asyncio
@@ -81,24 +81,6 @@ def refuse_late(request: HttpRequest) -> None:
     """Raises Rejected for a request that would begin something after a stop has begun."""
     if LATE in request.scope:
         raise Rejected(503, STOPPING, headers=(*AGAIN, (b"connection", b"close")))
-
-
-def read_headers(scope: Scope) -> tuple[dict[str, str], set[str]]:
-    """Headers by name, and the names that came more than once.
-
-    llhttp leaves blanks at the end of a value; RFC 9110 (5.5) says that they are not part of it.
-    """
-    headers: dict[str, str] = {}
-    repeated: set[str] = set()
-    for raw_name, raw_value in scope["headers"]:
-        name, value = raw_name.decode("latin-1"), raw_value.strip(b" \t").decode("latin-1")
-        if name not in headers:
-            headers[name] = value
-            continue
-        repeated.add(name)
-        if name == "accept":
-            headers[name] += ", " + value
-    return headers, repeated
 
 
 @lru_cache(maxsize=256)

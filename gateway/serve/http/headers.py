@@ -1,0 +1,49 @@
+"""The headers of a request by name, read once for all layers that look at them.
+
+Turns the list of a scope into texts: names in lower case, values without the blanks around them, which llhttp leaves at
+the end of a value though they are not part of it (RFC 9110, 5.5). It knows no header but `accept`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.types import Scope
+
+_READ: Final = "codec.headers"
+"""Key in a request's scope: what was read of it."""
+
+
+@dataclass(slots=True, eq=False)
+class Headers:
+    """Those of one request."""
+
+    raw: list[tuple[bytes, bytes]]
+    """As they stand in the scope; who puts others there has them read anew."""
+    values: dict[str, str]
+    """Of a header that came more than once, the first; of `accept`, all."""
+    repeated: set[str]
+    """The names that came more than once."""
+
+
+def headers_of(scope: Scope) -> Headers:
+    """The headers of a request."""
+    read: Headers | None = scope.get(_READ)
+    raw: list[tuple[bytes, bytes]] = scope["headers"]
+    if read is None or read.raw is not raw:
+        # The scope was made for this one request, and is ours to add to.
+        read = scope[_READ] = _read(raw)
+    return read
+
+
+def _read(raw: list[tuple[bytes, bytes]]) -> Headers:
+    values: dict[str, str] = {}
+    repeated: set[str] = set()
+    for raw_name, raw_value in raw:
+        name, value = raw_name.decode("latin-1"), raw_value.strip(b" \t").decode("latin-1")
+        if name not in values:
+            values[name] = value
+            continue
+        repeated.add(name)
+        if name == "accept":
+            values[name] += ", " + value
+    return Headers(raw, values, repeated)
