@@ -54,15 +54,9 @@ class History:
 class EventStream:
     """One stream of a session."""
 
-    def __init__(self, number: int, history: History, dropped: Callable[[], None], answers: int = 1) -> None:
-        """Nothing was said.
-
-        Args:
-            number: unique in the session; 0 is the stream that belongs to no request.
-            answers: with how many it ends.
-        """
+    def __init__(self, number: int, history: History, dropped: Callable[[], None]) -> None:
+        """Nothing was said. `number`: unique in the session; 0 is the stream that belongs to no request."""
         self.number = number
-        self._answers = answers
         self.finished = False
         """Nothing more will be put."""
         self._history = history
@@ -97,14 +91,6 @@ class EventStream:
         """A frame that must arrive."""
         self._outbox.put(data)
 
-    def answer(self, data: bytes) -> None:
-        """One of its answers; the last one ends it."""
-        self._answers -= 1
-        if self._answers:
-            self.put(data)
-        else:
-            self.finish(data)
-
     def finish(self, data: bytes | None = None) -> None:
         """The last frame, if there is one."""
         self.finished = True
@@ -132,10 +118,6 @@ class EventStream:
             self._reader = None
             if self.finished:
                 self._history.tell_others(self.number, self._last, self._outbox.frames())
-
-    def take_frames(self) -> list[bytes]:
-        """What waits, as it is: for an answer that needs no stream."""
-        return self._outbox.take()
 
     def take_events(self) -> list[tuple[int, bytes]]:
         """What waits, numbered and kept."""
@@ -165,8 +147,6 @@ class Reader:
 
     def __init__(self, stream: EventStream, replay: list[tuple[int, bytes]]) -> None:
         self.ready = asyncio.Event()
-        self.begun = False
-        """Whether events were written, or are to be written now whatever there is."""
         self.closed = False
         self.resumable = False
         """Whether the client has the id of an event, with which it can come back for the rest."""
@@ -177,11 +157,6 @@ class Reader:
     def prime(self, retry_ms: int) -> None:
         """Begin with an empty event that says where the client is, and when to come again (2025-11-25)."""
         self._prime = retry_ms
-
-    def begin(self) -> None:
-        """Write from now on, even if there is nothing yet."""
-        self.begun = True
-        self.ready.set()
 
     def close(self) -> None:
         """Write nothing more here; the stream goes on, for the next reader."""
@@ -195,7 +170,6 @@ class Reader:
 
     def take(self) -> bytes:
         """The events that wait."""
-        self.begun = True
         stream = self._stream
         parts: list[bytes] = []
         if self._prime is not None:

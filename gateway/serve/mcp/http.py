@@ -194,7 +194,7 @@ class Watch:
     __slots__ = ("_deadline", "_deadlines", "_gone", "_late", "_receive", "_task")
 
     def __init__(
-        self, receive: Receive, gone: Callable[[], None], late: Callable[[], object], deadlines: Deadlines
+        self, receive: Receive, gone: Callable[[], object], late: Callable[[], object], deadlines: Deadlines
     ) -> None:
         """`gone` is called when the client left, `late` when nothing was answered for the time of a ping."""
         self._receive = receive

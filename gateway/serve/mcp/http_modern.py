@@ -7,6 +7,7 @@ the request runs in the task that it came in. It knows no server.
 
 import asyncio
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from typing import Any, Final, cast
 
 from gateway.deadlines import Deadlines
@@ -33,14 +34,13 @@ from gateway.serve.mcp.http import (
     AGAIN,
     HttpRequest,
     Rejected,
-    Watch,
     read_message_body,
     refuse_late,
     send_empty,
     send_frame,
-    write_events,
 )
 from gateway.serve.mcp.outbox import Outbox
+from gateway.serve.mcp.reply import Reply
 from gateway.serve.mcp.sessions import enveloped_call
 
 _ALLOW: Final = ((b"allow", b"POST"),)
@@ -58,7 +58,7 @@ class ModernHttp:
         self._core = core
         self._replicas = replicas
         self._body_bytes = body_bytes
-        self._dropped = dropped
+        self._open = partial(_Pushes, dropped)
         self._deadlines = Deadlines()
 
     async def serve(self, request: HttpRequest) -> None:
@@ -128,96 +128,49 @@ class ModernHttp:
             await _send_answer(request, error_answer(message.id, unknown_state(error.message).error))
 
     async def _run(self, message: Request, request: HttpRequest) -> None:
-        reply = _Reply(request, self._dropped, self._deadlines)
-        token_map = request.token_map or self._core.session_map
-        call = enveloped_call(message.params, request.principal, token_map, reply, request.size, request.headers)
-        try:
-            await reply.finish(await self._core.answer(message.id, message.method, message.params, call))
-        except asyncio.CancelledError:
-            if not reply.gone:
-                raise
-            # It was the client's going that cancelled us, and nothing outside knows of it.
-            cast(asyncio.Task[None], asyncio.current_task()).uncancel()
-        finally:
-            reply.close()
+        with Reply(request, self._open, self._deadlines) as reply:
+            token_map = request.token_map or self._core.session_map
+            call = enveloped_call(message.params, request.principal, token_map, reply, request.size, request.headers)
+            frame, code = await self._core.answer(message.id, message.method, message.params, call)
+            await reply.finish(frame, ERROR_STATUS.get(code, 200))
 
 
-class _Reply:
-    """Where the answer to one request goes, and what is pushed before it."""
+class _Pushes:
+    """The events of one response, which nobody can come back for."""
 
-    __slots__ = ("_dropped", "_outbox", "_over", "_ready", "_request", "_task", "_watch", "_writer", "gone")
-
-    def __init__(self, request: HttpRequest, dropped: Callable[[], None], deadlines: Deadlines) -> None:
-        self._request = request
-        self._dropped = dropped
-        self._task: asyncio.Task[Any] | None = asyncio.current_task()
-        self._watch = Watch(request.receive, self._leave, self._begin, deadlines)
-        self._outbox: Outbox | None = None
-        self._writer: asyncio.Task[None] | None = None
-        self._over = False
-        self.gone = False
+    def __init__(self, dropped: Callable[[], None]) -> None:
+        self.ready = asyncio.Event()
+        self.over = False
+        self._outbox = Outbox(self.ready.set, dropped)
 
     def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
-        """A notification; it begins the stream."""
-        self._begin().tell(method, params, key)
+        """A notification, if there is room."""
+        self._outbox.tell(method, params, key)
 
     def offer(self, data: bytes) -> bool:
-        """A request of ours, if there is room; it begins the stream."""
-        return self._begin().offer(data)
+        """A request of ours, if there is room."""
+        return self._outbox.offer(data)
 
     def put(self, data: bytes) -> None:
-        """A frame that must arrive; it begins the stream."""
-        self._begin().put(data)
+        """A frame that must arrive."""
+        self._outbox.put(data)
 
-    async def finish(self, answer: Answer) -> None:
-        """Write the answer."""
-        frame, code = answer
-        if self._writer is None or self._outbox is None:
-            await send_frame(self._request.send, ERROR_STATUS.get(code, 200), frame)
-            return
-        self._over = True
-        self._outbox.put(frame)
-        await self._writer
-
-    def close(self) -> None:
-        """Nothing is owed any more."""
-        self._watch.stop()
-        self._task = None
-        if self._writer is not None:
-            self._writer.cancel()
-
-    @property
-    def ready(self) -> asyncio.Event:
-        """Set when there is something to write."""
-        return self._ready
-
-    @property
-    def over(self) -> bool:
-        """Whether the answer is among what waits."""
-        return self._over
+    def finish(self, frame: bytes | None) -> None:
+        """The last frame."""
+        self.over = True
+        if frame is not None:
+            self._outbox.put(frame)
 
     def take(self) -> bytes:
         """The events that wait."""
-        return b"".join(map(encode_event, self._outbox.take())) if self._outbox is not None else b""
+        return b"".join(map(encode_event, self._outbox.take()))
 
-    def _begin(self) -> Outbox:
-        if self._outbox is None:
-            self._ready = asyncio.Event()
-            self._outbox = Outbox(self._ready.set, self._dropped)
-            self._writer = asyncio.get_running_loop().create_task(self._write())
-            self._watch.look()
-        return self._outbox
+    def leave(self) -> bool:
+        """Its client is gone for good."""
+        return False
 
-    async def _write(self) -> None:
-        await write_events(self._request.send, self)
-        if not self._over:
-            # It was cut off because it did not read.
-            self._leave()
-
-    def _leave(self) -> None:
-        if self._task is not None:
-            self.gone = True
-            self._task.cancel()
+    def detach(self) -> None:
+        """Nothing is kept of it."""
 
 
 async def _send_answer(request: HttpRequest, answer: Answer) -> None:

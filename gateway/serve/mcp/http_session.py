@@ -1,14 +1,14 @@
 """One session of the handshake era over HTTP: its requests, its streams, its end.
 
 Implements `ClientSession` for a client that sends each message as a POST and reads what we have to say from the answers
-and from one GET stream. Requests run in tasks of their own, because a client may lose the connection and come back for
-the answer. It reads no HTTP.
+and from one GET stream. A request goes on where its client loses the connection, if that may come back for the answer.
+It reads no HTTP.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from gateway.errors import RpcError
 from gateway.protocol.messages import (
@@ -26,6 +26,7 @@ from gateway.serve.mcp.core import CANCELLED, OWN_NOTIFICATIONS, Core, error_ans
 from gateway.serve.mcp.event_log import EventLog
 from gateway.serve.mcp.events import EventStream, History
 from gateway.serve.mcp.http import HttpRequest
+from gateway.serve.mcp.outbox import Stream
 from gateway.serve.mcp.sessions import Session, session_call
 from leaf_sdk.vocab import TokenMap
 
@@ -52,6 +53,21 @@ class SessionLimits:
     """Seconds without use after which a session ends."""
     close_after: float | None
     """Seconds after which the stream of a request is closed, for its client to come back; None: it stays open."""
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    """A request of a client that was taken up."""
+
+    task: asyncio.Task[Any] | None = None
+    """In which it runs; None: it does not yet, or is answered."""
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        """Its client wants no answer any more."""
+        self.cancelled = True
+        if self.task is not None:
+            self.task.cancel()
 
 
 class HttpSession(Session):
@@ -84,12 +100,13 @@ class HttpSession(Session):
             stream=self.standing,
             session_id=session_id,
         )
-        self.last_used = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        self.last_used = self._loop.time()
         self._core = core
         self._dropped = dropped
         self._number = 0
         self._streams: dict[int, EventStream] = {0: self.standing}
-        self._running: dict[RequestId, asyncio.Task[None]] = {}
+        self._running: dict[RequestId, _Running] = {}
         self._notes: set[asyncio.Task[None]] = set()
         self._listened = asyncio.Event()
 
@@ -102,21 +119,19 @@ class HttpSession(Session):
     @property
     def unfinished(self) -> bool:
         """Whether a request runs, or has an answer that the client, whose connection broke, may be about to fetch."""
-        unread = len(self._streams) > 1 and asyncio.get_running_loop().time() - self.last_used < _COMES_BACK
+        unread = len(self._streams) > 1 and self._loop.time() - self.last_used < _COMES_BACK
         return bool(self._running) or unread
 
     def touch(self) -> None:
         """Its client sent something."""
         self.times_heard += 1
-        self.last_used = asyncio.get_running_loop().time()
+        self.last_used = self._loop.time()
 
-    def start(self, messages: Sequence[Request], request: HttpRequest) -> tuple[EventStream, list[asyncio.Task[None]]]:
-        """Run the requests of a POST; their stream carries what is pushed meanwhile, and ends with the last answer.
-
-        Cancelling a task ends its request with an error.
+    def admit(self, messages: Sequence[Request]) -> None:
+        """Take up the requests of a POST, each of which is to be given its `answer`; then `dismiss` them.
 
         Raises:
-            RpcError: a request with that id is running, or too many are; none is begun.
+            RpcError: a request with that id is running, or too many are; none is taken up.
         """
         ids: set[RequestId] = set()
         for message in messages:
@@ -125,21 +140,45 @@ class HttpSession(Session):
             ids.add(message.id)
         if len(self._running) + len(ids) > _RUNNING:
             raise RpcError({"code": INTERNAL_ERROR, "message": f"{_RUNNING} requests are running: wait for one"})
-        self._number += 1
-        stream = EventStream(self._number, self._history, self._dropped, answers=len(ids))
-        self._streams[self._number] = stream
-        return stream, [self._begin(message, stream, request) for message in messages]
+        for request_id in ids:
+            self._running[request_id] = _Running()
 
-    def _begin(self, message: Request, stream: EventStream, request: HttpRequest) -> asyncio.Task[None]:
-        task = self._running[message.id] = asyncio.get_running_loop().create_task(self._run(message, stream, request))
-        task.add_done_callback(lambda ended: self._over(message.id, stream, ended))
-        return task
+    async def answer(self, message: Request, request: HttpRequest, stream: Stream) -> bytes:
+        """Run a request that was taken up, in this task; `stream` carries what is pushed meanwhile."""
+        running = self._running[message.id]
+        if running.cancelled:
+            # It was in the turn in which it came, and never began.
+            return _cancelled(message.id)
+        call = session_call(self, stream, request.size, request.headers, request.token_map)
+        running.task = task = cast(asyncio.Task[Any], asyncio.current_task())
+        try:
+            frame, _ = await self._core.answer(message.id, message.method, message.params, call)
+        except asyncio.CancelledError:
+            if not running.cancelled:
+                raise
+            task.uncancel()
+            return _cancelled(message.id)
+        finally:
+            running.task = None
+        return frame
+
+    def dismiss(self, messages: Sequence[Request]) -> None:
+        """The POST of these requests is over."""
+        for message in messages:
+            self._running.pop(message.id, None)
+        self.last_used = self._loop.time()
+
+    def open_stream(self) -> EventStream:
+        """A stream for what belongs to a POST."""
+        self._number += 1
+        stream = self._streams[self._number] = EventStream(self._number, self._history, self._dropped)
+        return stream
 
     def cancel(self, request_id: object) -> None:
         """Stop a request, if it runs."""
-        task = self._running.get(request_id) if isinstance(request_id, int | str) else None
-        if task is not None and not isinstance(request_id, bool):
-            task.cancel()
+        running = self._running.get(request_id) if isinstance(request_id, int | str) else None
+        if running is not None and not isinstance(request_id, bool):
+            running.cancel()
 
     def take(self, message: Notification | Response | Failure) -> None:
         """What the client told us: an answer to a request of ours, a cancellation, or news for the servers."""
@@ -167,7 +206,7 @@ class HttpSession(Session):
 
     def release(self, stream: EventStream) -> None:
         """No response carries the stream any more."""
-        self.last_used = asyncio.get_running_loop().time()
+        self.last_used = self._loop.time()
         if stream is self.standing or not stream.finished:
             return
         if not stream.waiting:
@@ -194,32 +233,76 @@ class HttpSession(Session):
     def end(self) -> None:
         """Everything stops: running requests, streams, questions."""
         self.asks.close()
-        for task in (*self._running.values(), *self._notes):
-            task.cancel()
+        for each in (*self._running.values(), *self._notes):
+            each.cancel()
         for stream in self._streams.values():
             stream.finish()
         self._core.servers.session_ended(self)
 
-    async def _run(self, message: Request, stream: EventStream, request: HttpRequest) -> None:
-        call = session_call(self, stream, request.size, request.headers, request.token_map)
-        try:
-            frame, _ = await self._core.answer(message.id, message.method, message.params, call)
-        except asyncio.CancelledError:
-            frame = _cancelled(message.id)
-        stream.answer(frame)
-
-    def _over(self, request_id: RequestId, stream: EventStream, task: asyncio.Task[None]) -> None:
-        del self._running[request_id]
-        if task.cancelled():
-            # It was in the turn in which it came, and never began.
-            stream.answer(_cancelled(request_id))
-        if not stream.attached:
-            self.release(stream)
-
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = self._loop.create_task(work)
         self._notes.add(task)
         task.add_done_callback(self._notes.discard)
+
+
+class CarriedStream:
+    """A stream of a session while one response carries it."""
+
+    def __init__(self, session: HttpSession, stream: EventStream, after: int | None = None) -> None:
+        """`after`: as of `EventStream.attach`."""
+        self._session = session
+        self._stream = stream
+        self._reader = stream.attach(after)
+        self._closing: asyncio.TimerHandle | None = None
+
+    def close_after(self, seconds: float, retry_ms: int) -> None:
+        """Close the response early, for its client to come back."""
+        self._reader.prime(retry_ms)
+        self._closing = asyncio.get_running_loop().call_later(seconds, self._reader.close)
+
+    def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
+        """A notification, if there is room."""
+        self._stream.tell(method, params, key)
+
+    def offer(self, data: bytes) -> bool:
+        """A request of ours, if there is room."""
+        return self._stream.offer(data)
+
+    def put(self, data: bytes) -> None:
+        """A frame that must arrive."""
+        self._stream.put(data)
+
+    def finish(self, frame: bytes | None) -> None:
+        """The last frame; it waits for its client where that is gone."""
+        self._stream.finish(frame)
+        if not self._stream.attached:
+            self._session.release(self._stream)
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """Set when there is something to take, or when it is over."""
+        return self._reader.ready
+
+    @property
+    def over(self) -> bool:
+        """Whether this response ends."""
+        return self._reader.over
+
+    def take(self) -> bytes:
+        """The events that wait."""
+        return self._reader.take()
+
+    def leave(self) -> bool:
+        """Its client is gone. It may come back only where it has the id of an event."""
+        self._reader.close()
+        return self._reader.resumable
+
+    def detach(self) -> None:
+        """The response is over."""
+        if self._closing is not None:
+            self._closing.cancel()
+        self._stream.detach(self._reader)
+        self._session.release(self._stream)
 
 
 def _cancelled(request_id: RequestId) -> bytes:

@@ -6,7 +6,8 @@ and there is a most of them. It knows no server.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -19,7 +20,6 @@ from gateway.protocol.headers import ERROR_STATUS, VERSION_HEADER, mismatch
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_REQUEST, Request
 from gateway.serve.auth.identity import is_limited
 from gateway.serve.mcp.core import Core, check_greeting, error_answer
-from gateway.serve.mcp.events import EventStream, Reader
 from gateway.serve.mcp.http import (
     EVENTS,
     RESUME_HEADER,
@@ -34,9 +34,11 @@ from gateway.serve.mcp.http import (
     send_frame,
     write_events,
 )
-from gateway.serve.mcp.http_session import HttpSession, SessionLimits
+from gateway.serve.mcp.http_session import CarriedStream, HttpSession, SessionLimits
 from gateway.serve.mcp.left_events import LeftEvents
+from gateway.serve.mcp.outbox import ignore
 from gateway.serve.mcp.posted import Posted, read_posted
+from gateway.serve.mcp.reply import Reply
 
 _ALLOW: Final = ((b"allow", b"GET, POST, DELETE"),)
 _PRIMED_FROM: Final = "2025-11-25"
@@ -209,49 +211,37 @@ class HttpSessions:
 
     async def _run(self, posted: Posted, request: HttpRequest, session: HttpSession) -> None:
         try:
-            stream, tasks = session.start(posted.requests, request)
+            session.admit(posted.requests)
         except RpcError as error:
             frame, _ = error_answer(posted.requests[0].id, error.error)
             await send_frame(request.send, 200, frame)
             return
-        reader = stream.attach()
-        if posted.is_batch:
-            # A JSON answer would have to be a list.
-            reader.begin()
-        closing = self._close_later(session, reader)
-        watch = Watch(request.receive, reader.close, reader.begin, self._deadlines)
         try:
-            await reader.ready.wait()
-            await self._write(request, stream, reader)
+            with Reply(request, partial(self._carry, session), self._deadlines) as reply:
+                if posted.is_batch or self._closes_early(session):
+                    # A batch would need a list for an answer in JSON; and a client whose connection breaks before the
+                    # first event could not come back.
+                    reply.begin()
+                if posted.is_batch:
+                    await _answer_each(posted.requests, session, request, reply)
+                else:
+                    await reply.finish(await session.answer(posted.requests[0], request, reply))
         finally:
-            watch.stop()
-            if closing is not None:
-                closing.cancel()
-            stream.detach(reader)
-            session.release(stream)
-            if not reader.resumable:
-                # Without the id of an event nobody can come back for the answer: either it was read, or its client is
-                # gone for good.
-                for task in tasks:
-                    task.cancel()
+            session.dismiss(posted.requests)
 
-    def _close_later(self, session: HttpSession, reader: Reader) -> asyncio.TimerHandle | None:
-        """Prepare a stream to be closed early, where that is wanted and its client knows what it means."""
-        if self._limits.close_after is None or session.version < _PRIMED_FROM:
-            return None
-        reader.prime(_RETRY_MS)
-        # At once: a client whose connection breaks before the first event could not come back.
-        reader.begin()
-        return asyncio.get_running_loop().call_later(self._limits.close_after, reader.close)
+    def _carry(self, session: HttpSession) -> CarriedStream:
+        """A new stream of a session, for the response to a POST."""
+        carried = CarriedStream(session, session.open_stream())
+        self._close_later(session, carried)
+        return carried
 
-    async def _write(self, request: HttpRequest, stream: EventStream, reader: Reader) -> None:
-        if reader.closed and not reader.begun:
-            return
-        if stream.finished and not reader.begun and stream.waiting == 1:
-            (frame,) = stream.take_frames()
-            await send_frame(request.send, 200, frame)
-            return
-        await write_events(request.send, reader)
+    def _closes_early(self, session: HttpSession) -> bool:
+        """Whether streams are closed early, where that is wanted and the client knows what it means."""
+        return self._limits.close_after is not None and session.version >= _PRIMED_FROM
+
+    def _close_later(self, session: HttpSession, carried: CarriedStream) -> None:
+        if self._limits.close_after is not None and self._closes_early(session):
+            carried.close_after(self._limits.close_after, retry_ms=_RETRY_MS)
 
     async def _get(self, request: HttpRequest, session: HttpSession) -> None:
         if not accepts(request.headers.get("accept", ""), EVENTS):
@@ -264,24 +254,30 @@ class HttpSessions:
                     400, "the event of the Last-Event-ID header is not kept any more: send the request again"
                 )
             stream, after = found
-        reader = stream.attach(after)
-        closing = None
+        carried = CarriedStream(session, stream, after)
         if stream is session.standing:
             session.listening()
         else:
-            closing = self._close_later(session, reader)
-        watch = Watch(request.receive, reader.close, reader.begin, self._deadlines)
+            self._close_later(session, carried)
+        watch = Watch(request.receive, carried.leave, ignore, self._deadlines)
         watch.look()
         try:
-            await write_events(request.send, reader)
+            await write_events(request.send, carried)
         finally:
             watch.stop()
-            if closing is not None:
-                closing.cancel()
-            stream.detach(reader)
-            session.release(stream)
+            carried.detach()
 
     def _end(self, session: HttpSession) -> None:
         if self._sessions.pop(session.session_id, None) is not None:
             self._limits.sessions.give_back(session.principal)
             session.end()
+
+
+async def _answer_each(requests: Sequence[Request], session: HttpSession, request: HttpRequest, reply: Reply) -> None:
+    """Run the requests of a batch, and put each answer into the reply as it comes."""
+
+    async def answer(message: Request) -> None:
+        reply.put(await session.answer(message, request, reply))
+
+    await asyncio.gather(*map(answer, requests))
+    await reply.finish(None)

@@ -442,15 +442,16 @@ async def test_request_that_is_cancelled_before_it_began_is_answered_and_keeps_n
         session = await site.session()
         (live,) = site.face._sessions.live()
         request = HttpRequest("POST", {}, set(), ANYBODY, None, {}, None, None)
-        stream, (task,) = live.start([message], request)
+        live.admit([message])
         live.cancel(7)
-        await asyncio.wait([task])
-        await anyio.wait_all_tasks_blocked()
-        (frame,) = stream.take_frames()
+        frame = await live.answer(message, request, live.standing)
+        was_busy = live.idle_since is None
+        live.dismiss([message])
         is_idle = live.idle_since is not None
         again = await session.call("quiet", 7)
 
     assert json.loads(frame)["error"] == {"code": -32800, "message": "the request was cancelled"}
+    assert was_busy
     assert is_idle
     assert again.json()["result"] == text("done")
 

@@ -1,0 +1,108 @@
+"""The answer to one POST of either era: JSON where nothing was pushed before it, else a stream that ends with it.
+
+Turns what is said while a request runs into the events of its response. The request runs in the task that it came in,
+and goes on there where its client has left and may come back; only a stream needs a task more, which writes it. It
+knows no era and no session.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable, Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self, cast
+
+from gateway.deadlines import Deadlines
+from gateway.serve.mcp.http import Events, HttpRequest, Watch, send_frame, write_events
+from gateway.serve.mcp.outbox import Stream
+
+
+class Pushes(Stream, Events, Protocol):
+    """The events of one response."""
+
+    def finish(self, frame: bytes | None) -> None:
+        """The last frame, if there is one."""
+        ...
+
+    def leave(self) -> bool:
+        """Its client is gone; gives whether it may come back for the rest."""
+        ...
+
+    def detach(self) -> None:
+        """The response is over."""
+        ...
+
+
+class Reply:
+    """Where the answer to one POST goes, and what is pushed before it. A context for the task that makes the answer."""
+
+    __slots__ = ("_gone", "_open", "_over", "_pushes", "_request", "_task", "_watch", "_writer")
+
+    def __init__(self, request: HttpRequest, open_pushes: Callable[[], Pushes], deadlines: Deadlines) -> None:
+        """`open_pushes` is called once the answer is to be a stream."""
+        self._request = request
+        self._open = open_pushes
+        self._pushes: Pushes | None = None
+        self._writer: asyncio.Task[None] | None = None
+        self._over = False
+        self._gone = False
+        self._task = cast(asyncio.Task[Any], asyncio.current_task())
+        self._watch = Watch(request.receive, self._leave, self.begin, deadlines)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Nothing is owed any more. Takes back the cancellation with which a client's going ended its request."""
+        self._watch.stop()
+        if self._pushes is not None and self._writer is not None:
+            if not self._over:
+                self._pushes.finish(None)
+            self._writer.cancel()
+        self._over = True
+        if self._gone and kind is asyncio.CancelledError:
+            # Nothing outside knows of it.
+            self._task.uncancel()
+            return True
+        return False
+
+    def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
+        """A notification; it begins the stream."""
+        if not self._over:
+            self._begun().tell(method, params, key)
+
+    def offer(self, data: bytes) -> bool:
+        """A request of ours, if there is room; it begins the stream."""
+        return not self._over and self._begun().offer(data)
+
+    def put(self, data: bytes) -> None:
+        """A frame that must arrive; it begins the stream."""
+        if not self._over:
+            self._begun().put(data)
+
+    def begin(self) -> None:
+        """Answer by a stream, even if there is nothing for it yet."""
+        self._begun()
+
+    async def finish(self, frame: bytes | None, status: int = 200) -> None:
+        """Write the answer. `frame`: the last one; None: a stream has had them all. `status`: of one in JSON."""
+        self._over = True
+        if self._pushes is None or self._writer is None:
+            self._watch.stop()
+            await send_frame(self._request.send, status, frame or b"")
+            return
+        self._pushes.finish(frame)
+        await self._writer
+
+    def _begun(self) -> Pushes:
+        if self._pushes is None:
+            self._pushes = pushes = self._open()
+            self._writer = asyncio.get_running_loop().create_task(write_events(self._request.send, pushes))
+            self._writer.add_done_callback(lambda _: pushes.detach())
+            self._watch.look()
+        return self._pushes
+
+    def _leave(self) -> None:
+        if self._pushes is None or not self._pushes.leave():
+            self._gone = True
+            self._task.cancel()
