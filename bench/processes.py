@@ -144,7 +144,7 @@ def _await_ready(program: Running) -> dict[str, str]:
     while time.monotonic() < deadline:
         for line in program.log.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("{") and '"gateway ready"' in line:
-                return cast(dict[str, str], json.loads(line))
+                return cast("dict[str, str]", json.loads(line))
         if program.process.poll() is not None:
             raise program.fail(f"ended with {program.process.returncode} before it was ready")
         time.sleep(_PAUSE)

@@ -67,7 +67,7 @@ def _gateways(folder: Path) -> Generator[Mapping[str, Gateway]]:
 
 def _pids(gateway: Gateway) -> tuple[int, ...]:
     status = httpx2.get(f"{gateway.admin}/status", trust_env=False).json()
-    workers = cast(Sequence[Mapping[str, Any]], status.get("workers", ()))
+    workers = cast("Sequence[Mapping[str, Any]]", status.get("workers", ()))
     return (gateway.running.pid, *(int(each["pid"]) for each in workers))
 
 

@@ -77,7 +77,7 @@ async def _use(client: Client, tools: list[Tool]) -> None:
 def _arguments(tool: Tool, tools: list[Tool]) -> dict[str, Any]:
     if tool.name == _ECHO:
         return {"schema": next(each.input_schema for each in tools if each.name == _FOCAL)}
-    properties = cast(dict[str, dict[str, Any]], tool.input_schema.get("properties") or {})
+    properties = cast("dict[str, dict[str, Any]]", tool.input_schema.get("properties") or {})
     return {name: _SAMPLES.get(schema.get("type", ""), {}) for name, schema in properties.items()}
 
 
@@ -85,7 +85,7 @@ async def _answer(context: ClientRequestContext, params: ElicitRequestParams) ->
     """Agree to everything, with the defaults of what is asked."""
     if not isinstance(params, ElicitRequestFormParams):
         return ElicitResult(action="accept")
-    asked = cast(dict[str, dict[str, Any]], params.requested_schema.get("properties") or {})
+    asked = cast("dict[str, dict[str, Any]]", params.requested_schema.get("properties") or {})
     return ElicitResult(
         action="accept",
         content={name: schema.get("default", _SAMPLES.get(schema["type"])) for name, schema in asked.items()},

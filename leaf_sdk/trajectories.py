@@ -95,7 +95,7 @@ class Sample:
         """What stands behind it, with the id that ended the last turn, which the engine samples and does not hold."""
         last = self.sampled[-1]
         final = last.start + last.ids == len(self.ids) and last.ended_by is not None
-        return self.ids[self._start :] + ([cast(int, last.ended_by)] if final else [])
+        return self.ids[self._start :] + ([cast("int", last.ended_by)] if final else [])
 
     @property
     def mask(self) -> list[int]:

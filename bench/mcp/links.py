@@ -48,7 +48,7 @@ class HttpLink(asyncio.Protocol):
         self._out: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._out = cast(asyncio.Transport, transport)
+        self._out = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._waiting is not None and not self._waiting.done():

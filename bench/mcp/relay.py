@@ -28,7 +28,7 @@ class _Pass(asyncio.Protocol):
         self._early = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.out = cast(asyncio.Transport, transport)
+        self.out = cast("asyncio.Transport", transport)
 
     def pass_to(self, other: Callable[[bytes], None]) -> None:
         self.other = other
@@ -95,7 +95,7 @@ class _Requests(asyncio.Protocol):
         self._held = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._out = cast(asyncio.Transport, transport)
+        self._out = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._held += data

@@ -68,7 +68,7 @@ class Stream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's.
-        self._out = cast(asyncio.Transport, transport)
+        self._out = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self.got.wire_bytes += len(data)

@@ -22,7 +22,7 @@ class _End(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's.
-        self._out = cast(asyncio.Transport, transport)
+        self._out = cast("asyncio.Transport", transport)
         if self._held:
             self._out.writelines(self._held)
 

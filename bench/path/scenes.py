@@ -23,7 +23,7 @@ from leaf_sdk import TokenMap
 from leaf_sdk.wire import Decoder, FrameReader
 
 HANDED: Final = 1024
-_pack: Final = cast(Callable[[object], bytes], cast(Any, msgpack).packb)
+_pack: Final = cast("Callable[[object], bytes]", cast("Any", msgpack).packb)
 _ASKED: Final = {"max_tokens": 1, "temperature": 0}
 _QUESTION: Final = [{"role": "user", "content": "What time is it in Paris?"}]
 _TOOL: Final = "get_time"

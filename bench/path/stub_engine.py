@@ -159,7 +159,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's.
-        self._out = cast(asyncio.Transport, transport)
+        self._out = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         self._held += data

@@ -30,9 +30,9 @@ def _filled(node: Any, value: Callable[[re.Match[str]], str]) -> Any:
     if isinstance(node, str):
         return _VARIABLE.sub(value, node)
     if isinstance(node, dict):
-        return {key: _filled(each, value) for key, each in cast(dict[str, Any], node).items()}
+        return {key: _filled(each, value) for key, each in cast("dict[str, Any]", node).items()}
     if isinstance(node, list):
-        return [_filled(each, value) for each in cast(list[Any], node)]
+        return [_filled(each, value) for each in cast("list[Any]", node)]
     return node
 
 
@@ -63,5 +63,5 @@ def networks_of(service: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield from ((name, []) for name in networks)
     else:
         yield from (
-            (name, list(cast(dict[str, Any], more or {}).get("aliases", []))) for name, more in networks.items()
+            (name, list(cast("dict[str, Any]", more or {}).get("aliases", []))) for name, more in networks.items()
         )

@@ -59,6 +59,6 @@ def _judged(ids: tuple[int, ...], written: bytes, name: str, arguments: Mapping[
         return None
     if said == arguments:
         return Spelled(ids, None)
-    whole = cast(dict[str, Any], said) if isinstance(said, dict) else {}
+    whole = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
     is_call = whole.get("name") == name and whole.get("arguments", whole.get("parameters")) == arguments
     return Spelled(ids, name) if is_call else None

@@ -279,7 +279,7 @@ def _arguments(text: str, tool: ToolSpec) -> dict[str, Any]:
         raise ValueError(f"the arguments are not JSON ({error}); call again with a JSON object") from error
     if not isinstance(arguments, dict):
         raise ValueError(f"the arguments must be a JSON object, not {text[:80]!r}; call again with a JSON object")
-    known = cast(dict[str, Any], arguments)
+    known = cast("dict[str, Any]", arguments)
     if problems := validate_call(tool, known):
         raise ValueError(
             f"the arguments do not fit the tool's schema ({'; '.join(problems)}); call again with some that do"

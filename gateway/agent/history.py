@@ -32,7 +32,7 @@ def checked_messages(messages: object) -> list[dict[str, Any]]:
     """OpenAI's `messages` with every `content` a string. Raises `RequestInvalid` that names the place."""
     if not isinstance(messages, list) or not messages:
         raise RequestInvalid("'messages' must be a list of at least one message", param="messages")
-    given = cast(list[object], messages)
+    given = cast("list[object]", messages)
     if len(given) + sum(map(_count_calls, given)) > MOST_MESSAGES:
         raise RequestInvalid(f"'messages' holds more than {MOST_MESSAGES} messages and calls in them", param="messages")
     return [checked_message(message, f"messages[{n}]") for n, message in enumerate(given)]
@@ -64,7 +64,7 @@ def checked_message(message: object, where: str) -> dict[str, Any]:
     """One message with its content a string. Raises `RequestInvalid` naming the place, which begins with `where`."""
     if not isinstance(message, Mapping):
         raise RequestInvalid(f"{where} must be an object with 'role' and 'content'", param=where)
-    fields = dict(cast(Mapping[str, Any], message))
+    fields = dict(cast("Mapping[str, Any]", message))
     # Not a client's to say: only what reads a client's pieces.
     fields.pop(RETOLD, None)
     role = fields.get("role")
@@ -82,14 +82,14 @@ def checked_message(message: object, where: str) -> dict[str, Any]:
     calls: object = fields.get("tool_calls") or []
     if not isinstance(calls, list):
         raise RequestInvalid(f"{where}.tool_calls must be a list", param=f"{where}.tool_calls")
-    for call in cast(list[object], calls):
+    for call in cast("list[object]", calls):
         _check_call(call, f"{where}.tool_calls")
     return fields
 
 
 def _count_calls(message: object) -> int:
-    calls: object = cast(Mapping[str, Any], message).get("tool_calls") if isinstance(message, Mapping) else None
-    return len(cast(list[object], calls)) if isinstance(calls, list) else 0
+    calls: object = cast("Mapping[str, Any]", message).get("tool_calls") if isinstance(message, Mapping) else None
+    return len(cast("list[object]", calls)) if isinstance(calls, list) else 0
 
 
 def _text(content: object, where: str) -> str:
@@ -97,14 +97,14 @@ def _text(content: object, where: str) -> str:
         return content or ""
     if not isinstance(content, list):
         raise RequestInvalid(f"{where} must be a string or a list of text parts", param=where)
-    parts = cast(list[object], content)
+    parts = cast("list[object]", content)
     texts: list[str] = []
     for part in parts:
-        kind = cast(Mapping[str, Any], part).get("type") if isinstance(part, Mapping) else None
+        kind = cast("Mapping[str, Any]", part).get("type") if isinstance(part, Mapping) else None
         if kind != "text":
             words = f"{where} holds a part of type {_shown(kind)}; this model reads text only"
             raise RequestInvalid(words, param=where)
-        text: object = cast(Mapping[str, Any], part).get("text")
+        text: object = cast("Mapping[str, Any]", part).get("text")
         if not isinstance(text, str):
             raise RequestInvalid(f"{where} holds a text part whose text is no string", param=where)
         texts.append(text)
@@ -117,13 +117,13 @@ def _shown(value: object) -> str:
 
 
 def _check_call(call: object, where: str) -> None:
-    function: object = cast(Mapping[str, Any], call).get("function") if isinstance(call, Mapping) else None
-    fields: Mapping[str, Any] = cast(Mapping[str, Any], function) if isinstance(function, Mapping) else {}
+    function: object = cast("Mapping[str, Any]", call).get("function") if isinstance(call, Mapping) else None
+    fields: Mapping[str, Any] = cast("Mapping[str, Any]", function) if isinstance(function, Mapping) else {}
     if not isinstance(fields.get("name"), str) or not isinstance(fields.get("arguments", ""), str):
         raise RequestInvalid(
             f"{where} must hold objects with 'function': {{'name': string, 'arguments': JSON text}}", param=where
         )
-    call_id: object = cast(Mapping[str, Any], call).get("id")
+    call_id: object = cast("Mapping[str, Any]", call).get("id")
     if call_id is not None and not isinstance(call_id, str):
         raise RequestInvalid(f"{where}.id must be a string", param=where)
     try:
@@ -152,9 +152,9 @@ def _is_deep(value: object) -> bool:
         below: list[object] = []
         for each in level:
             if isinstance(each, dict):
-                below += cast(dict[str, object], each).values()
+                below += cast("dict[str, object]", each).values()
             elif isinstance(each, list):
-                below += cast(list[object], each)
+                below += cast("list[object]", each)
         level = below
         if not level:
             return False

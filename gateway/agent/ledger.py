@@ -78,4 +78,4 @@ def _read(arguments: str) -> Mapping[str, Any]:
         value: object = json.loads(arguments)
     except (ValueError, RecursionError):
         value = arguments
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {"text": arguments}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"text": arguments}

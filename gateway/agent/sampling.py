@@ -68,8 +68,8 @@ def engine_messages(params: Mapping[str, Any]) -> list[dict[str, Any]]:
     if isinstance(system, str) and system:
         messages.append({"role": "system", "content": system})
     given: object = params.get("messages")
-    for message in cast(list[object], given) if isinstance(given, list) else []:
-        fields = cast(dict[str, Any], message) if isinstance(message, dict) else {}
+    for message in cast("list[object]", given) if isinstance(given, list) else []:
+        fields = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
         if fields.get("role") not in ("user", "assistant"):
             raise _refused("each message needs the role 'user' or 'assistant'")
         messages.append({"role": fields["role"], "content": _text(fields.get("content"))})
@@ -79,10 +79,10 @@ def engine_messages(params: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _text(content: object) -> str:
-    blocks = cast(list[object], content) if isinstance(content, list) else [content]
+    blocks = cast("list[object]", content) if isinstance(content, list) else [content]
     texts: list[str] = []
     for block in blocks:
-        fields = cast(dict[str, Any], block) if isinstance(block, dict) else {}
+        fields = cast("dict[str, Any]", block) if isinstance(block, dict) else {}
         if fields.get("type") != "text" or not isinstance(fields.get("text"), str):
             raise _refused(f"the gateway's engine reads text only, not {str(fields.get('type'))[:40]!r}")
         texts.append(fields["text"])
@@ -96,7 +96,9 @@ def _sampling(params: Mapping[str, Any]) -> Sampling:
 
 def _stops(params: Mapping[str, Any]) -> tuple[str, ...]:
     stops: object = params.get("stopSequences")
-    return tuple(stop for stop in cast(list[object], stops) if isinstance(stop, str)) if isinstance(stops, list) else ()
+    return (
+        tuple(stop for stop in cast("list[object]", stops) if isinstance(stop, str)) if isinstance(stops, list) else ()
+    )
 
 
 def _reason(finished: Finished) -> str:

@@ -82,7 +82,7 @@ class AtHome:
         except (GatewayError, ValueError, RecursionError):
             # Its endpoint says what is wrong with it.
             return None
-        question = _first_question(cast(dict[str, Any], asked)) if isinstance(asked, dict) else None
+        question = _first_question(cast("dict[str, Any]", asked)) if isinstance(asked, dict) else None
         if question is None:
             return None
         return self._replicas.at(self._peers[home_of(principal_of(scope).name, question, len(self._peers))], scope)
@@ -102,9 +102,9 @@ def _first_question(asked: Mapping[str, Any]) -> str | None:
     if isinstance(given, str):
         return given
     messages = asked.get("messages", given)
-    for each in cast(list[Any], messages) if isinstance(messages, list) else []:
-        if isinstance(each, Mapping) and cast(Mapping[str, Any], each).get("role") == "user":
-            return _text(cast(Mapping[str, Any], each).get("content"))
+    for each in cast("list[Any]", messages) if isinstance(messages, list) else []:
+        if isinstance(each, Mapping) and cast("Mapping[str, Any]", each).get("role") == "user":
+            return _text(cast("Mapping[str, Any]", each).get("content"))
     return None
 
 
@@ -112,8 +112,8 @@ def _text(content: object) -> str:
     """The words of a message, without what clients put beside them for one request."""
     if isinstance(content, str):
         return content
-    parts = cast(list[Any], content) if isinstance(content, list) else []
-    return "\n".join(str(cast(Mapping[str, Any], part).get("text")) for part in parts if isinstance(part, Mapping))
+    parts = cast("list[Any]", content) if isinstance(content, list) else []
+    return "\n".join(str(cast("Mapping[str, Any]", part).get("text")) for part in parts if isinstance(part, Mapping))
 
 
 async def _read(receive: Receive, most: int) -> list[Message]:

@@ -137,7 +137,7 @@ class AnswerReader:
             choices: object = message.get("choices")
             if not isinstance(choices, list):
                 raise TypeError("no choices")
-            return sum(self._choice(cast(Mapping[str, Any], choice)) for choice in cast(list[object], choices)[:1])
+            return sum(self._choice(cast("Mapping[str, Any]", choice)) for choice in cast("list[object]", choices)[:1])
         except (TypeError, AttributeError, ValueError) as error:
             raise AnswerFault("not an answer", f"a message of it is none of OpenAI's API ({error!r:.120})") from None
 
@@ -184,7 +184,7 @@ class AnswerReader:
 def _table(message: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """The object under a key; an empty one where there is none."""
     value: object = message.get(key)
-    return cast(Mapping[str, Any], value) if isinstance(value, dict) else {}
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _first(*counts: object) -> int | None:
@@ -199,7 +199,7 @@ def _object(data: bytes) -> Mapping[str, Any]:
         parsed = None
     if not isinstance(parsed, dict):
         raise AnswerFault("not an answer", f"it sent what is no JSON object: {data[:80]!r}")
-    return cast(Mapping[str, Any], parsed)
+    return cast("Mapping[str, Any]", parsed)
 
 
 def _said(error: object) -> str:
@@ -217,6 +217,6 @@ def fault_of_status(status: int, body: bytes) -> AnswerFault:
         parsed: object = json.loads(body)
     except (ValueError, RecursionError):
         parsed = None
-    answer = cast(dict[str, object], parsed) if isinstance(parsed, dict) else {}
+    answer = cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
     words = _said(answer.get("error", answer)) if answer else body[:200].decode("utf-8", "replace")
     return AnswerFault("http", f"it answered {status}: {words}", status)

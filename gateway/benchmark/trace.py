@@ -78,7 +78,7 @@ def _conversation(line: bytes, number: int, seed: int, most_prompt: int, most_an
         raise ValueError("it is not JSON") from None
     if not isinstance(parsed, dict):
         raise ValueError("it is not an object")
-    fields = cast(dict[str, Any], parsed)
+    fields = cast("dict[str, Any]", parsed)
     if unknown := sorted(fields.keys() - _KEYS):
         raise ValueError(f"{unknown[0][:40]!r} is no key of it")
     if ("messages" in fields) == ("prompt_tokens" in fields):
@@ -111,9 +111,9 @@ def _time(value: object) -> float | None:
 def _messages(value: object) -> tuple[Message, ...]:
     if not isinstance(value, list) or not value:
         raise ValueError("'messages' is no list of messages")
-    messages = cast(Sequence[object], value)
+    messages = cast("Sequence[object]", value)
     for message in messages:
-        role: object = cast(dict[str, Any], message).get("role") if isinstance(message, dict) else None
+        role: object = cast("dict[str, Any]", message).get("role") if isinstance(message, dict) else None
         if role not in _ROLES:
             raise ValueError(f"a message has the role {role!r:.40}")
-    return tuple(cast(Sequence[Message], messages))
+    return tuple(cast("Sequence[Message]", messages))

@@ -115,4 +115,4 @@ def _object(text: str, origin: str) -> dict[str, Any]:
         ) from None
     if not isinstance(value, dict):
         raise typer.BadParameter(f"{origin} is {type(value).__name__}: expected a JSON object")
-    return cast(dict[str, Any], value)
+    return cast("dict[str, Any]", value)

@@ -85,9 +85,9 @@ def _show(value: object) -> str:
         return "-"
     match value:
         case list():
-            return escape_text(" ".join(map(str, cast(list[object], value))))
+            return escape_text(" ".join(map(str, cast("list[object]", value))))
         case dict():
-            pairs = cast(dict[str, object], value).items()
+            pairs = cast("dict[str, object]", value).items()
             return "\n".join(escape_text(f"{key}: {item}") for key, item in pairs)
         case _:
             return escape_text(str(value))
@@ -97,6 +97,6 @@ def _flatten(values: dict[str, Any], prefix: str) -> list[tuple[str, Any]]:
     flat: list[tuple[str, Any]] = []
     for key, value in values.items():
         dotted = f"{prefix}{key}"
-        is_table = isinstance(value, dict) and bool(cast(object, value))
-        flat += _flatten(cast(dict[str, Any], value), f"{dotted}.") if is_table else [(dotted, value)]
+        is_table = isinstance(value, dict) and bool(cast("object", value))
+        flat += _flatten(cast("dict[str, Any]", value), f"{dotted}.") if is_table else [(dotted, value)]
     return flat

@@ -90,10 +90,10 @@ def _read_tools(path: Path | None) -> tuple[ToolSpec, ...]:
         found: object = json.loads(_text_of(path, "--tools"))
     except ValueError as error:
         raise ConfigError(f"--tools {str(path)!r} is not JSON ({error}); expected a list of tools") from error
-    tools: object = cast(dict[str, object], found).get("tools") if isinstance(found, dict) else found
+    tools: object = cast("dict[str, object]", found).get("tools") if isinstance(found, dict) else found
     if not isinstance(tools, list):
         raise ConfigError(f'--tools {str(path)!r} holds no list of tools; expected [...] or {{"tools": [...]}}')
-    return read_tools(cast(list[dict[str, Any]], tools))
+    return read_tools(cast("list[dict[str, Any]]", tools))
 
 
 def _text_of(path: Path, option: str) -> str:

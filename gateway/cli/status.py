@@ -84,7 +84,7 @@ def fetch_report(admin: str) -> dict[str, Any]:
         raise UpstreamUnavailable(
             f"{admin!r} answers {answer.status_code} and no report: is it the admin port of a gateway?", server=""
         )
-    return cast(dict[str, Any], report)
+    return cast("dict[str, Any]", report)
 
 
 def print_report(console: Console, report: dict[str, Any], *, tools: bool) -> None:

@@ -57,7 +57,7 @@ def valid_keys(path: tuple[str, ...] = ()) -> list[str]:
 
 
 def _section_of(section: type[BaseModel], key: str) -> type[BaseModel]:
-    return cast(type[BaseModel], section.model_fields[key].annotation)
+    return cast("type[BaseModel]", section.model_fields[key].annotation)
 
 
 def suggest_key(key: str, path: tuple[str, ...] = ()) -> str:
@@ -91,7 +91,7 @@ def _written(values: object, path: tuple[int | str, ...]) -> tuple[int | str, ..
 def _find(values: object, path: tuple[int | str, ...]) -> object:
     for part in path:
         if isinstance(values, Mapping):
-            values = cast(Mapping[object, object], values).get(part)
+            values = cast("Mapping[object, object]", values).get(part)
         elif isinstance(values, list) and isinstance(part, int):
-            values = cast(list[object], values)[part]
-    return cast(object, values)
+            values = cast("list[object]", values)[part]
+    return cast("object", values)

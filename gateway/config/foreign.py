@@ -68,7 +68,7 @@ def _unwrap(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """VS Code's settings.json holds the list one floor down, under `mcp`."""
     inner: object = document.get("mcp")
     if isinstance(inner, dict) and not any(key in document for key in LISTS):
-        return cast(dict[str, Any], inner)
+        return cast("dict[str, Any]", inner)
     return document
 
 
@@ -130,13 +130,13 @@ def _safe_name(name: str, separator: str, where: str, warnings: list[str]) -> st
 def _table(value: object, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: expected an object, got {type(value).__name__}")
-    return cast(dict[str, Any], value)
+    return cast("dict[str, Any]", value)
 
 
 def _list(value: object, where: str) -> list[Any]:
     if not isinstance(value, list):
         raise ConfigError(f"{where}: expected a list, got {type(value).__name__}")
-    return cast(list[Any], value)
+    return cast("list[Any]", value)
 
 
 def _texts(keys: Mapping[str, Any], key: str, where: str) -> dict[str, str]:

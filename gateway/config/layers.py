@@ -95,7 +95,7 @@ def layer_from_toml(tables: Mapping[str, Any], origin: str, expander: Expander) 
     """
     layer = check_settings(_spell_out(tables), origin, strict=True)
     upstreams = layer.pop("upstreams", {})
-    expanded = cast(Layer, _expand(layer, (), origin, expander))
+    expanded = cast("Layer", _expand(layer, (), origin, expander))
     return {**_settle(expanded, expander.workspace), "upstreams": upstreams}
 
 
@@ -105,7 +105,7 @@ def merge_layers(low: Layer, high: Mapping[str, Any]) -> Layer:
     for key, value in high.items():
         under = merged.get(key)
         both = isinstance(under, dict) and isinstance(value, dict)
-        merged[key] = merge_layers(cast(Layer, under), cast(Layer, value)) if both else value
+        merged[key] = merge_layers(cast("Layer", under), cast("Layer", value)) if both else value
     return merged
 
 
@@ -113,7 +113,7 @@ def _nest(path: tuple[str, ...], value: object) -> Layer:
     nested = value
     for key in reversed(path):
         nested = {key: nested}
-    return cast(Layer, nested)
+    return cast("Layer", nested)
 
 
 def _plain(value: object) -> object:
@@ -121,7 +121,7 @@ def _plain(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_plain(item) for item in cast(Sequence[object], value)]
+        return [_plain(item) for item in cast("Sequence[object]", value)]
     return value
 
 
@@ -175,8 +175,8 @@ def _expand(value: object, path: tuple[str, ...], origin: str, expander: Expande
     if isinstance(value, str):
         return expander.expand(value, f"{origin}: key {'.'.join(path)!r}")[0]
     if isinstance(value, dict):
-        table = cast(Layer, value)
+        table = cast("Layer", value)
         return {key: _expand(item, (*path, key), origin, expander) for key, item in table.items()}
     if isinstance(value, list):
-        return [_expand(item, path, origin, expander) for item in cast(list[object], value)]
+        return [_expand(item, path, origin, expander) for item in cast("list[object]", value)]
     return value

@@ -74,7 +74,7 @@ def _plain(key: str, value: object, secrets: frozenset[str]) -> Any:
     if isinstance(value, str | Path):
         return mask_value(key, str(value), secrets)
     if isinstance(value, tuple | list):
-        return [_plain(key, item, secrets) for item in cast(tuple[object, ...], value)]
+        return [_plain(key, item, secrets) for item in cast("tuple[object, ...]", value)]
     if isinstance(value, Mapping):
-        return {name: _plain(name, item, secrets) for name, item in cast(Mapping[str, object], value).items()}
+        return {name: _plain(name, item, secrets) for name, item in cast("Mapping[str, object]", value).items()}
     return value

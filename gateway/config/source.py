@@ -67,4 +67,4 @@ def read_json(path: Path) -> dict[str, Any]:
     value: object = parse_jsonc(text, str(path))
     if not isinstance(value, dict):
         raise ConfigError(f'{path}: holds {type(value).__name__}, not an object: expected {{"mcpServers": {{...}}}}')
-    return cast(dict[str, Any], value)
+    return cast("dict[str, Any]", value)

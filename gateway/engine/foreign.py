@@ -177,18 +177,18 @@ class Foreign:
 
     def _schema(self, value: Any) -> Any:
         if isinstance(value, list | tuple):
-            return [self._schema(each) for each in cast(Sequence[Any], value)]
+            return [self._schema(each) for each in cast("Sequence[Any]", value)]
         if not isinstance(value, Mapping):
             return self._data(value)
-        return dict(self._keyword(str(key), each) for key, each in cast(Mapping[Any, Any], value).items())
+        return dict(self._keyword(str(key), each) for key, each in cast("Mapping[Any, Any]", value).items())
 
     def _keyword(self, key: str, value: Any) -> tuple[str, Any]:
         shown = self._word(key, _KEYWORDS)
         if key in _SCHEMAS_BY_NAME and isinstance(value, Mapping):
-            named = cast(Mapping[Any, Any], value)
+            named = cast("Mapping[Any, Any]", value)
             return shown, {self.text(str(name)): self._schema(schema) for name, schema in named.items()}
         if key == "type":
-            types = cast(list[Any], value) if isinstance(value, list) else [value]
+            types = cast("list[Any]", value) if isinstance(value, list) else [value]
             words = [self._word(each, _TYPES) if isinstance(each, str) else self._data(each) for each in types]
             return shown, words if isinstance(value, list) else words[0]
         return shown, self._schema(value) if key in _KEYWORDS - _DATA else self._data(value)
@@ -201,7 +201,7 @@ class Foreign:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return {self.text(str(k)): self._data(v) for k, v in cast(Mapping[Any, Any], value).items()}
+            return {self.text(str(k)): self._data(v) for k, v in cast("Mapping[Any, Any]", value).items()}
         if isinstance(value, list | tuple):
-            return [self._data(each) for each in cast(Sequence[Any], value)]
+            return [self._data(each) for each in cast("Sequence[Any]", value)]
         return value

@@ -59,7 +59,7 @@ def write_note(file: SlotFile, engine: str) -> bytes:
 def read_note(name: str, note: bytes, engine: str) -> SlotFile:
     """The file that a note tells of. Raises `ValueError` for anything else than a note of a file of that engine."""
     read: Any = json.loads(note)
-    given = cast(dict[str, Any], read if isinstance(read, dict) else {})
+    given = cast("dict[str, Any]", read if isinstance(read, dict) else {})
     if given.get("engine") != engine or given.get("name") != name:
         raise ValueError("it is no note of that file and engine")
     fields = {key: _typed(given.get(key), kind) for key, kind in _FIELDS.items()}

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 
 def _load_structlog_alone() -> None:
-    modules = cast(dict[str, Any], sys.modules)
+    modules = cast("dict[str, Any]", sys.modules)
     if "rich" in modules or "structlog" in modules:
         return
     modules["rich"] = None  # the import system's own sign for a module that can't be imported

@@ -98,12 +98,12 @@ def _masked(name: str, value: object, secrets: frozenset[str], depth: int) -> An
     if depth >= _DEPTH:
         return "…"
     if isinstance(value, Mapping):
-        pairs = list(cast(Mapping[object, object], value).items())[:_WIDTH]
+        pairs = list(cast("Mapping[object, object]", value).items())[:_WIDTH]
         return {
             cut_text(mask_text(str(key), secrets), _NAME_CUT): _masked(str(key), item, secrets, depth + 1)
             for key, item in pairs
         }
-    items = list(cast(Iterable[object], value))[:_WIDTH] if isinstance(value, list | tuple) else [repr(value)]
+    items = list(cast("Iterable[object]", value))[:_WIDTH] if isinstance(value, list | tuple) else [repr(value)]
     return [_masked(name, item, secrets, depth + 1) for item in items]
 
 

@@ -47,7 +47,7 @@ def get_logger(name: str) -> FilteringBoundLogger:
     ]
     wrapper = structlog.make_filtering_bound_logger(logging.NOTSET)
     logger = structlog.wrap_logger(logging.getLogger(name), processors=processors, wrapper_class=wrapper)
-    return cast(FilteringBoundLogger, logger)
+    return cast("FilteringBoundLogger", logger)
 
 
 def configure_logging(
@@ -136,10 +136,10 @@ def _clean_value(key: str, value: object, secrets: frozenset[str], depth: int = 
     if value is None or isinstance(value, bool | int | float):
         return value
     if depth < _DEPTH and isinstance(value, Mapping):
-        pairs = list(cast(Mapping[object, object], value).items())[:_WIDTH]
+        pairs = list(cast("Mapping[object, object]", value).items())[:_WIDTH]
         return {cut_text(str(k), _WIDTH): _clean_value(str(k), v, secrets, depth + 1) for k, v in pairs}
     if depth < _DEPTH and isinstance(value, list | tuple):
-        items = list(cast(Iterable[object], value))[:_WIDTH]
+        items = list(cast("Iterable[object]", value))[:_WIDTH]
         return [_clean_value("", item, secrets, depth + 1) for item in items]
     text = mask_text(value if isinstance(value, str) else repr(value), secrets)
     return text[-_TRACEBACK_CUT:] if key == "exception" else cut_text(text)

@@ -50,7 +50,7 @@ class Traced:
         """There is no result. An error object of JSON-RPC gives its code, anything else its kind."""
         answer: object = getattr(error, "error", None)
         if isinstance(answer, dict):
-            fields = cast(dict[str, Any], answer)
+            fields = cast("dict[str, Any]", answer)
             code = str(fields.get("code"))
             self._span.set_attributes({"error.type": code, "rpc.response.status_code": code})
             self._span.set_status(StatusCode.ERROR, escape_text(mask_text(str(fields.get("message"))), _TEXT_CUT))
@@ -183,4 +183,4 @@ def write_context(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
     meta: object = params.get("_meta")
-    return cast(dict[str, Any], meta) if isinstance(meta, dict) else {}
+    return cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}

@@ -56,7 +56,7 @@ class Annotation:
         for key in self.path:
             if not isinstance(node, Mapping):
                 return None
-            node = cast(Mapping[str, object], node).get(key)
+            node = cast("Mapping[str, object]", node).get(key)
         return node
 
 
@@ -85,7 +85,7 @@ def annotations_of(schema: object) -> tuple[Annotation, ...]:
     if invalid_annotation(schema) is not None:
         return ()
     return tuple(
-        Annotation(path, PARAM_PREFIX + cast(str, node[ANNOTATION]), node.get("type") == "integer")
+        Annotation(path, PARAM_PREFIX + cast("str", node[ANNOTATION]), node.get("type") == "integer")
         for path, node in _schemas(schema)
         if path and ANNOTATION in node
     )
@@ -170,7 +170,7 @@ def _schemas(root: object) -> Iterator[tuple[tuple[str, ...] | None, dict[str, A
         path, node = waiting.pop()
         if not isinstance(node, dict):
             continue
-        schema = cast(dict[str, Any], node)
+        schema = cast("dict[str, Any]", node)
         yield path, schema
         for keyword, value in schema.items():
             waiting += _below(path, keyword, value)
@@ -178,12 +178,12 @@ def _schemas(root: object) -> Iterator[tuple[tuple[str, ...] | None, dict[str, A
 
 def _below(path: tuple[str, ...] | None, keyword: str, value: object) -> list[tuple[tuple[str, ...] | None, object]]:
     if keyword == "properties" and isinstance(value, dict):
-        table = cast(dict[str, object], value)
+        table = cast("dict[str, object]", value)
         return [(None if path is None else (*path, name), below) for name, below in table.items()]
     if keyword in _ONE:
         return [(None, value)]
     if keyword in _LIST and isinstance(value, list):
-        return [(None, below) for below in cast(list[object], value)]
+        return [(None, below) for below in cast("list[object]", value)]
     if keyword in _TABLE and isinstance(value, dict):
-        return [(None, below) for below in cast(dict[str, object], value).values()]
+        return [(None, below) for below in cast("dict[str, object]", value).values()]
     return []

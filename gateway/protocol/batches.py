@@ -43,7 +43,7 @@ def _parts(data: bytes) -> list[dict[str, Any]]:
         parts: list[object] = json.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return []
-    return [cast(dict[str, Any], part) for part in parts if isinstance(part, dict)] if len(parts) <= MOST else []
+    return [cast("dict[str, Any]", part) for part in parts if isinstance(part, dict)] if len(parts) <= MOST else []
 
 
 def _refused(message: Message | BrokenAnswer | Malformed, why: str) -> BrokenAnswer | Malformed:

@@ -22,13 +22,13 @@ def excess_of_capabilities(capabilities: Mapping[str, Any]) -> str | None:
         if isinstance(value, str):
             text += len(value)
         elif isinstance(value, Mapping):
-            inner = cast(Mapping[str, object], value)
+            inner = cast("Mapping[str, object]", value)
             waiting += inner.values()
             entries += len(inner)
             text += sum(map(len, inner))
         elif isinstance(value, list):
-            waiting += cast(list[object], value)
-            entries += len(cast(list[object], value))
+            waiting += cast("list[object]", value)
+            entries += len(cast("list[object]", value))
         if entries > _ENTRIES:
             return f"they have more than {_ENTRIES} entries"
         if text > _TEXT:
@@ -41,5 +41,5 @@ def excess_of_answer(method: str, result: Mapping[str, Any]) -> str | None:
     roots: object = result.get("roots")
     if method != "roots/list" or not isinstance(roots, list):
         return None
-    number = len(cast(list[object], roots))
+    number = len(cast("list[object]", roots))
     return f"the client has {number} roots: at most {_ROOTS} are passed on" if number > _ROOTS else None

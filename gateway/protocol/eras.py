@@ -47,7 +47,7 @@ _RESULT_FIELDS: Final = ("resultType", "ttlMs", "cacheScope")
 def meta_of(params: Mapping[str, Any]) -> dict[str, Any]:
     """The `_meta` of params or of a result; empty where there is none that is an object."""
     meta: object = params.get("_meta")
-    return cast(dict[str, Any], meta) if isinstance(meta, dict) else {}
+    return cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}
 
 
 def with_meta(values: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:

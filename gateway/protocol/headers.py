@@ -121,7 +121,7 @@ def check_envelope(
         return unsupported(version)
     if not isinstance(fields[CAPABILITIES_KEY], dict):
         return _invalid(f"{CAPABILITIES_KEY!r} must be an object")
-    why = excess_of_capabilities(cast(dict[str, Any], fields[CAPABILITIES_KEY]))
+    why = excess_of_capabilities(cast("dict[str, Any]", fields[CAPABILITIES_KEY]))
     return None if why is None else _invalid(f"{CAPABILITIES_KEY!r}: {why}: announce less")
 
 

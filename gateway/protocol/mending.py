@@ -70,7 +70,7 @@ def mend_line(data: bytes) -> Mended | None:
         text = _whole(value)
     except (ValueError, RecursionError):
         return None
-    return Mended(text, _answered_id(cast(dict[str, Any], value))) if isinstance(value, dict) else None
+    return Mended(text, _answered_id(cast("dict[str, Any]", value))) if isinstance(value, dict) else None
 
 
 def _whole(value: object) -> str:

@@ -95,7 +95,7 @@ def read_message(value: object) -> Message | Malformed:
     if not isinstance(value, dict):
         what = "a batch; send one message at a time" if isinstance(value, list) else "no JSON object"
         return Malformed(INVALID_REQUEST, f"the message is {what}")
-    fields = cast(dict[str, Any], value)
+    fields = cast("dict[str, Any]", value)
     message_id: object = fields.get("id")
     known = message_id if isinstance(message_id, int | str) and not isinstance(message_id, bool) else None
     if fields.get("jsonrpc") != "2.0":
@@ -105,7 +105,7 @@ def read_message(value: object) -> Message | Malformed:
     if "error" in fields:
         error: object = fields["error"]
         if isinstance(error, dict) and (known is not None or message_id is None):
-            return Failure(known, _sound(cast(dict[str, Any], error)))
+            return Failure(known, _sound(cast("dict[str, Any]", error)))
         return Malformed(INVALID_REQUEST, "the error response has no error object or a bad id", known)
     if isinstance(fields.get("result"), dict) and known is not None:
         return Response(known, fields["result"])
@@ -131,7 +131,7 @@ def _read_call(fields: dict[str, Any], known: RequestId | None) -> Request | Not
         params = {}
     if not isinstance(params, dict):
         return Malformed(INVALID_REQUEST, "the params must be an object", known)
-    named = cast(dict[str, Any], params)
+    named = cast("dict[str, Any]", params)
     if "id" not in fields:
         return Notification(method, named)
     if known is None:

@@ -97,7 +97,7 @@ class Parked:
         for key, response in responses.items():
             question = self._questions.get(key)
             if question is not None and not question[1].done() and isinstance(response, dict):
-                question[1].set_result(cast(dict[str, Any], response))
+                question[1].set_result(cast("dict[str, Any]", response))
                 # Taken out at once: it is not to be asked again in this round's answer.
                 self._questions.pop(key)
 
@@ -167,7 +167,7 @@ class Bridge:
             raise rpc_error(INVALID_PARAMS, "this requestState is being answered already")
         parked.join(caller, params)
         responses: object = params.get("inputResponses")
-        parked.answer(cast(dict[str, Any], responses) if isinstance(responses, dict) else {})
+        parked.answer(cast("dict[str, Any]", responses) if isinstance(responses, dict) else {})
         return await self._round(parked)
 
     async def _round(self, parked: Parked) -> dict[str, Any]:
@@ -239,7 +239,7 @@ async def answer_rounds(
             return result
         requests: object = result.get("inputRequests")
         answers: dict[str, Any] = {}
-        for key, request in (cast(dict[str, Any], requests) if isinstance(requests, dict) else {}).items():
+        for key, request in (cast("dict[str, Any]", requests) if isinstance(requests, dict) else {}).items():
             answers[key] = await _put(request, caller)
         sent = {key: value for key, value in params.items() if key != "requestState"}
         sent["inputResponses"] = answers
@@ -252,14 +252,16 @@ async def answer_rounds(
 def asks_only(result: Mapping[str, Any], method: str) -> bool:
     """Whether all that an `input_required` result asks for is of this method."""
     requests: object = result.get("inputRequests")
-    asked = cast(dict[str, Any], requests) if isinstance(requests, dict) else {}
-    methods = [cast(dict[str, Any], each).get("method") if isinstance(each, dict) else None for each in asked.values()]
+    asked = cast("dict[str, Any]", requests) if isinstance(requests, dict) else {}
+    methods = [
+        cast("dict[str, Any]", each).get("method") if isinstance(each, dict) else None for each in asked.values()
+    ]
     return bool(methods) and all(each == method for each in methods)
 
 
 async def _put(request: object, caller: Caller) -> dict[str, Any]:
-    question = cast(dict[str, Any], request) if isinstance(request, dict) else {}
+    question = cast("dict[str, Any]", request) if isinstance(request, dict) else {}
     method, params = question.get("method"), question.get("params")
     if not isinstance(method, str):
         raise rpc_error(INTERNAL_ERROR, "the server asked something that is not a request")
-    return await caller.asked(method, cast(dict[str, Any], params) if isinstance(params, dict) else {})
+    return await caller.asked(method, cast("dict[str, Any]", params) if isinstance(params, dict) else {})

@@ -44,10 +44,10 @@ def merge_capabilities(offers: Sequence[Mapping[str, Any]], *, modern: bool = Fa
 
 def _union(one: object, other: object) -> Any:
     if isinstance(one, dict) and isinstance(other, dict):
-        left, right = cast(dict[str, Any], one), cast(dict[str, Any], other)
+        left, right = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
         return {**left, **{key: _union(left.get(key), value) for key, value in right.items()}}
     if isinstance(other, dict):
-        return dict(cast(dict[str, Any], other))
+        return dict(cast("dict[str, Any]", other))
     return (one or other) if isinstance(one, bool) and isinstance(other, bool) else other
 
 

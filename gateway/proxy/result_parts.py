@@ -80,27 +80,27 @@ def read_parts(result: Mapping[str, Any], wanted: Collection[str] = ()) -> list[
 def content_of(result: Mapping[str, Any]) -> list[Any]:
     """The content blocks; none where the result has no list of them."""
     content: object = result.get("content")
-    return cast(list[Any], content) if isinstance(content, list) else []
+    return cast("list[Any]", content) if isinstance(content, list) else []
 
 
 def is_text(block: object) -> bool:
     """Whether the block is a text block whose text is text."""
     if not isinstance(block, dict):
         return False
-    fields = cast(dict[str, object], block)
+    fields = cast("dict[str, object]", block)
     return fields.get("type") == "text" and isinstance(fields.get("text"), str)
 
 
 def is_legacy(block: object) -> bool:
     """Whether the block is the older sibling form of a payload (codecai up to 0.3.1): never for a model to read."""
-    return isinstance(block, dict) and cast(dict[str, object], block).get("type") == LEGACY_BLOCK_TYPE
+    return isinstance(block, dict) and cast("dict[str, object]", block).get("type") == LEGACY_BLOCK_TYPE
 
 
 def _text_part(index: int, block: dict[str, Any], following: object, wanted: Collection[str]) -> TextPart:
     """`_meta` wins over the sibling right after the block, if it is a payload at all."""
     meta: object = block.get("_meta")
-    shipped: list[object] = [cast(dict[str, object], meta).get(CODEC_META_KEY)] if isinstance(meta, dict) else []
-    if is_legacy(following) and cast(dict[str, object], following).get("sibling_index") in (None, index):
+    shipped: list[object] = [cast("dict[str, object]", meta).get(CODEC_META_KEY)] if isinstance(meta, dict) else []
+    if is_legacy(following) and cast("dict[str, object]", following).get("sibling_index") in (None, index):
         shipped.append(following)
     shipped = [value for value in shipped if value is not None]
     payload = next((chosen(found, wanted) for value in shipped if (found := payloads_of(value))), None)
@@ -111,10 +111,10 @@ def _stand_in(block: object) -> str:
     """A short line such as `[image image/png, 1234 bytes]`; words of the block are cut, so that it stays short."""
     if not isinstance(block, dict):
         return "[unknown content]"
-    fields = cast(dict[str, object], block)
+    fields = cast("dict[str, object]", block)
     words = [_word(fields.get("type")) or "unknown"]
     inner: object = fields.get("resource")
-    details = cast(dict[str, object], inner) if isinstance(inner, dict) else fields
+    details = cast("dict[str, object]", inner) if isinstance(inner, dict) else fields
     words += [word for key in ("uri", "mimeType") if (word := _word(details.get(key)))]
     size = _size(details)
     return f"[{' '.join(words)}{'' if size is None else f', {size} bytes'}]"

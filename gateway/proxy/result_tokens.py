@@ -168,15 +168,15 @@ class ResultTokens:
     def _good_as_it_is(self, block: object, token_map: TokenMap) -> int | None:
         """How many ids a text block carries, if they are of this map alone and stand every check; else None."""
         try:
-            meta: Any = cast(dict[str, Any], block)["_meta"]
-            text, payload = cast(dict[str, Any], block)["text"], meta[CODEC_META_KEY]
+            meta: Any = cast("dict[str, Any]", block)["_meta"]
+            text, payload = cast("dict[str, Any]", block)["text"], meta[CODEC_META_KEY]
             map_id, ids = payload["map_id"], payload["ids"]
-            plain = cast(dict[str, Any], block)["type"] == "text" and len(payload) == len(_PLAIN)
+            plain = cast("dict[str, Any]", block)["type"] == "text" and len(payload) == len(_PLAIN)
         except (KeyError, TypeError):
             return None
         if not plain or map_id != token_map.map_id or not isinstance(text, str) or not isinstance(ids, list):
             return None
-        whole = cast(list[object], ids)
+        whole = cast("list[object]", ids)
         return len(whole) if check_ids(token_map, text, whole, self._level) is None else None
 
     def _bypass(self, tool: str, token_map: TokenMap, count: int) -> None:
@@ -186,7 +186,7 @@ class ResultTokens:
     def _with_ids(self, tool: str, block: dict[str, Any], part: TextPart, token_map: TokenMap) -> dict[str, Any]:
         ids = list(self._piece(tool, part, token_map, proven=self._proven()).ids)
         meta: object = block.get("_meta")
-        kept = cast(dict[str, Any], meta) if isinstance(meta, dict) else {}
+        kept = cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}
         return {**block, "_meta": {**kept, CODEC_META_KEY: {"map_id": token_map.map_id, "ids": ids}}}
 
     def _piece(self, tool: str, part: TextPart, token_map: TokenMap, *, proven: bool) -> IdPiece:

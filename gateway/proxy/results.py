@@ -60,13 +60,13 @@ def exceeds(value: object, limit: int) -> bool:
         if isinstance(item, str):
             left -= len(item) if item.isascii() else len(item.encode("utf-8", "surrogatepass"))
         elif isinstance(item, Mapping):
-            fields = cast(Mapping[str, object], item)
+            fields = cast("Mapping[str, object]", item)
             waiting += fields.keys()
             waiting += fields.values()
         elif isinstance(item, list):
-            waiting += cast(list[object], item)
+            waiting += cast("list[object]", item)
             # A list of numbers is size as well: two bytes an item is the least that JSON needs.
-            left -= 2 * len(cast(list[object], item))
+            left -= 2 * len(cast("list[object]", item))
         if left < 0:
             return True
     return False

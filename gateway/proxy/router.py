@@ -178,7 +178,7 @@ class Router:
 
     async def _complete(self, method: str, params: dict[str, Any], caller: Caller) -> dict[str, Any]:
         reference: object = params.get("ref")
-        ref = cast(dict[str, Any], reference) if isinstance(reference, dict) else {}
+        ref = cast("dict[str, Any]", reference) if isinstance(reference, dict) else {}
         name, uri = ref.get("name"), ref.get("uri")
         if isinstance(name, str):
             upstream, own = self.owners.prompt(name, caller)
@@ -273,7 +273,7 @@ def _read_call(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         raise rpc_error(INVALID_PARAMS, "tools/call needs the tool's name as a text in params.name")
     if arguments is not None and not isinstance(arguments, dict):
         raise rpc_error(INVALID_PARAMS, "tools/call needs params.arguments to be an object")
-    return name, cast(dict[str, Any], arguments or {})
+    return name, cast("dict[str, Any]", arguments or {})
 
 
 def _failure(message: str, caller: Caller) -> dict[str, Any]:

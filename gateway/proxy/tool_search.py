@@ -79,8 +79,8 @@ def _bag(entry: ToolEntry) -> dict[str, float]:
     """What each of the tool's words weighs."""
     bag: dict[str, float] = {}
     schema: object = entry.definition.get("inputSchema")
-    properties: object = cast(dict[str, Any], schema).get("properties") if isinstance(schema, dict) else None
-    parameters = " ".join(map(str, cast(dict[str, Any], properties))) if isinstance(properties, dict) else ""
+    properties: object = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
+    parameters = " ".join(map(str, cast("dict[str, Any]", properties))) if isinstance(properties, dict) else ""
     title = f"{entry.definition.get('title') or ''} {entry.definition.get('description') or ''}"
     for weight, text in ((_IN_PARAMETERS, parameters), (_IN_TEXT, title), (_IN_NAME, entry.name)):
         for word in _words(text):

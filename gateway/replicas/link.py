@@ -67,7 +67,7 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is connected."""
-        self._out = cast(asyncio.Transport, transport)
+        self._out = cast("asyncio.Transport", transport)
         _look_after(transport.get_extra_info("socket"))
         if self._side == "asks":
             self._out.write(self._mine.bytes)

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import msgpack
 
-_packb, _unpackb = cast(Any, msgpack.packb), cast(Any, msgpack.unpackb)
+_packb, _unpackb = cast("Any", msgpack.packb), cast("Any", msgpack.unpackb)
 
 
 def packed(value: object) -> bytes:

@@ -47,9 +47,9 @@ class RecordSeal:
 
     def opened(self, owner: str, found: Any, depth: int) -> list[Record]:
         """Read what `FIND` gave, oldest first. Raises `Unreadable`."""
-        if not isinstance(found, list) or len(cast(list[Any], found)) % 2:
+        if not isinstance(found, list) or len(cast("list[Any]", found)) % 2:
             raise Unreadable
-        given = cast(list[Any], found)
+        given = cast("list[Any]", found)
         records = [self._opened(owner, *pair) for pair in zip(given[::2], given[1::2], strict=True)]
         for last, before in pairwise(records):
             if last.before != before.id:

@@ -69,7 +69,7 @@ def open_client(url: str, timeout: float) -> Client:
         client.connection_pool.make_connection()
     except (ValueError, TypeError, AttributeError, RedisError, OSError) as error:
         raise ConfigError(f"shared.url can't be used: {_shown(error)}") from None
-    return cast(Client, client)
+    return cast("Client", client)
 
 
 class RedisStore:

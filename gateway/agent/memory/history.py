@@ -182,8 +182,8 @@ def _value(arguments: str) -> object:
 def _is_completed(mine: object, other: object, schema: Mapping[str, Any]) -> bool:
     """Whether `other` is `mine`, with defaults of the schema where it said nothing."""
     if not isinstance(mine, dict) or not isinstance(other, dict):
-        return _is_equal(cast(object, mine), other)
-    ours, theirs = cast(dict[str, object], mine), cast(dict[str, object], other)
+        return _is_equal(cast("object", mine), other)
+    ours, theirs = cast("dict[str, object]", mine), cast("dict[str, object]", other)
     properties = _mapping(schema.get("properties"))
     for key, value in theirs.items():
         known = _mapping(properties.get(key))
@@ -196,7 +196,7 @@ def _is_completed(mine: object, other: object, schema: Mapping[str, Any]) -> boo
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _is_equal(mine: object, other: object) -> bool:
@@ -204,10 +204,10 @@ def _is_equal(mine: object, other: object) -> bool:
     if isinstance(mine, bool) or isinstance(other, bool):
         return mine is other
     if isinstance(mine, dict) and isinstance(other, dict):
-        ours, theirs = cast(dict[str, object], mine), cast(dict[str, object], other)
+        ours, theirs = cast("dict[str, object]", mine), cast("dict[str, object]", other)
         return ours.keys() == theirs.keys() and _all_equal((value, theirs[key]) for key, value in ours.items())
     if isinstance(mine, list) and isinstance(other, list):
-        mine, other = cast(list[object], mine), cast(list[object], other)
+        mine, other = cast("list[object]", mine), cast("list[object]", other)
         return len(mine) == len(other) and _all_equal(zip(mine, other, strict=True))
     return mine == other
 

@@ -137,7 +137,7 @@ async def _gateway(engine: EmbeddedServer) -> AsyncGenerator[str]:
             command, cwd=folder, env=_environment({}), stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE
         ) as process:
             try:
-                yield await _ready(cast(ByteReceiveStream, process.stderr))
+                yield await _ready(cast("ByteReceiveStream", process.stderr))
             finally:
                 process.terminate()
 

@@ -265,7 +265,7 @@ async def _ask_for(proxy: Proxy, kind: str) -> list[dict[str, Any]]:
         listed: object = (await proxy.handle(f"{kind}/list", {}, NOBODY)).get(kind)
     except GatewayError:
         return []
-    return cast(list[dict[str, Any]], listed) if isinstance(listed, list) else []
+    return cast("list[dict[str, Any]]", listed) if isinstance(listed, list) else []
 
 
 def _left_out(maps: MapSet) -> list[str]:

@@ -31,7 +31,7 @@ class Arguments:
     def fitted(self, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         """The arguments; a pair's value is text where the schema wants text, else JSON where it is some."""
         properties: object = {} if schema is None else schema.get("properties")
-        known = cast(dict[str, Any], properties) if isinstance(properties, dict) else {}
+        known = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
         return {**self.values, **{key: _read(value, known.get(key)) for key, value in self.pairs.items()}}
 
 
@@ -90,7 +90,7 @@ def _narrowed(config: GatewayConfig, name: str) -> GatewayConfig:
 
 
 def _read(text: str, schema: object) -> Any:
-    kind: object = cast(dict[str, Any], schema).get("type") if isinstance(schema, dict) else None
+    kind: object = cast("dict[str, Any]", schema).get("type") if isinstance(schema, dict) else None
     if kind == "string":
         return text
     try:

@@ -83,7 +83,7 @@ def object_of(url: str, kind: str, path: str, status: int, body: bytes) -> dict[
             f"{url!r} answered {path!r} with something that is not a JSON object; is a {kind} server listening there?",
             status=status,
         )
-    return cast(dict[str, Any], answer)
+    return cast("dict[str, Any]", answer)
 
 
 def messages_of(lines: Sequence[bytes], done: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
@@ -106,7 +106,7 @@ def messages_of(lines: Sequence[bytes], done: dict[str, Any] | None = None) -> I
             raise EngineRefused(f"the engine sent a stream message that is not JSON: {data[:80]!r}", 502) from error
         if not isinstance(parsed, dict):
             raise EngineRefused(f"the engine sent a stream message that is not a JSON object: {data[:80]!r}", 502)
-        message = cast(dict[str, Any], parsed)
+        message = cast("dict[str, Any]", parsed)
         if "error" in message or field == b"error":
             raise _told_error(message.get("error", message))
         yield message
@@ -114,7 +114,7 @@ def messages_of(lines: Sequence[bytes], done: dict[str, Any] | None = None) -> I
 
 def _told_error(error: object) -> EngineRefused:
     words = said(error)
-    asked_wrong = isinstance(error, dict) and cast(dict[str, object], error).get("code") == 400
+    asked_wrong = isinstance(error, dict) and cast("dict[str, object]", error).get("code") == 400
     if asked_wrong and _GRAMMAR.search(words):
         return GrammarRefused(f"the engine refuses the grammar: {words}", 400)
     return EngineRefused(f"the engine stopped with an error: {words}", 502)
@@ -135,8 +135,8 @@ def error_of_answer(status: int, body: bytes) -> EngineRefused | EngineUnavailab
 
 def said(error: object) -> str:
     """The words in an error object."""
-    words = cast(dict[str, object], error).get("message") if isinstance(error, dict) else None
-    return str(words or cast(object, error))[:_SAID]
+    words = cast("dict[str, object]", error).get("message") if isinstance(error, dict) else None
+    return str(words or cast("object", error))[:_SAID]
 
 
 def count_of(value: object, least: int, most: int) -> int:

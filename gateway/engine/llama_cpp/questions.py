@@ -103,4 +103,4 @@ class Questions(JsonQuestions):
         if status != 200:
             raise error_of_answer(status, body)
         with expecting(self._url, KIND):
-            return cast(list[dict[str, Any]], json.loads(body))
+            return cast("list[dict[str, Any]]", json.loads(body))

@@ -82,7 +82,7 @@ def write_call(
             dialect="engine",
         )
         return Outgoing(call, "text", token_map, reads_ids)
-    ids, form = _ids_for(manifest, written), cast(Form, "raw")
+    ids, form = _ids_for(manifest, written), cast("Form", "raw")
     if ids is None:
         began = perf_counter()
         ids, form = tuple(token_map.encode(text)), "encoded"

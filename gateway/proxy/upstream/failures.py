@@ -43,5 +43,5 @@ def _clean(words: str, config: UpstreamConfig) -> str:
 def _first_leaf(error: BaseException) -> BaseException:
     """Task groups wrap what broke in groups of groups; the first leaf is what began it."""
     if isinstance(error, BaseExceptionGroup):
-        return _first_leaf(cast(BaseExceptionGroup[BaseException], error).exceptions[0])
+        return _first_leaf(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     return error

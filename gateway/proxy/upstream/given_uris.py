@@ -74,7 +74,7 @@ def _blocks_in(result: Mapping[str, Any]) -> list[dict[str, object]]:
         blocks += _objects([message.get("content") for message in _objects(result["messages"])])
     inner: object = result.get("result")
     if isinstance(inner, dict):
-        blocks += _objects(cast(dict[str, object], inner).get("content"))
+        blocks += _objects(cast("dict[str, object]", inner).get("content"))
     return blocks
 
 
@@ -87,11 +87,11 @@ def _uris_in(blocks: list[dict[str, object]]) -> Iterator[str]:
 
 
 def _objects(value: object) -> list[dict[str, object]]:
-    items = cast(list[object], value) if isinstance(value, list) else []
-    return [cast(dict[str, object], item) for item in items if isinstance(item, dict)]
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
 
 
 def _uri_of(value: object) -> Iterator[str]:
-    uri = cast(dict[str, object], value).get("uri") if isinstance(value, dict) else None
+    uri = cast("dict[str, object]", value).get("uri") if isinstance(value, dict) else None
     if isinstance(uri, str) and len(uri) <= _LONGEST:
         yield uri

@@ -28,8 +28,8 @@ class PinnedDefinitions:
             value: object = json.loads(self._path.read_bytes())
         except (OSError, ValueError):
             return {}
-        table = cast(dict[str, object], value) if isinstance(value, dict) else {}
-        return {key: cast(dict[str, Any], each) for key, each in table.items() if isinstance(each, dict)}
+        table = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+        return {key: cast("dict[str, Any]", each) for key, each in table.items() if isinstance(each, dict)}
 
     def keep(self, definitions: Mapping[str, dict[str, Any]], wanted: Collection[str]) -> None:
         """Keep these, by their digests, besides what is there; and nothing that is not wanted. Raises `OSError`."""

@@ -122,7 +122,7 @@ class Listing:
     def tells(self, kind: Kind) -> bool:
         """Whether the server promised to say when this list changes."""
         offered: object = self._session.capabilities.get("resources" if kind == "templates" else kind)
-        return isinstance(offered, dict) and cast(dict[str, Any], offered).get("listChanged") is True
+        return isinstance(offered, dict) and cast("dict[str, Any]", offered).get("listChanged") is True
 
     async def get(self, kind: Kind) -> Listed:
         """The list as it is now; empty where the server does not offer the kind.
@@ -176,6 +176,6 @@ class Listing:
 
 
 def _objects(page: object, key: str) -> list[dict[str, Any]]:
-    entries = cast(list[object], page) if isinstance(page, list) else []
-    objects = [cast(dict[str, Any], entry) for entry in entries if isinstance(entry, dict)]
+    entries = cast("list[object]", page) if isinstance(page, list) else []
+    objects = [cast("dict[str, Any]", entry) for entry in entries if isinstance(entry, dict)]
     return [entry for entry in objects if isinstance(entry.get(key), str)]

@@ -150,7 +150,7 @@ async def _ask_modern(transport: Transport, version: str) -> dict[str, Any]:
 
 
 def _common(offered: object) -> list[str]:
-    versions = cast(list[object], offered) if isinstance(offered, list) else []
+    versions = cast("list[object]", offered) if isinstance(offered, list) else []
     return [each for each in MODERN_VERSIONS if each in versions]
 
 
@@ -159,7 +159,7 @@ def _supported(error: PeerError) -> object:
     data: object = error.error.get("data")
     if error.error.get("code") != UNSUPPORTED_VERSION or not isinstance(data, dict):
         return None
-    return cast(dict[str, object], data).get("supported")
+    return cast("dict[str, object]", data).get("supported")
 
 
 async def _initialize(transport: Transport, capabilities: Mapping[str, Any]) -> _Outcome:

@@ -65,7 +65,7 @@ class PinFile:
             raise ConfigError(f"{self.path}: the pins can't be read ({error}): mend the file, or remove it") from None
         if not _are_pins(value):
             raise ConfigError(f"{self.path}: holds no pins: remove the file")
-        return cast(dict[str, dict[str, Digests]], value)
+        return cast("dict[str, dict[str, Digests]]", value)
 
     def write(self, pins: dict[str, dict[str, Digests]]) -> None:
         """Replace the file whole. Raises `ConfigError` where it can't be written."""
@@ -231,11 +231,11 @@ def _note(tools: dict[str, Digests], seen: Mapping[str, str]) -> bool:
 
 
 def _are_pins(value: object) -> bool:
-    servers: list[object] = list(cast(dict[str, object], value).values()) if isinstance(value, dict) else [None]
+    servers: list[object] = list(cast("dict[str, object]", value).values()) if isinstance(value, dict) else [None]
     for tools in servers:
-        digests: list[object] = list(cast(dict[str, object], tools).values()) if isinstance(tools, dict) else [None]
+        digests: list[object] = list(cast("dict[str, object]", tools).values()) if isinstance(tools, dict) else [None]
         for pair in digests:
-            if not isinstance(pair, dict) or {"pinned", "seen"} - cast(dict[str, object], pair).keys():
+            if not isinstance(pair, dict) or {"pinned", "seen"} - cast("dict[str, object]", pair).keys():
                 return False
     return True
 

@@ -175,7 +175,7 @@ class Session:
                 self._progress[self._tokens] = running
         if RELATED in meta:
             related: object = meta[RELATED]
-            task_id = cast(dict[str, Any], related).get("taskId") if isinstance(related, dict) else None
+            task_id = cast("dict[str, Any]", related).get("taskId") if isinstance(related, dict) else None
             if not self.tasks.owns(task_id, caller.principal):
                 del meta[RELATED]
         if self._ids != "any":

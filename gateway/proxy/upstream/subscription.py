@@ -120,7 +120,7 @@ class Follower:
         asked: dict[str, Any] = {}
         for kind, flag in _FLAGS.items():
             offered: object = session.capabilities.get(kind)
-            if isinstance(offered, dict) and cast(dict[str, Any], offered).get("listChanged") is True:
+            if isinstance(offered, dict) and cast("dict[str, Any]", offered).get("listChanged") is True:
                 asked[flag] = True
         if self._wanted:
             asked["resourceSubscriptions"] = sorted(self._wanted)

@@ -67,7 +67,7 @@ class TaskOwners:
         """
         if method == _LIST:
             listed: object = result.get("tasks")
-            tasks = cast(list[object], listed) if isinstance(listed, list) else []
+            tasks = cast("list[object]", listed) if isinstance(listed, list) else []
             return {**result, "tasks": [each for each in tasks if self.owns(_id_of(each), principal)]}
         if (task_id := _begun(sent, result)) is not None:
             self._made(task_id, principal)
@@ -121,7 +121,7 @@ def without_extension(capabilities: Mapping[str, Any]) -> dict[str, Any]:
     extensions: object = capabilities.get("extensions")
     if not isinstance(extensions, dict) or EXTENSION not in extensions:
         return dict(capabilities)
-    kept = {key: value for key, value in cast(dict[str, Any], extensions).items() if key != EXTENSION}
+    kept = {key: value for key, value in cast("dict[str, Any]", extensions).items() if key != EXTENSION}
     rest = {key: value for key, value in capabilities.items() if key != "extensions"}
     return {**rest, "extensions": kept} if kept else rest
 
@@ -131,4 +131,4 @@ def _id_of(task: object) -> object:
 
 
 def _fields(value: object) -> dict[str, object]:
-    return cast(dict[str, object], value) if isinstance(value, dict) else {}
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}

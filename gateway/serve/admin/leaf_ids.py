@@ -29,10 +29,10 @@ class Judgement:
 def can_be_tried(definition: Mapping[str, Any]) -> str | None:
     """None: the tool can be called to see what it answers. Otherwise why not."""
     annotations: object = definition.get("annotations")
-    if not (isinstance(annotations, dict) and cast(dict[str, Any], annotations).get("readOnlyHint") is True):
+    if not (isinstance(annotations, dict) and cast("dict[str, Any]", annotations).get("readOnlyHint") is True):
         return "it does not say that it changes nothing (readOnlyHint)"
     schema: object = definition.get("inputSchema")
-    if not isinstance(schema, dict) or cast(dict[str, Any], schema).get("required"):
+    if not isinstance(schema, dict) or cast("dict[str, Any]", schema).get("required"):
         return "it needs arguments"
     return None
 

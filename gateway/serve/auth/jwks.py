@@ -149,9 +149,9 @@ def read_keys(document: Mapping[str, Any], algorithms: Iterable[str]) -> dict[tu
     if not isinstance(entries, list):
         raise FetchFailed("the JWK set has no list of keys")
     known: dict[tuple[str | None, str], jwt.PyJWK] = {}
-    for entry in cast(list[object], entries)[:_MOST_KEYS]:
+    for entry in cast("list[object]", entries)[:_MOST_KEYS]:
         if isinstance(entry, dict):
-            jwk = cast(dict[str, Any], entry)
+            jwk = cast("dict[str, Any]", entry)
             known |= {(_id_of(jwk), name): key for name in algorithms if (key := _read_key(jwk, name)) is not None}
     for algorithm in {name for _, name in known}:
         alike = [key for (_, name), key in known.items() if name == algorithm]
@@ -205,4 +205,4 @@ async def _get_json(client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
         raise FetchFailed(f"{url}: no JSON") from None
     if not isinstance(value, dict):
         raise FetchFailed(f"{url}: no JSON object")
-    return cast(dict[str, Any], value)
+    return cast("dict[str, Any]", value)

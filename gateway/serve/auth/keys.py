@@ -158,7 +158,7 @@ def _toml(value: object) -> str:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="seconds")
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_quote, cast(tuple[str, ...], value)))}]"
+        return f"[{', '.join(map(_quote, cast('tuple[str, ...]', value)))}]"
     return _quote(value) if isinstance(value, str) else str(value)
 
 

@@ -138,7 +138,7 @@ def scopes_of(claims: Mapping[str, Any]) -> tuple[str, ...]:
         if isinstance(value, str):
             found += value.split()
         elif isinstance(value, list):
-            found += [each for each in cast(list[object], value) if isinstance(each, str)]
+            found += [each for each in cast("list[object]", value) if isinstance(each, str)]
     return tuple(found)
 
 

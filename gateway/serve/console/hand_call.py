@@ -139,7 +139,7 @@ def _shown(block: Any, known: frozenset[str]) -> tuple[str, Fit]:
     if is_text(block):
         return "text", lines(block["text"], known)
     # Pictures and sounds of others stay bytes: what decodes them is the browser's largest surface.
-    fields = cast(dict[str, object], block) if isinstance(block, dict) else {"type": None}
+    fields = cast("dict[str, object]", block) if isinstance(block, dict) else {"type": None}
     kind = fields.get("type")
     return kind if isinstance(kind, str) else "?", _as_json(fields, known)
 

@@ -52,7 +52,7 @@ class Renderer:
             lstrip_blocks=True,
         )
         # The library types the table by the filters that it has itself.
-        filters = cast(dict[str, Callable[..., object]], self._templates.filters)
+        filters = cast("dict[str, Callable[..., object]]", self._templates.filters)
         filters.update(_FILTERS)
 
     def page(self, template: str, values: Mapping[str, Any], status: int = 200) -> Response:

@@ -44,7 +44,7 @@ def fields_of(schema: object, form: Mapping[str, str] | None = None) -> tuple[Fi
     """A field for each property of an object's schema. `form`: what was filled in before."""
     table = _table(schema)
     required: object = table.get("required")
-    names: list[object] = cast(list[object], required) if isinstance(required, list) else []
+    names: list[object] = cast("list[object]", required) if isinstance(required, list) else []
     properties = list(_table(table.get("properties")).items())[:_MOST]
     fields = [_field(f"a{n}", name, value, required=name in names) for n, (name, value) in enumerate(properties)]
     return tuple(fields) if form is None else tuple(replace(each, given=form.get(each.key, "")) for each in fields)
@@ -60,7 +60,7 @@ def arguments_of(schema: object, form: Mapping[str, str]) -> dict[str, Any]:
         whole = _read_json("the arguments", form[WHOLE])
         if not isinstance(whole, dict):
             raise RequestInvalid("the arguments must be a JSON object")
-        return cast(dict[str, Any], whole)
+        return cast("dict[str, Any]", whole)
     fields = [each for each in fields_of(schema, form) if each.given or (each.required and each.kind == "text")]
     return {each.name: _value(each) for each in fields}
 
@@ -78,9 +78,9 @@ def _choices(schema: Mapping[str, Any]) -> tuple[str, ...]:
     if schema.get("type") == "boolean":
         return ("true", "false")
     values: object = schema.get("enum")
-    if not isinstance(values, list) or len(cast(list[object], values)) > _CHOICES:
+    if not isinstance(values, list) or len(cast("list[object]", values)) > _CHOICES:
         return ()
-    told = tuple(json.dumps(value) for value in cast(list[object], values))
+    told = tuple(json.dumps(value) for value in cast("list[object]", values))
     return told if sum(map(len, told)) <= _CHARACTERS else ()
 
 
@@ -88,11 +88,11 @@ def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """What is left where the schema also allows null: `["string", "null"]`, or one of two."""
     kinds: object = schema.get("type")
     if isinstance(kinds, list):
-        left = [each for each in cast(list[object], kinds) if each != "null"]
+        left = [each for each in cast("list[object]", kinds) if each != "null"]
         return {**schema, "type": left[0]} if len(left) == 1 else {}
     either: object = schema.get("anyOf")
     if isinstance(either, list):
-        some = [_table(each) for each in cast(list[object], either)]
+        some = [_table(each) for each in cast("list[object]", either)]
         left = [each for each in some if each.get("type") != "null"]
         return left[0] if len(left) == 1 else {}
     return schema
@@ -127,4 +127,4 @@ def _refuse(constant: str) -> Any:
 
 
 def _table(value: object) -> Mapping[str, Any]:
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -83,6 +83,6 @@ def _hints(annotations: object) -> list[str]:
     """What a tool says of itself besides its words."""
     if not isinstance(annotations, dict):
         return []
-    said = cast(dict[str, object], annotations)
+    said = cast("dict[str, object]", annotations)
     given = [(words, said.get(name)) for name, words in _HINTS.items()]
     return [words[0] if value else words[1] for words, value in given if isinstance(value, bool)]

@@ -86,7 +86,7 @@ class RequestModel(ApiModel):
         if not isinstance(body, dict):
             return body
         # Clients write null for what they leave out.
-        given = {name: value for name, value in cast(dict[str, Any], body).items() if value is not None}
+        given = {name: value for name, value in cast("dict[str, Any]", body).items() if value is not None}
         for name, way_out in cls.refused.items():
             if given.get(name):
                 words = PydanticCustomError("refused", "this is not served: {way_out}", {"way_out": way_out})

@@ -73,8 +73,8 @@ def _first_other(value: object) -> tuple[str, ...] | None:
 
 def _parts_of(item: object) -> Iterator[tuple[str | int, object]] | None:
     if isinstance(item, dict):
-        return iter(cast(dict[str, object], item).items())
-    return iter(enumerate(cast(list[object], item))) if isinstance(item, list) else None
+        return iter(cast("dict[str, object]", item).items())
+    return iter(enumerate(cast("list[object]", item))) if isinstance(item, list) else None
 
 
 def _is_other(number: float) -> bool:

@@ -19,8 +19,8 @@ def check_schemas(schemas: Iterable[object]) -> None:
         item = waiting.pop()
         counted += 1
         if isinstance(item, dict):
-            waiting += cast(dict[str, object], item).values()
+            waiting += cast("dict[str, object]", item).values()
         elif isinstance(item, list):
-            waiting += cast(list[object], item)
+            waiting += cast("list[object]", item)
         if counted + len(waiting) > _VALUES:
             raise RequestInvalid(f"tools: the schemas hold more than {_VALUES} values in all", param="tools")

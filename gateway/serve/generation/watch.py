@@ -101,5 +101,5 @@ class Regions:
             said: object = json.loads(text)
         except (ValueError, RecursionError):
             said = None
-        name = cast(dict[str, Any], said).get("name") if isinstance(said, dict) else None
+        name = cast("dict[str, Any]", said).get("name") if isinstance(said, dict) else None
         return ToolCall(text, name if isinstance(name, str) else None, f"tc_{self._calls:08x}")

@@ -76,7 +76,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A client came."""
-        self._out = GatheredWrites(cast(asyncio.Transport, transport), self.loop)
+        self._out = GatheredWrites(cast("asyncio.Transport", transport), self.loop)
         super().connection_made(self._out)
         address = self.client[0] if self.client else ""
         if self._all.admit(address, transport.get_extra_info("socket").fileno()) is not None:
@@ -141,7 +141,7 @@ class HttpProtocol(HttpToolsProtocol):
         """
         while True:
             data = self._head_again() + data[read:]
-            self.parser = cast(Any, httptools.HttpRequestParser(self))
+            self.parser = cast("Any", httptools.HttpRequestParser(self))
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
             try:
                 self.parser.feed_data(data)

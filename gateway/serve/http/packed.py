@@ -11,7 +11,7 @@ import msgpack
 
 CONTAINERS: Final = 250_000
 """Lists and maps of one body."""
-_unpack: Final = cast(Any, msgpack).unpackb
+_unpack: Final = cast("Any", msgpack).unpackb
 
 T = TypeVar("T")
 
@@ -29,4 +29,4 @@ def unpack(body: bytes) -> object:
             raise ValueError(f"it holds more than {CONTAINERS} lists and maps")
         return container
 
-    return cast(object, _unpack(body, list_hook=keep, object_hook=keep))
+    return cast("object", _unpack(body, list_hook=keep, object_hook=keep))

@@ -39,7 +39,7 @@ def http_server(app: ASGIApp, connections: Connections) -> HttpServer:
         app,
         interface="asgi3",
         loop="none",
-        http=cast(Any, partial(HttpProtocol, connections=connections)),
+        http=cast("Any", partial(HttpProtocol, connections=connections)),
         ws="none",
         lifespan="off",
         log_config=None,

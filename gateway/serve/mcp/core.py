@@ -160,7 +160,7 @@ class Core:
         outcome = await self.servers.call_tool(params, call)
         if token_map is None and self._recorder is None:
             return outcome
-        return await self._ids.add(cast(str, params["name"]), outcome, token_map)
+        return await self._ids.add(cast("str", params["name"]), outcome, token_map)
 
     async def _result(self, request_id: RequestId, method: str, params: dict[str, Any], call: Call) -> dict[str, Any]:
         if method in (_NOT_MODERN if call.modern else _NOT_HANDSHAKE):
@@ -225,7 +225,7 @@ def check_greeting(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         raise invalid_params("initialize needs params.protocolVersion as a text")
     if not isinstance(capabilities, dict):
         raise invalid_params("initialize needs params.capabilities as an object")
-    announced = cast(dict[str, Any], capabilities)
+    announced = cast("dict[str, Any]", capabilities)
     if (why := excess_of_capabilities(announced)) is not None:
         raise invalid_params(f"initialize: params.capabilities: {why}: announce less")
     return (asked if asked in HANDSHAKE_VERSIONS else NEWEST_HANDSHAKE), announced

@@ -26,7 +26,7 @@ _FIELD: Final = 0x0A
 _FIELDS: Final = 100
 _LONGEST_NUMBER: Final = 300
 """Digits of an integer that a float comes near to."""
-_library = cast(Any, msgpack)
+_library = cast("Any", msgpack)
 
 
 def wanted_form(query: str, accept: str) -> Form | None:
@@ -52,7 +52,7 @@ def sent_form(content_type: str) -> Form | None:
 
 def write_frame(form: Form, message: object) -> bytes:
     """Give one message's frame. What JSON can say and msgpack can't, integers over 64 bits, comes near."""
-    body = cast(bytes, _library.packb(message, default=float, unicode_errors="replace"))
+    body = cast("bytes", _library.packb(message, default=float, unicode_errors="replace"))
     if form == "protobuf":
         body = bytes([_FIELD]) + _varint(len(body)) + body
     return len(body).to_bytes(4, "big") + body

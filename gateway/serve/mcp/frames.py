@@ -84,7 +84,7 @@ class FramedMcp:
 
     async def _as_json(self, scope: Scope, receive: Receive, form: Form) -> tuple[Scope, Receive]:
         message = read_message(form, await read_body(Request(scope, receive), self._bound))
-        parts: Iterable[object] = cast(list[object], message) if isinstance(message, list) else [message]
+        parts: Iterable[object] = cast("list[object]", message) if isinstance(message, list) else [message]
         for part in parts:
             self._read_arguments(part)
         body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
@@ -104,25 +104,25 @@ class FramedMcp:
 
     def _read_arguments(self, message: object) -> None:
         """Arguments that came as ids, as the JSON that they spell; in place."""
-        fields = cast(dict[str, Any], message) if isinstance(message, dict) else {}
+        fields = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
         params: object = fields.get("params")
-        given: object = cast(dict[str, Any], params).get("arguments") if isinstance(params, dict) else None
-        spelled: object = cast(dict[str, Any], given).get(_ARGUMENTS) if isinstance(given, dict) else None
+        given: object = cast("dict[str, Any]", params).get("arguments") if isinstance(params, dict) else None
+        spelled: object = cast("dict[str, Any]", given).get(_ARGUMENTS) if isinstance(given, dict) else None
         if not isinstance(spelled, dict):
             return
-        ids, map_id = (cast(dict[str, Any], spelled).get(key) for key in ("ids", "map_id"))
+        ids, map_id = (cast("dict[str, Any]", spelled).get(key) for key in ("ids", "map_id"))
         bare = str(map_id).lower().removeprefix("sha256:")
         token_map = self._maps.get(f"sha256:{bare}")
         if token_map is None:
             raise _MapRefused(f"the arguments are ids of map {str(map_id)!r:.100}, which is not held here")
-        known = isinstance(ids, list) and all(type(i) is int and token_map.has_id(i) for i in cast(list[object], ids))
+        known = isinstance(ids, list) and all(type(i) is int and token_map.has_id(i) for i in cast("list[object]", ids))
         try:
-            arguments: object = json.loads(token_map.decode(cast(list[int], ids))) if known else None
+            arguments: object = json.loads(token_map.decode(cast("list[int]", ids))) if known else None
         except (ValueError, RecursionError):
             arguments = None
         if not isinstance(arguments, dict):
             raise RequestInvalid("the ids of the arguments spell no JSON object")
-        cast(dict[str, Any], params)["arguments"] = arguments
+        cast("dict[str, Any]", params)["arguments"] = arguments
         self._decoded(token_map.map_id)
 
 
@@ -174,7 +174,7 @@ class _Frames:
 
     def _framed(self, data: bytes) -> bytes:
         said = read_json(data)
-        parts = cast(list[object], said) if isinstance(said, list) else [said]
+        parts = cast("list[object]", said) if isinstance(said, list) else [said]
         return b"".join(write_frame(self._form, part) for part in parts)
 
     def _typed(self, size: int | None) -> Message:

@@ -108,7 +108,7 @@ class ModernHttp:
         if not annotations:
             return None
         arguments: object = params.get("arguments")
-        given = cast(dict[str, Any], arguments) if isinstance(arguments, dict) else {}
+        given = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
         return check_param_headers(annotations, given, request.headers, request.repeated)
 
     def _owner(self, params: Mapping[str, Any], request: HttpRequest) -> Replica | None:

@@ -60,12 +60,12 @@ class ClientIds:
 def _ids_in(result: Mapping[str, Any]) -> list[list[int]]:
     """The ids of each block that has some."""
     found: list[list[int]] = []
-    blocks = (cast(dict[str, Any], block) for block in content_of(result) if isinstance(block, dict))
+    blocks = (cast("dict[str, Any]", block) for block in content_of(result) if isinstance(block, dict))
     for block in blocks:
         payload: object = meta_of(block).get(CODEC_META_KEY)
-        ids: object = cast(dict[str, Any], payload).get("ids") if isinstance(payload, dict) else None
+        ids: object = cast("dict[str, Any]", payload).get("ids") if isinstance(payload, dict) else None
         if isinstance(ids, list):
-            found.append(cast(list[int], ids))
+            found.append(cast("list[int]", ids))
     return found
 
 

@@ -112,11 +112,11 @@ class Subscriptions:
         wanted: object = params.get("notifications")
         if not isinstance(wanted, dict):
             raise _malformed("params.notifications must be an object that says what to listen for")
-        asked = cast(dict[str, object], wanted)
+        asked = cast("dict[str, object]", wanted)
         uris: object = asked.get(_WATCHED, [])
-        if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in cast(list[object], uris)):
+        if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in cast("list[object]", uris)):
             raise _malformed(f"params.notifications.{_WATCHED} must be a list of texts")
-        distinct = tuple(dict.fromkeys(cast(list[str], uris)))
+        distinct = tuple(dict.fromkeys(cast("list[str]", uris)))
         if len(distinct) > _MOST_URIS:
             raise _malformed(f"params.notifications.{_WATCHED} names more than {_MOST_URIS} resources")
         offered = self._servers.capabilities(call.principal, modern=True)
@@ -128,7 +128,7 @@ class Subscriptions:
 
 def _offers(capabilities: Mapping[str, Any], kind: str, what: str = "listChanged") -> bool:
     offered: object = capabilities.get(kind)
-    return isinstance(offered, dict) and bool(cast(dict[str, object], offered).get(what))
+    return isinstance(offered, dict) and bool(cast("dict[str, object]", offered).get(what))
 
 
 def _malformed(message: str) -> RpcError:

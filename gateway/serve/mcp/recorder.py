@@ -100,7 +100,7 @@ class CallRecord:
                 ids=0 if outcome is None else outcome.ids,
                 duration_ms=(perf_counter() - self._began) * 1000,
                 request_id=self._request_id,
-                arguments=cast(dict[str, Any], arguments) if isinstance(arguments, dict) else None,
+                arguments=cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None,
             )
         )
 

@@ -35,7 +35,7 @@ def read_messages(system: object, messages: object) -> tuple[list[Message], tupl
     reader = _Reader()
     if words := _texts(system if system is not None else "", "system"):
         reader.add({"role": "system", "content": words})
-    for number, message in enumerate(cast(list[object], messages)):
+    for number, message in enumerate(cast("list[object]", messages)):
         reader.read(message, f"messages[{number}]")
     _check_begun(reader.messages)
     return reader.messages, tuple(reader.unread)
@@ -132,7 +132,7 @@ def _blocks(content: object, where: str) -> Sequence[tuple[Block, str]]:
         return [({"type": "text", "text": content}, where)]
     if not isinstance(content, list):
         raise RequestInvalid(f"{where}: expected a string or a list of blocks; got {_shown(content)}", param=where)
-    places = enumerate(cast(list[object], content))
+    places = enumerate(cast("list[object]", content))
     return [(_object(block, f"{where}[{number}]"), f"{where}[{number}]") for number, block in places]
 
 
@@ -184,7 +184,7 @@ def _call(block: Block, where: str) -> tuple[str, str, str]:
 def _object(value: object, where: str) -> Block:
     if not isinstance(value, Mapping):
         raise RequestInvalid(f"{where}: expected an object; got {_shown(value)}", param=where)
-    return cast(Block, value)
+    return cast("Block", value)
 
 
 def _string(fields: Block, key: str, where: str) -> str:

@@ -177,4 +177,6 @@ def _is_marked(content: object) -> bool:
     """Whether a block of a content is where something is to be cached up to."""
     if not isinstance(content, list):
         return False
-    return any(cast(Mapping[str, Any], block).get("cache_control") is not None for block in cast(list[object], content))
+    return any(
+        cast("Mapping[str, Any]", block).get("cache_control") is not None for block in cast("list[object]", content)
+    )

@@ -53,7 +53,7 @@ def _read_msgpack(body: bytes) -> Mapping[str, Any]:
         raise RequestInvalid(f"the body is no msgpack: {error or type(error).__name__}") from error
     if not isinstance(fields, dict):
         raise RequestInvalid("the body must be a msgpack map with prompt_ids")
-    return {str(key): value for key, value in cast(dict[object, Any], fields).items()}
+    return {str(key): value for key, value in cast("dict[object, Any]", fields).items()}
 
 
 def _read_protobuf(body: bytes) -> Mapping[str, Any]:

@@ -33,7 +33,7 @@ def _allowed(fields: Mapping[str, Any], tools: RequestTools) -> ToolChoice:
     mode, listed = fields.get("mode"), fields.get("tools")
     if mode not in ("auto", "required"):
         raise RequestInvalid("tool_choice.mode: expected auto or required", param="tool_choice.mode")
-    named: list[object] = cast(list[object], listed) if isinstance(listed, list) else []
+    named: list[object] = cast("list[object]", listed) if isinstance(listed, list) else []
     if len(named) > MOST_TOOLS:
         raise RequestInvalid(f"tool_choice.tools: more than {MOST_TOOLS}", param="tool_choice.tools")
     names: list[str] = []
@@ -47,7 +47,7 @@ def _allowed(fields: Mapping[str, Any], tools: RequestTools) -> ToolChoice:
 
 
 def _fields(value: object) -> Mapping[str, Any]:
-    return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _names(fields: Mapping[str, Any], tools: RequestTools) -> tuple[str, ...] | None:

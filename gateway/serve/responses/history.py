@@ -127,7 +127,7 @@ def _listed(given: object) -> Sequence[object]:
     if isinstance(given, str):
         return ()
     if isinstance(given, list | tuple):
-        return cast(Sequence[object], given)
+        return cast("Sequence[object]", given)
     raise RequestInvalid("input must be a text, or a list of items", param="input")
 
 

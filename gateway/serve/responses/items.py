@@ -47,10 +47,10 @@ class Place:
             return [value]
         if not isinstance(value, list):
             raise self.error("must be a string or a list of text parts", field)
-        return [self._part(part, field) for part in cast(list[object], value)]
+        return [self._part(part, field) for part in cast("list[object]", value)]
 
     def _part(self, part: object, field: str) -> str:
-        fields = cast(dict[str, Any], part) if isinstance(part, dict) else {}
+        fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
         kind = fields.get("type")
         key = _TEXTS.get(kind) if isinstance(kind, str) else None
         if key is None:
@@ -66,7 +66,7 @@ def clean_item(item: object, where: str) -> Item | None:
     place = Place(where)
     if not isinstance(item, dict):
         raise place.error("must be an object")
-    fields = cast(dict[str, Any], item)
+    fields = cast("dict[str, Any]", item)
     kind = fields.get("type") or ("message" if "role" in fields else REFERENCE if "id" in fields else None)
     if not isinstance(kind, str):
         raise place.error(f"is {_repr(kind)}; expected a string", "type")
@@ -82,7 +82,7 @@ def clean_item(item: object, where: str) -> Item | None:
 
 def name_of_hosted(item: object) -> str:
     """How an item is named that no model reads."""
-    return f"input.{escape_text(str(cast(Mapping[str, Any], item).get('type')), _SHOWN)}"
+    return f"input.{escape_text(str(cast('Mapping[str, Any]', item).get('type')), _SHOWN)}"
 
 
 def _read_message(item: Mapping[str, Any], place: Place) -> Item:
@@ -159,7 +159,7 @@ def tool_error(text: str) -> Item:
 
 
 def _error_text(error: object) -> str:
-    message = cast(Mapping[str, Any], error).get("message") if isinstance(error, Mapping) else error
+    message = cast("Mapping[str, Any]", error).get("message") if isinstance(error, Mapping) else error
     return message if isinstance(message, str) else "error: the call failed"
 
 

@@ -37,8 +37,8 @@ class Named:
 
 def named_by(previous: object, given: object) -> Named:
     """What a request names. `previous`: the response that it follows; `given`: its input."""
-    listed = cast(Sequence[object], given) if isinstance(given, list | tuple) else ()
-    items = [cast(dict[str, Any], item) for item in listed if isinstance(item, dict)]
+    listed = cast("Sequence[object]", given) if isinstance(given, list | tuple) else ()
+    items = [cast("dict[str, Any]", item) for item in listed if isinstance(item, dict)]
     referred = [item["id"] for item in items if _is_reference(item) and isinstance(item["id"], str)]
     place = previous if isinstance(previous, str) else next(iter(referred), None) or _approved(items)
     return Named(place, referred)

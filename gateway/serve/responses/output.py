@@ -240,6 +240,6 @@ def _input_of(arguments: str) -> str:
         value: object = json.loads(arguments)
     except (ValueError, RecursionError):
         return arguments
-    text = cast(dict[str, Any], value).get("input") if isinstance(value, dict) else None
+    text = cast("dict[str, Any]", value).get("input") if isinstance(value, dict) else None
     # JSON may spell half a character, which no stream can carry.
     return text.encode("utf-8", "replace").decode() if isinstance(text, str) else arguments

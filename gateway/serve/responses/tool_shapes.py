@@ -100,4 +100,4 @@ class McpShape(ApiModel):
 def _reads_only(entry: ToolEntry) -> bool:
     """Whether the server says that a tool changes nothing."""
     annotations: object = entry.definition.get("annotations")
-    return isinstance(annotations, Mapping) and cast(Mapping[str, Any], annotations).get("readOnlyHint") is True
+    return isinstance(annotations, Mapping) and cast("Mapping[str, Any]", annotations).get("readOnlyHint") is True

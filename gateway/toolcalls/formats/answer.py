@@ -33,7 +33,7 @@ class AnswerForm:
 
         if not isinstance(schema, Mapping):
             raise RequestInvalid(f"{param}: expected a JSON Schema, an object", param=param)
-        form = cls(cast(Mapping[str, Any], schema))
+        form = cls(cast("Mapping[str, Any]", schema))
         if wrong := flaw(form.schema):
             raise RequestInvalid(f"{param} is no JSON Schema that is read here: {wrong}", param=param)
         try:

@@ -106,7 +106,7 @@ class _Checker:
         keywords = {name: self._counted(rule, reference=name == "$ref") for name, rule in rules.items()}
         keywords |= {**dict.fromkeys(_SKIPPED, _skip), "uniqueItems": _unique}
         # An empty registry: what the schema names outside of itself is not there, and is not looked for.
-        self._validator: Any = _library.extend(kind, keywords)(schema, registry=cast(Any, Registry)())
+        self._validator: Any = _library.extend(kind, keywords)(schema, registry=cast("Any", Registry)())
 
     def problems(self, arguments: object) -> list[str]:
         """Say what is wrong."""
@@ -152,8 +152,8 @@ def _size(schema: object) -> int:
 
 def _inner(value: object) -> Iterable[object]:
     if isinstance(value, dict):
-        return cast(dict[str, object], value).values()
-    return cast(list[object], value) if isinstance(value, list) else ()
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
 
 
 def _skip(_validator: Any, _value: Any, _instance: Any, _schema: Mapping[str, Any]) -> None:
@@ -162,7 +162,7 @@ def _skip(_validator: Any, _value: Any, _instance: Any, _schema: Mapping[str, An
 
 def _unique(_validator: Any, wanted: Any, value: Any, _schema: Mapping[str, Any]) -> Iterator[ValidationError]:
     """Compare items by their text, each once; the library compares every item with every other."""
-    items = cast(list[object], value) if wanted is True and isinstance(value, list) else []
+    items = cast("list[object]", value) if wanted is True and isinstance(value, list) else []
     if len({json.dumps(item, sort_keys=True) for item in items}) < len(items):
         yield ValidationError("two of the items are equal")
 

@@ -37,7 +37,7 @@ _ALIASES = {
 
 def mapping_of(value: object) -> Mapping[str, Any]:
     """Give a part of a schema as a mapping, an empty one where it is none."""
-    return cast(Mapping[str, Any], value if isinstance(value, Mapping) else {})
+    return cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
 
 
 def kinds_of(
@@ -88,8 +88,8 @@ def options_of(schema: Mapping[str, Any]) -> list[object]:
     """Give the schemas of which one is enough; of `allOf` only a single one, since GBNF has no conjunction."""
     for key in ("anyOf", "oneOf", "allOf"):
         options = schema.get(key)
-        if isinstance(options, list) and options and (key != "allOf" or len(cast(list[object], options)) == 1):
-            return cast(list[object], options)
+        if isinstance(options, list) and options and (key != "allOf" or len(cast("list[object]", options)) == 1):
+            return cast("list[object]", options)
     return []
 
 
@@ -97,16 +97,16 @@ def named_kinds(names: object) -> Kinds:
     """Give what `type` means, one name or a list of them; any type where it means nothing."""
     if isinstance(names, str):
         return _ONE.get(names) or _named(names)
-    listed = cast(list[object], names) if isinstance(names, list) else [names]
+    listed = cast("list[object]", names) if isinstance(names, list) else [names]
     return frozenset[str]().union(*(_named(name) for name in listed if isinstance(name, str))) or ALL
 
 
 def _typed(schema: Mapping[str, Any]) -> Kinds:
     kind: object = schema.get("type")
     if isinstance(kind, str | list):
-        return named_kinds(cast(object, kind))
+        return named_kinds(cast("object", kind))
     if isinstance(values := schema.get("enum"), list) and values:
-        return frozenset(map(_kind_of, cast(list[object], values)))
+        return frozenset(map(_kind_of, cast("list[object]", values)))
     if "const" in schema:
         return frozenset({_kind_of(schema["const"])})
     hint = hinted_kind(schema)
@@ -130,6 +130,6 @@ def _chosen(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int, met:
     for key in ("anyOf", "oneOf", "allOf"):
         options: object = schema.get(key)
         if isinstance(options, list) and options:
-            each = [kinds_of(option, root, depth, met) for option in cast(list[object], options)]
+            each = [kinds_of(option, root, depth, met) for option in cast("list[object]", options)]
             kinds &= ALL.intersection(*each) if key == "allOf" else frozenset[str]().union(*each)
     return kinds

@@ -104,7 +104,7 @@ class _Spread:
 
 def listed(value: object) -> list[Any]:
     """Give a part of a schema as a list, an empty one where it is none."""
-    return cast(list[Any], value) if isinstance(value, list) else []
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _choices(part: Schema) -> list[str]:

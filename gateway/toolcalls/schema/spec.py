@@ -44,4 +44,4 @@ def _read(tool: object, where: str) -> ToolSpec:
 
 
 def _mapping(value: object) -> Mapping[str, Any] | None:
-    return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else None
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None

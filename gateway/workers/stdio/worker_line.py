@@ -59,7 +59,7 @@ class WorkerLine(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A worker has connected."""
-        self._socket = cast(asyncio.Transport, transport)
+        self._socket = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         """The first line says what the worker wants; the others are for its process."""

@@ -61,7 +61,7 @@ async def test_template_is_asked_once_and_only_where_there_is_such_a_message() -
         asked.append(turns)
         return "".join(turn["content"] for turn in turns if turn["role"] != "system")
 
-    template = ChatTemplate(cast(Any, SimpleNamespace(apply_template=drops)), FACTS, TINY)
+    template = ChatTemplate(cast("Any", SimpleNamespace(apply_template=drops)), FACTS, TINY)
     plain = messages(("system", "A"), ("system", "B"), ("user", "C"))
 
     assert await in_their_places(plain, template) is plain
@@ -89,7 +89,7 @@ async def test_real_templates_show_each_word_once_and_in_order(serve_template: C
             raise EngineRefused("no", answer.status_code)
         return answer.json()["prompt"]
 
-    template = ChatTemplate(cast(Any, SimpleNamespace(apply_template=apply_template)), FACTS, TINY)
+    template = ChatTemplate(cast("Any", SimpleNamespace(apply_template=apply_template)), FACTS, TINY)
     talk = messages(
         ("user", "askeda"), ("system", "latea"), ("assistant", "saida"), ("user", "askedb"), ("system", "lateb")
     )

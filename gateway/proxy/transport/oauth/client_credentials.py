@@ -217,7 +217,7 @@ class ClientCredentialsGrant:
             document: object = from_json(data or b"")
         except ValueError:
             document = None
-        return connection.status, cast(dict[str, Any], document) if isinstance(document, dict) else {}
+        return connection.status, cast("dict[str, Any]", document) if isinstance(document, dict) else {}
 
 
 def authorizer_for(config: UpstreamConfig, client: HttpClient, log: FilteringBoundLogger) -> Authorizer | None:

@@ -122,7 +122,7 @@ def _covers(named: str, url: str) -> bool:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    listed = cast(list[object], value) if isinstance(value, list) else []
+    listed = cast("list[object]", value) if isinstance(value, list) else []
     return tuple(each for each in listed[:64] if isinstance(each, str) and len(each) <= 2048)
 
 

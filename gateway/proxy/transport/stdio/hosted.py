@@ -61,7 +61,7 @@ class HostedPipe(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The parent is there."""
-        self._socket = cast(asyncio.Transport, transport)
+        self._socket = cast("asyncio.Transport", transport)
 
     def write(self, data: bytes) -> None:
         """As `Pipe.write`."""

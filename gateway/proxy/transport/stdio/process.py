@@ -65,8 +65,8 @@ class Child(asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The process runs."""
-        self._transport = cast(asyncio.SubprocessTransport, transport)
-        self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(_STDIN))
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+        self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(_STDIN))
         self.pid = self._transport.get_pid()
 
     def write(self, data: bytes) -> None:
@@ -75,7 +75,7 @@ class Child(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Output or standard error."""
-        self._outputs[fd].take(data, cast(asyncio.ReadTransport, self._transport.get_pipe_transport(fd)))
+        self._outputs[fd].take(data, cast("asyncio.ReadTransport", self._transport.get_pipe_transport(fd)))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """Without either of the two pipes there is no conversation, whether the process lives or not."""

@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import pytest
@@ -20,7 +20,9 @@ from gateway.serve.http.client_address import TrustedProxies
 from gateway.serve.http.client_connection import HttpProtocol
 from gateway.serve.http.connections import Connections
 from gateway.serve.http.server import http_server
-from gateway.serve.http.transport import GatheredWrites
+
+if TYPE_CHECKING:
+    from gateway.serve.http.transport import GatheredWrites
 
 pytestmark = pytest.mark.anyio
 
@@ -327,7 +329,7 @@ async def test_a_single_byte_in_time_keeps_a_slow_client(moves: str) -> None:
     config = http_server(App(), connections).config
     config.load()
     protocol, out = HttpProtocol(config, ServerState(), {}, connections=connections), Unread()
-    protocol._out = cast(GatheredWrites, out)
+    protocol._out = cast("GatheredWrites", out)
 
     assert not protocol._is_stalled(1000)
     assert not protocol._is_stalled(1059)

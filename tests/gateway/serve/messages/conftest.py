@@ -124,7 +124,7 @@ class Site:
     async def post(self, body: dict[str, Any] | bytes, path: str = "/v1/messages", **headers: str) -> httpx2.Response:
         sent = {"content-type": "application/json", **{n.replace("_", "-"): v for n, v in headers.items()}}
         content = {"content": body} if isinstance(body, bytes) else {"json": body}
-        return await self.http.post(path, headers=sent, **cast(Any, content))
+        return await self.http.post(path, headers=sent, **cast("Any", content))
 
 
 @asynccontextmanager

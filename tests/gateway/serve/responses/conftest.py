@@ -104,10 +104,10 @@ class Route:
 
     def __init__(self, engine: ScriptedEngine) -> None:
         facts = EngineFacts("scripted", None, HERMES, True, len(TINY), 4000, 1, ())
-        template = ChatTemplate(cast(Any, engine), facts, TINY)
+        template = ChatTemplate(cast("Any", engine), facts, TINY)
         slots = SlotTable(1, at_rest=at_rest)
         tool_format = choose_format(HERMES, supports_tools=True)
-        self._ready = ReadyEngine(cast(Any, engine), facts, TINY, template, slots, tool_format)
+        self._ready = ReadyEngine(cast("Any", engine), facts, TINY, template, slots, tool_format)
 
     def ready(self) -> ReadyEngine:
         return self._ready
@@ -196,7 +196,7 @@ async def open_stage(*, says: str = "It is 42.", replicas: Replicas = ALONE, **l
             scope["state"] = {PRINCIPAL: stage.principal}
             await app(scope, receive, send)
 
-        transport = httpx2.ASGITransport(app=cast(Any, as_somebody))
+        transport = httpx2.ASGITransport(app=cast("Any", as_somebody))
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
             stage = Stage(as_somebody, http, engine, metrics, proxy)
             yield stage

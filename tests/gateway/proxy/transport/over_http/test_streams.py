@@ -344,7 +344,7 @@ async def test_stream_of_many_short_lines_lets_others_have_their_turn(line: byte
             turns += 1
 
     task = asyncio.create_task(others())
-    await Position(100_000).read(cast(Any, _Pieces(line * 6500)), lambda _: None)
+    await Position(100_000).read(cast("Any", _Pieces(line * 6500)), lambda _: None)
     task.cancel()
 
     assert turns >= 100
@@ -358,7 +358,7 @@ async def test_short_event_is_read_without_giving_up_the_turn() -> None:
         turned = True
 
     asyncio.get_running_loop().call_soon(turn)
-    outcome = await Position(100).read(cast(Any, _Pieces(b"data: {}\n\n" * 3)), lambda event: {"it": 1})
+    outcome = await Position(100).read(cast("Any", _Pieces(b"data: {}\n\n" * 3)), lambda event: {"it": 1})
 
     assert outcome == {"it": 1}
     assert not turned

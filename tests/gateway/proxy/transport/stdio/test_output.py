@@ -1,13 +1,15 @@
 """The output of a process, heard in turns of the loop."""
 
-import asyncio
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import pytest
 
 from gateway.protocol.lines import PORTION
 from gateway.proxy.transport.stdio.output import Output
+
+if TYPE_CHECKING:
+    import asyncio
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +33,7 @@ class Pipe:
 
 def output_of(heard: list[bytes]) -> tuple[Output, Pipe, Any]:
     pipe = Pipe()
-    return Output(heard.append), pipe, cast(asyncio.ReadTransport, pipe)
+    return Output(heard.append), pipe, cast("asyncio.ReadTransport", pipe)
 
 
 async def test_few_lines_are_heard_at_once() -> None:

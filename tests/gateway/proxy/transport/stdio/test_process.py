@@ -71,7 +71,7 @@ class PipesOfOneThatIsGone:
 async def test_input_that_is_lost_with_the_process_does_not_end_what_is_still_in_its_output() -> None:
     ear, ended = Ear(1), list[str]()
     child = Child(ear.hear, ended.append, LOG, ServerLog(LOG))
-    child.connection_made(cast(Any, PipesOfOneThatIsGone()))
+    child.connection_made(cast("Any", PipesOfOneThatIsGone()))
 
     child.process_exited()
     child.pipe_connection_lost(0, None)
