@@ -47,11 +47,16 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
         self._next = 0
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that they belong to."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
     def after(self, seconds: float, call: Callable[[], object]) -> Deadline:
         """Call in so many seconds, unless it is cancelled before."""
-        loop = self._loop
-        if loop is None:
-            loop = self._loop = asyncio.get_running_loop()
+        loop = self._loop or self.loop
         when = loop.time() + seconds
         if seconds < STEP:
             near = Deadline(set(), when, call)

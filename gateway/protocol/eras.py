@@ -68,7 +68,7 @@ def params_to_handshake(params: Mapping[str, Any]) -> dict[str, Any]:
     kept = dict(params)
     for key in _ROUND_FIELDS:
         kept.pop(key, None)
-    return _without_meta(kept, LOG_LEVEL_KEY)
+    return _without_in_meta(kept, LOG_LEVEL_KEY)
 
 
 def params_to_modern(
@@ -105,15 +105,17 @@ def result_to_handshake(result: dict[str, Any]) -> dict[str, Any]:
     kept = dict(result)
     for key in _RESULT_FIELDS:
         kept.pop(key, None)
-    return _without_meta(kept, SERVER_INFO_KEY)
+    return _without_in_meta(kept, SERVER_INFO_KEY)
 
 
-def _without_meta(values: dict[str, Any], key: str) -> dict[str, Any]:
-    """The same without one key of their `_meta`."""
+def _without_in_meta(values: dict[str, Any], key: str) -> dict[str, Any]:
+    """The same, which is ours to change, without one key of their `_meta`."""
     meta = meta_of(values)
-    if key not in meta:
-        return values
-    return with_meta(values, {other: value for other, value in meta.items() if other != key})
+    if key in meta:
+        values["_meta"] = {other: value for other, value in meta.items() if other != key}
+        if not values["_meta"]:
+            del values["_meta"]
+    return values
 
 
 def is_input_required(result: Mapping[str, Any]) -> bool:

@@ -119,10 +119,12 @@ def check_envelope(
         return _invalid(f"{VERSION_KEY!r} must be a text")
     if version not in MODERN_VERSIONS:
         return unsupported(version)
-    if not isinstance(fields[CAPABILITIES_KEY], dict):
+    capabilities: object = fields[CAPABILITIES_KEY]
+    if not isinstance(capabilities, dict):
         return _invalid(f"{CAPABILITIES_KEY!r} must be an object")
-    why = excess_of_capabilities(cast("dict[str, Any]", fields[CAPABILITIES_KEY]))
-    return None if why is None else _invalid(f"{CAPABILITIES_KEY!r}: {why}: announce less")
+    if not capabilities or (why := excess_of_capabilities(cast("dict[str, Any]", capabilities))) is None:
+        return None
+    return _invalid(f"{CAPABILITIES_KEY!r}: {why}: announce less")
 
 
 def _check_routing(

@@ -32,13 +32,6 @@ def portions(data: bytes) -> Iterator[bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One whole line, without its end."""
-
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class LongLine:
     """A line over the bound: its first and last bytes, and its length in bytes."""
 
@@ -69,13 +62,13 @@ class LineSplitter:
         self._head = b""
         self._tail = b""
 
-    def feed(self, data: bytes) -> list[Line | LongLine]:
-        """The lines that end in `data`, empty ones included."""
+    def feed(self, data: bytes) -> list[bytes | LongLine]:
+        """The lines that end in `data`, without their ends, empty ones included."""
         if not self._length and len(data) <= self._bound and data.endswith(b"\n"):
             # Whole lines, and none of them too long: what nearly always comes.
-            return [Line(part) for part in data[:-1].split(b"\n")]
+            return [*data[:-1].split(b"\n")]
         *ended, rest = data.split(b"\n")
-        lines: list[Line | LongLine] = []
+        lines: list[bytes | LongLine] = []
         for part in ended:
             self._add(part)
             lines.append(self._take())
@@ -89,7 +82,7 @@ class LineSplitter:
             return None
         return LongLine(self._head, self._tail, self._length)
 
-    def close(self) -> list[Line | LongLine]:
+    def close(self) -> list[bytes | LongLine]:
         """The line that had no end, if there is one."""
         return [self._take()] if self._length else []
 
@@ -106,9 +99,9 @@ class LineSplitter:
             self._head += part[: EDGE - len(self._head)]
         self._tail = (self._tail + part[-EDGE:])[-EDGE:]
 
-    def _take(self) -> Line | LongLine:
+    def _take(self) -> bytes | LongLine:
         if self._length <= self._bound:
-            line: Line | LongLine = Line(b"".join(self._parts))
+            line: bytes | LongLine = b"".join(self._parts)
         else:
             line = LongLine(self._head, self._tail, self._length)
         self._parts.clear()

@@ -60,8 +60,8 @@ class EventParser:
         for line in self._lines.feed(self._unify(data)):
             if isinstance(line, LongLine):
                 self._take_long(line)
-            elif line.data:
-                self._take(line.data)
+            elif line:
+                self._take(line)
             else:
                 self._dispatch(events)
         return events

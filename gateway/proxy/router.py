@@ -248,7 +248,8 @@ class Router:
         if caller.modern and method in MULTI_ROUND:
             if is_parked(params):
                 return await self._bridge.resume(method, params, caller)
-            if await upstream.runs_aside(method, params, caller):
+            # A tool is called there for callers alone that may be asked.
+            if (caller.capabilities or method != "tools/call") and await upstream.runs_aside(method, params, caller):
                 return await self._bridge.begin(upstream, method, params, caller)
             params = to_server(params)
         with upstream.used:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from structlog.typing import FilteringBoundLogger
 
 from gateway.observe.escape import escape_text
-from gateway.protocol.lines import Line, LineSplitter, LongLine
+from gateway.protocol.lines import LineSplitter, LongLine
 
 LINES: Final = 200
 """Lines that are logged in a second."""
@@ -47,8 +47,8 @@ class ServerLog:
             self._say(line)
         self._begin_second()
 
-    def _say(self, line: Line | LongLine) -> None:
-        data = line.head if isinstance(line, LongLine) else line.data
+    def _say(self, line: bytes | LongLine) -> None:
+        data = line.head if isinstance(line, LongLine) else line
         text = data.decode("utf-8", "backslashreplace").strip()
         if text and self._may():
             self._log.info("upstream stderr", line=escape_text(text, _LENGTH))

@@ -25,7 +25,7 @@ class Clock:
 
     def __enter__(self) -> Self:
         """The time begins."""
-        self._task = cast("asyncio.Task[object]", asyncio.current_task())
+        self._task = cast("asyncio.Task[object]", asyncio.current_task(self._deadlines.loop))
         self._cancelling = self._task.cancelling()
         self._deadline = self._deadlines.after(self._left, self._expire)
         return self

@@ -170,7 +170,7 @@ class Upstream:
         one knows what the request names. Raises as `Selector.for_call`.
         """
         if method == "tools/call":
-            return bool(caller.capabilities) and await self.selector.bridges(caller)
+            return await self.selector.bridges(caller)
         return self.lists.giver(params, caller) is not None or self.lists.only_aside(params, caller)
 
     async def learn(self, kinds: Sequence[Kind], caller: Caller) -> None:

@@ -7,6 +7,7 @@ metadata's.
 """
 
 import asyncio
+from collections.abc import Awaitable
 from hashlib import sha256
 from math import ceil
 from typing import Final
@@ -15,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.observe.access_metrics import AccessMetrics
 from gateway.protocol.eras import HANDSHAKE_VERSIONS
-from gateway.proxy.caller import ANYBODY
+from gateway.proxy.caller import ANYBODY, Principal
 from gateway.replicas.interface import FORWARDED
 from gateway.serve.auth.credentials import Credentials
 from gateway.serve.auth.identity import (
@@ -33,7 +34,6 @@ from gateway.serve.auth.resource import ProtectedResource
 from gateway.serve.http.errors import Refusal, error_response
 from gateway.shared import Shared
 
-_ANONYMOUS: Final = Identity(ANYBODY)
 _ASK: Final = "this gateway asks for a token: send 'Authorization: Bearer TOKEN'; `codec-gateway token` shows it"
 _ONE: Final = "send one credential: 'Authorization' and 'x-api-key' name different ones, or one of them came twice"
 _TOO_MUCH: Final = {
@@ -72,18 +72,22 @@ class BearerAuth:
         self._asks = True
         """Whether anybody is asked for a credential, as that look said."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """One ASGI connection; `lifespan` passes."""
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
         if self._resource is not None and (document := self._resource.document(scope)) is not None:
-            await document(scope, receive, send)
-            return
+            return document(scope, receive, send)
         if not self._followed:
             self._follow()
+        if self._asks:
+            return self._check(scope, receive, send)
+        _name(scope, ANYBODY)
+        return self._app(scope, receive, send)
+
+    async def _check(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            identity = await self._identify(scope) if self._asks else _ANONYMOUS
+            identity = await self._identify(scope)
         except MustWait as error:
             await self._limited(Refused("signatures", error.wait))(scope, receive, send)
             return
@@ -94,9 +98,8 @@ class BearerAuth:
         if isinstance(identity, Refused):
             await self._limited(identity)(scope, receive, send)
             return
-        # The scope was made for this one request and is ours to add to; its state the server may share.
-        scope["state"] = {**(scope.get("state") or {}), PRINCIPAL: identity.principal}
-        if identity is _ANONYMOUS or identity.allowance.is_free:
+        _name(scope, identity.principal)
+        if identity.allowance.is_free:
             await self._app(scope, receive, send)
         else:
             await self._admit(identity, scope, receive, send)
@@ -164,6 +167,11 @@ class BearerAuth:
         return error_response(
             status, error.detail, code=code, headers={"WWW-Authenticate": "Bearer " + ", ".join(challenge)}
         )
+
+
+def _name(scope: Scope, principal: Principal) -> None:
+    """Say in the scope on whose behalf the request comes: it was made for this one, its state the server may share."""
+    scope["state"] = {**(scope.get("state") or {}), PRINCIPAL: principal}
 
 
 def _credential_of(scope: Scope) -> bytes:

@@ -99,6 +99,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of heads and bodies."""
+        if not self._held and not self.pipeline and data.count(_HEAD_END) < _PIPELINED:
+            # What nearly always comes: no more heads than may wait.
+            if not self._closing and self.parser is not None:
+                self._take(data)
+            return
         while data and not self._closing and self.parser is not None:
             if self._held or len(self.pipeline) >= _PIPELINED:
                 self._held += data

@@ -38,9 +38,10 @@ class GatheredWrites(asyncio.Transport):
         """As of any transport."""
         if not self._held:
             self._loop.call_soon(self._flush)
+        size = len(data)
         self._held.append(bytes(data))
-        self._size += len(data)
-        self.handed_over += len(data)
+        self._size += size
+        self.handed_over += size
         if self._size > _MOST:
             self._flush()
 

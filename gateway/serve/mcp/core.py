@@ -6,7 +6,7 @@ client that named a token map, texts of a tool's result leave with ids of that m
 protocol where exceptions become errors for the client. It knows no transport.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from importlib.metadata import version
 from typing import Any, Final, cast
 
@@ -89,8 +89,8 @@ class Core:
     async def answer(self, request_id: RequestId, method: str, params: dict[str, Any], call: Call) -> Answer:
         """The answer to one request; nothing is raised but a cancellation."""
         record = None if self._recorder is None else self._recorder.begin(request_id, method, params, call)
-        outcome = self._outcome(request_id, method, params, call)
         try:
+            outcome = self._outcome(request_id, method, params, call)
             result = (await (outcome if record is None else record.around(outcome))).result
             answer = encode_response(request_id, result), 0
         except Exception as error:  # noqa: BLE001 - the boundary of this protocol: see `_refused`
@@ -149,17 +149,27 @@ class Core:
         except Exception:  # noqa: BLE001 - as in `answer`: nobody waits for this
             self._log.exception("notification failed", method=message.method[:64])
 
-    async def _outcome(self, request_id: RequestId, method: str, params: dict[str, Any], call: Call) -> CallOutcome:
+    def _outcome(
+        self, request_id: RequestId, method: str, params: dict[str, Any], call: Call
+    ) -> Coroutine[Any, Any, CallOutcome]:
         """The result of a request, and what is known of it besides."""
         token_map = self._map_of(params, call)
         if method != "tools/call":
-            result = await self._result(request_id, method, params, call)
-            return CallOutcome(result, ending_of(result), map_id=None if token_map is None else token_map.map_id)
+            return self._of_request(request_id, method, params, call, token_map)
+        if token_map is None and self._recorder is None:
+            return self.servers.call_tool(params, call)
+        return self._of_call(params, call, token_map)
+
+    async def _of_request(
+        self, request_id: RequestId, method: str, params: dict[str, Any], call: Call, token_map: TokenMap | None
+    ) -> CallOutcome:
+        result = await self._result(request_id, method, params, call)
+        return CallOutcome(result, ending_of(result), map_id=None if token_map is None else token_map.map_id)
+
+    async def _of_call(self, params: dict[str, Any], call: Call, token_map: TokenMap | None) -> CallOutcome:
         if token_map is not None:
             params = {**params, "_meta": {**meta_of(params), MAP_META_KEY: token_map.map_id}}
         outcome = await self.servers.call_tool(params, call)
-        if token_map is None and self._recorder is None:
-            return outcome
         return await self._ids.add(cast("str", params["name"]), outcome, token_map)
 
     async def _result(self, request_id: RequestId, method: str, params: dict[str, Any], call: Call) -> dict[str, Any]:

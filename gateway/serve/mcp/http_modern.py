@@ -72,7 +72,7 @@ class ModernHttp:
             if error is None:
                 if not is_parked(message.params):
                     refuse_late(request)
-                if (owner := self._owner(message.params, request)) is not None:
+                elif (owner := self._owner(message.params, request)) is not None:
                     await self._forward(owner, message, body, request)
                     return
                 await self._run(message, request)
@@ -112,9 +112,7 @@ class ModernHttp:
         return check_param_headers(annotations, given, request.headers, request.repeated)
 
     def _owner(self, params: Mapping[str, Any], request: HttpRequest) -> Replica | None:
-        """The other replica in which a call waits that a request goes on with."""
-        if not is_parked(params):
-            return None
+        """The other replica in which the call waits that a request goes on with."""
         name = params["requestState"].removeprefix(PARKED)
         return self._replicas.owner("parked call", name, request.principal.name, request.scope)
 

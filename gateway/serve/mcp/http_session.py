@@ -150,7 +150,7 @@ class HttpSession(Session):
             # It was in the turn in which it came, and never began.
             return _cancelled(message.id)
         call = session_call(self, stream, request.size, request.headers, request.token_map)
-        running.task = task = cast("asyncio.Task[Any]", asyncio.current_task())
+        running.task = task = cast("asyncio.Task[Any]", asyncio.current_task(self._loop))
         try:
             frame, _ = await self._core.answer(message.id, message.method, message.params, call)
         except asyncio.CancelledError:

@@ -6,7 +6,7 @@ and there is a most of them. It knows no server.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -102,19 +102,16 @@ class HttpSessions:
         for session in self.live():
             self._end(session)
 
-    async def serve(self, request: HttpRequest) -> None:
+    def serve(self, request: HttpRequest) -> Awaitable[None]:
         """Answer one HTTP request. Raises Rejected and ClientGone."""
         if request.method == "POST":
-            await self._post(request)
-        elif request.method == "GET":
-            is_here = request.headers.get(SESSION_HEADER) in self._sessions
-            if is_here or self._left is None or not await self._left.give(request):
-                await self._get(request, self._session_of(request))
-        elif request.method == "DELETE":
+            return self._post(request)
+        if request.method == "GET":
+            return self._get(request)
+        if request.method == "DELETE":
             self._end(self._session_of(request))
-            await send_empty(request.send, 200)
-        else:
-            raise Rejected(405, f"{request.method} is not a method of MCP", headers=_ALLOW)
+            return send_empty(request.send, 200)
+        raise Rejected(405, f"{request.method} is not a method of MCP", headers=_ALLOW)
 
     def _session_of(self, request: HttpRequest) -> HttpSession:
         named = request.headers.get(SESSION_HEADER)
@@ -243,7 +240,11 @@ class HttpSessions:
         if self._limits.close_after is not None and self._closes_early(session):
             carried.close_after(self._limits.close_after, retry_ms=_RETRY_MS)
 
-    async def _get(self, request: HttpRequest, session: HttpSession) -> None:
+    async def _get(self, request: HttpRequest) -> None:
+        is_here = request.headers.get(SESSION_HEADER) in self._sessions
+        if not is_here and self._left is not None and await self._left.give(request):
+            return
+        session = self._session_of(request)
         if not accepts(request.headers.get("accept", ""), EVENTS):
             raise Rejected(406, f"the Accept header must name {EVENTS}")
         stream, after = session.standing, None

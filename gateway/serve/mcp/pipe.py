@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from gateway.protocol.lines import Line, LineSplitter, LongLine
+from gateway.protocol.lines import LineSplitter, LongLine
 
 _READ = 256 * 1024
 
@@ -43,7 +43,7 @@ class Pipe:
         sink: int,
         *,
         line_bound: int,
-        received: Callable[[Line | LongLine], None],
+        received: Callable[[bytes | LongLine], None],
         ended: Callable[[], None],
         drained: Callable[[], None],
     ) -> None:

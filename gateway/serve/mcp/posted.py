@@ -5,14 +5,13 @@ Turns a body into the requests to be run and what else is told. Of the versions 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.protocol.batches import VERSIONS, split_batch
 from gateway.protocol.messages import Failure, Malformed, Message, Notification, Request, Response, parse_message
 
 
-@dataclass(frozen=True, slots=True)
-class Posted:
+class Posted(NamedTuple):
     """The messages of a POST."""
 
     requests: Sequence[Request] = ()

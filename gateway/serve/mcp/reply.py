@@ -44,7 +44,7 @@ class Reply:
         self._writer: asyncio.Task[None] | None = None
         self._over = False
         self._gone = False
-        self._task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._task = cast("asyncio.Task[Any]", asyncio.current_task(deadlines.loop))
         self._watch = Watch(request.receive, self._leave, self.begin, deadlines)
 
     def __enter__(self) -> Self:

@@ -15,7 +15,7 @@ from gateway.protocol.batches import VERSIONS as BATCH_VERSIONS
 from gateway.protocol.batches import split_batch
 from gateway.protocol.eras import MAP_KEY, VERSION_KEY, meta_of
 from gateway.protocol.headers import check_envelope
-from gateway.protocol.lines import Line, LongLine
+from gateway.protocol.lines import LongLine
 from gateway.protocol.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -143,14 +143,14 @@ class StdioClient:
             self._pipe.resume()
         self._flush()
 
-    def _take_line(self, line: Line | LongLine) -> None:
+    def _take_line(self, line: bytes | LongLine) -> None:
         if isinstance(line, LongLine):
             self._refuse(None, PARSE_ERROR, f"a message of {line.length} bytes is over the limit of {self._line_bound}")
             return
-        if not line.data.strip():
+        if not line.strip():
             return
         has_batches = self._session is not None and self._session.version in BATCH_VERSIONS
-        for data in (split_batch(line.data) if has_batches else ()) or (line.data,):
+        for data in (split_batch(line) if has_batches else ()) or (line,):
             self._take_message(data)
 
     def _take_message(self, data: bytes) -> None:

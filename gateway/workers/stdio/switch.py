@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from pydantic_core import from_json
 
 from gateway.protocol.batches import split_batch
-from gateway.protocol.lines import EDGE, Line, LongLine
+from gateway.protocol.lines import EDGE, LongLine
 from gateway.protocol.mending import BrokenAnswer, mend_message
 from gateway.protocol.messages import (
     Failure,
@@ -102,13 +102,13 @@ class Switch:
         seat.calls[request] = None
         return [(SERVER, line)]
 
-    def from_server(self, line: Line | LongLine) -> list[To]:
+    def from_server(self, line: bytes | LongLine) -> list[To]:
         """Take a line that the process wrote."""
         if isinstance(line, LongLine):
             return self.left_out(line) or self._to_any(long_line(None, line.length))
-        data = line.data if line.data.startswith(MESSAGE) else line.data.strip()
+        data = line if line.startswith(MESSAGE) else line.strip()
         if data.startswith(b"[") and (parts := split_batch(data)):
-            return [to for part in parts for to in self.from_server(Line(part))]
+            return [to for part in parts for to in self.from_server(part)]
         if (answer := _ANSWER.match(data)) is not None:
             number = int(answer[1])
         else:

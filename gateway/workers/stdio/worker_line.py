@@ -68,9 +68,9 @@ class WorkerLine(asyncio.Protocol):
                 self.cut("a worker wrote a line that is too long", bytes=line.length)
                 return
             if self.wanted is None:
-                self._greeted(line.data)
+                self._greeted(line)
             elif self.process is not None:
-                self.process.heard(self, line.data)
+                self.process.heard(self, line)
 
     def eof_received(self) -> bool:
         """The worker does not need the process any more, and waits for the connection to end."""

@@ -31,7 +31,7 @@ class _Reader:
                 self._transport.warn_of_length(line.length)
                 self._fail(line)
             else:
-                self._transport.take(line.data)
+                self._transport.take(line)
         if (over := self._splitter.over) is not None:
             # The rest of the line is read, since the next one stands behind it, but nobody waits for it.
             self._fail(over)

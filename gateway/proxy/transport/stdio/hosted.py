@@ -80,10 +80,10 @@ class HostedPipe(asyncio.Protocol):
         for line in self._splitter.feed(data):
             if isinstance(line, LongLine):
                 raise RuntimeError("the parent sent a line over the limit that it was told")
-            if line.data.startswith(words.MESSAGE):
-                self._hearer.take(line.data)
+            if line.startswith(words.MESSAGE):
+                self._hearer.take(line)
             else:
-                self._words[line.data[:1]](line.data[1:])
+                self._words[line[:1]](line[1:])
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The parent has ended the connection, or has ended itself."""

@@ -84,6 +84,7 @@ class StdioTransport:
 
     def talk_over(self, pipe: Pipe) -> None:
         """Lines go here from now on."""
+        self._loop = asyncio.get_running_loop()
         self.pipe = pipe
 
     def count_from(self, number: int) -> None:
@@ -109,7 +110,7 @@ class StdioTransport:
         line = encode_or_refuse(number, method, params) + b"\n"
         if self.pipe.full or self._cause:
             await self._await_room()
-        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._waiting[number] = future
         self.pipe.write(line)
         try:
