@@ -44,11 +44,16 @@ _TAIL: Final = 16
 
 
 def goes_on(ids: Sequence[int], shared: int) -> bool:
-    """Whether a prompt that shares so many ids with these goes on with them, rather than beginning like them.
+    """Whether a prompt that shares so many ids with these goes on with them, rather than beginning like them."""
+    return shared >= _enough(ids)
+
+
+def _enough(ids: Sequence[int]) -> int:
+    """How many of these ids a prompt shares at least that goes on with them.
 
     A tenth may be lost: an answer that is asked for again differs from what was held at its end.
     """
-    return shared > 0 and shared * 10 >= len(ids) * 9
+    return max(1, -(-len(ids) * 9 // 10))
 
 
 def takes_over(ids: Sequence[int], shared: int, prompt: Sequence[int]) -> bool:
@@ -61,11 +66,9 @@ def takes_over(ids: Sequence[int], shared: int, prompt: Sequence[int]) -> bool:
 
 def continued(free: Sequence[Slot], prompt: Sequence[int], owner: str) -> Slot | None:
     """The free slot that a prompt of this owner goes on with: the one of which most is reused."""
-    # Most slots of a big engine begin with other ids: to look at no more than the first costs a tenth.
-    first = prompt[0] if prompt else None
-    own = [slot for slot in free if slot.owner == owner and slot.ids and slot.ids[0] == first]
-    best = max(own, key=lambda slot: _worth(slot, prompt), default=None)
-    return best if best is not None and _worth(best, prompt)[0] else None
+    continuing = [slot for slot in free if slot.owner == owner and _is_continued(slot.ids, prompt)]
+    # Of those with which as much is reused, the longest rested.
+    return max(continuing, key=lambda slot: (shared_prefix(slot.ids, prompt), -slot.used), default=None)
 
 
 def longest_rested(free: Sequence[Slot]) -> Slot:
@@ -73,7 +76,9 @@ def longest_rested(free: Sequence[Slot]) -> Slot:
     return min(free, key=lambda slot: slot.used)
 
 
-def _worth(slot: Slot, prompt: Sequence[int]) -> tuple[int, int]:
-    """How well a free slot suits a prompt: one that continues it first, by what is reused; then the longest rested."""
-    shared = shared_prefix(slot.ids, prompt)
-    return (shared if goes_on(slot.ids, shared) else 0, -slot.used)
+def _is_continued(ids: Sequence[int], prompt: Sequence[int]) -> bool:
+    """Whether the prompt goes on with these ids. A big engine has many slots: one id tells mostly, before slices."""
+    least = _enough(ids)
+    if not ids or least > len(prompt) or ids[least - 1] != prompt[least - 1]:
+        return False
+    return ids[:least] == prompt[:least]
