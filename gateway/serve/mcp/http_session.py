@@ -8,7 +8,7 @@ It reads no HTTP.
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from gateway.errors import RpcError
 from gateway.protocol.messages import (
@@ -59,15 +59,28 @@ class SessionLimits:
 class _Running:
     """A request of a client that was taken up."""
 
-    task: asyncio.Task[Any] | None = None
-    """In which it runs; None: it does not yet, or is answered."""
     cancelled: bool = False
+    _task: asyncio.Task[Any] | None = None
+    """In which it runs; None: it does not yet, or is answered."""
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """It runs in this task."""
+        self._task = asyncio.current_task(loop)
+
+    def end(self) -> None:
+        """It is answered: what ends the task from now on is not for it."""
+        self._task = None
 
     def cancel(self) -> None:
         """Its client wants no answer any more."""
         self.cancelled = True
-        if self.task is not None:
-            self.task.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def take_back(self) -> None:
+        """The task that was cancelled goes on: with the answer that says so."""
+        if self._task is not None:
+            self._task.uncancel()
 
 
 class HttpSession(Session):
@@ -150,16 +163,16 @@ class HttpSession(Session):
             # It was in the turn in which it came, and never began.
             return _cancelled(message.id)
         call = session_call(self, stream, request.size, request.headers, request.token_map)
-        running.task = task = cast("asyncio.Task[Any]", asyncio.current_task(self._loop))
+        running.begin(self._loop)
         try:
             frame, _ = await self._core.answer(message.id, message.method, message.params, call)
         except asyncio.CancelledError:
             if not running.cancelled:
                 raise
-            task.uncancel()
+            running.take_back()
             return _cancelled(message.id)
         finally:
-            running.task = None
+            running.end()
         return frame
 
     def dismiss(self, messages: Sequence[Request]) -> None:
