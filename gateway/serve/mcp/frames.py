@@ -8,6 +8,7 @@ have no place in frames: such a stream can't be taken up again.
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final, cast
 
 from starlette.requests import ClientDisconnect, Request
@@ -53,8 +54,7 @@ class FramedMcp:
             return self._endpoint(scope, receive, send)
         # Whether anything in the head hints at frames; all other clients pay for this look alone.
         headers = headers_of(scope).values
-        hints = headers.get("accept", "") + headers.get("content-type", "")
-        is_ours = _OURS in hints.lower() or b"ormat=" in scope["query_string"]
+        is_ours = _hints(headers.get("accept"), headers.get("content-type")) or b"ormat=" in scope["query_string"]
         return (self._serve if is_ours else self._endpoint)(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -124,6 +124,11 @@ class FramedMcp:
             raise RequestInvalid("the ids of the arguments spell no JSON object")
         cast("dict[str, Any]", params)["arguments"] = arguments
         self._decoded(token_map.map_id)
+
+
+@lru_cache(maxsize=256)
+def _hints(accept: str | None, content_type: str | None) -> bool:
+    return any(_OURS in value.lower() for value in (accept, content_type) if value is not None)
 
 
 class _MapRefused(Exception):

@@ -84,10 +84,10 @@ def refuse_late(request: HttpRequest) -> None:
 
 
 @lru_cache(maxsize=256)
-def accepts(accept: str, media_type: str) -> bool:
-    """Whether an `Accept` header names a media type, maybe by a wildcard (RFC 9110, 12.5.1)."""
+def accepts(accept: str, *media_types: str) -> bool:
+    """Whether an `Accept` header names media types, each maybe by a wildcard (RFC 9110, 12.5.1)."""
     named = {part.split(";")[0].strip().lower() for part in accept.split(",")}
-    return not named.isdisjoint((media_type, media_type.split("/")[0] + "/*", "*/*"))
+    return all(not named.isdisjoint((each, each.split("/")[0] + "/*", "*/*")) for each in media_types)
 
 
 async def read_message_body(request: HttpRequest, bound: int) -> bytes:
@@ -97,8 +97,7 @@ async def read_message_body(request: HttpRequest, bound: int) -> bytes:
         Rejected: it is not JSON by its type, its client can't take our answer, or it is over the bound.
         ClientGone: it ended in the middle.
     """
-    accept = request.headers.get("accept", "")
-    if not (accepts(accept, JSON) and accepts(accept, EVENTS)):
+    if not accepts(request.headers.get("accept", ""), JSON, EVENTS):
         raise Rejected(406, f"the Accept header must name {JSON} and {EVENTS}")
     if (kind := request.headers.get("content-type", "")) != JSON and media_type(kind) != JSON:
         raise Rejected(415, f"the Content-Type header must be {JSON}")
