@@ -34,7 +34,7 @@ class GivenUris:
 
     def note(self, result: Mapping[str, Any], principal: Principal, giver: Member) -> None:
         """Remember the URIs of this session's answer to this principal."""
-        linked = [block for block in _blocks_in(result) if block.get("type") in _LINKED]
+        linked = _linked_in(result)
         if linked:
             for uri in islice(_uris_in(linked), EACH):
                 self._give(uri, principal.name, ref(giver))
@@ -67,28 +67,27 @@ class GivenUris:
             del self._of[name]
 
 
-def _blocks_in(result: Mapping[str, Any]) -> list[dict[str, object]]:
-    """Contents of the answers to `tools/call`, to `prompts/get`, and to a question for a task's result."""
+def _linked_in(result: Mapping[str, Any]) -> list[dict[str, object]]:
+    """What names a resource in the answers to `tools/call`, to `prompts/get`, and to a question for a task's result."""
     blocks = _objects(result.get("content"))
     if "messages" in result:
         blocks += _objects([message.get("content") for message in _objects(result["messages"])])
-    inner: object = result.get("result")
-    if isinstance(inner, dict):
+    if isinstance(inner := result.get("result"), dict):
         blocks += _objects(cast("dict[str, object]", inner).get("content"))
-    return blocks
-
-
-def _uris_in(blocks: list[dict[str, object]]) -> Iterator[str]:
-    for block in blocks:
-        if block.get("type") == "resource_link":
-            yield from _uri_of(block)
-        else:
-            yield from _uri_of(block.get("resource"))
+    return [block for block in blocks if block.get("type") in _LINKED]
 
 
 def _objects(value: object) -> list[dict[str, object]]:
     items = cast("list[object]", value) if isinstance(value, list) else []
     return [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
+
+
+def _uris_in(blocks: list[dict[str, object]]) -> Iterator[str]:
+    for block in blocks:
+        if block["type"] == "resource_link":
+            yield from _uri_of(block)
+        else:
+            yield from _uri_of(block.get("resource"))
 
 
 def _uri_of(value: object) -> Iterator[str]:
