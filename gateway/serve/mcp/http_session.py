@@ -72,15 +72,14 @@ class _Running:
         self._task = None
 
     def cancel(self) -> None:
-        """Its client wants no answer any more."""
-        self.cancelled = True
-        if self._task is not None:
+        """Its client wants no answer any more. What ends it may take a while, and is not ended by saying so twice."""
+        if self._task is not None and not self.cancelled:
             self._task.cancel()
+        self.cancelled = True
 
-    def take_back(self) -> None:
-        """The task that was cancelled goes on: with the answer that says so."""
-        if self._task is not None:
-            self._task.uncancel()
+    def take_back(self) -> bool:
+        """The task goes on, with the answer that says so; False: somebody else has cancelled it as well, or alone."""
+        return self.cancelled and self._task is not None and self._task.uncancel() == 0
 
 
 class HttpSession(Session):
@@ -167,9 +166,8 @@ class HttpSession(Session):
         try:
             frame, _ = await self._core.answer(message.id, message.method, message.params, call)
         except asyncio.CancelledError:
-            if not running.cancelled:
+            if not running.take_back():
                 raise
-            running.take_back()
             return _cancelled(message.id)
         finally:
             running.end()
@@ -244,12 +242,11 @@ class HttpSession(Session):
         return await super().asked(method, params)
 
     def end(self) -> None:
-        """Everything stops: running requests, streams, questions."""
+        """Everything stops: running requests, whose answers end their streams, what belongs to none, questions."""
         self.asks.close()
         for each in (*self._running.values(), *self._notes):
             each.cancel()
-        for stream in self._streams.values():
-            stream.finish()
+        self.standing.finish()
         self._core.servers.session_ended(self)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -45,6 +45,7 @@ _PRIMED_FROM: Final = "2025-11-25"
 """Older clients would not know what an event without data is."""
 _RETRY_MS: Final = 500
 _SLOWEST_LOOK: Final = 30.0
+_NONE_SUCH: Final = "there is no such session (any more): send initialize again"
 
 
 class HttpSessions:
@@ -120,7 +121,7 @@ class HttpSessions:
         session = self._sessions.get(named)
         # Whoever it was not opened for learns nothing of it, not even that it is there.
         if session is None or session.principal != request.principal:
-            raise Rejected(404, "there is no such session (any more): send initialize again")
+            raise Rejected(404, _NONE_SUCH)
         session.touch()
         version = request.headers.get(VERSION_HEADER)
         if version is not None and version not in HANDSHAKE_VERSIONS:
@@ -132,6 +133,9 @@ class HttpSessions:
     async def _post(self, request: HttpRequest) -> None:
         session = self._session_of(request) if SESSION_HEADER in request.headers else None
         body = await read_message_body(request, self._limits.body_bytes)
+        if session is not None and session.session_id not in self._sessions:
+            # It ended while the body came: what would be opened for it now, nobody would end.
+            raise Rejected(404, _NONE_SUCH)
         posted = read_posted(body, "" if session is None else session.version)
         if (fault := posted.fault) is not None:
             frame, _ = error_answer(fault.id, {"code": fault.code, "message": fault.detail})

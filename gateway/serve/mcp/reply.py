@@ -60,11 +60,8 @@ class Reply:
                 self._pushes.finish(None)
             self._writer.cancel()
         self._over = True
-        if self._gone and kind is asyncio.CancelledError:
-            # Nothing outside knows of it.
-            self._task.uncancel()
-            return True
-        return False
+        # Nothing outside knows of ours; if it is not the only one, somebody else's goes on.
+        return self._gone and self._task.uncancel() == 0 and kind is asyncio.CancelledError
 
     def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
         """A notification; it begins the stream."""
@@ -103,6 +100,9 @@ class Reply:
         return self._pushes
 
     def _leave(self) -> None:
+        if self._over and self._writer is not None and self._writer.done():
+            # It has all: a response that is complete looks as if its client had left.
+            return
         if self._pushes is None or not self._pushes.leave():
             self._gone = True
             self._task.cancel()

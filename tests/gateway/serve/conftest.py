@@ -13,6 +13,7 @@ import anyio
 import httpx2
 import pytest
 import uvicorn
+from starlette.types import ASGIApp
 
 from gateway.config.model import GatewayConfig, LimitsConfig, ServeConfig
 from gateway.errors import RpcError, UnknownTool
@@ -316,16 +317,23 @@ class Site:
 
 
 @asynccontextmanager
-async def run_site(servers: Servers, *, face_with: dict[str, Any] | None = None, **serve: Any) -> AsyncGenerator[Site]:
+async def run_site(
+    servers: Servers,
+    *,
+    face_with: dict[str, Any] | None = None,
+    around: Callable[[ASGIApp], ASGIApp] = lambda face: face,
+    **serve: Any,
+) -> AsyncGenerator[Site]:
     config = GatewayConfig(limits=LimitsConfig(body_bytes=100_000), serve=ServeConfig(**serve))
     metrics = Metrics()
     face = make_face(servers, metrics, config=config, **(face_with or {}))
+    within = around(face)
     listener = socket.create_server(("127.0.0.1", 0))
     site: Site | None = None
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         assert site is not None
-        await face({**scope, "state": {"principal": site.principal}}, receive, send)
+        await within({**scope, "state": {"principal": site.principal}}, receive, send)
 
     settings = uvicorn.Config(app, lifespan="off", log_level="critical", ws="none", timeout_graceful_shutdown=1)
     server = uvicorn.Server(settings)

@@ -2,14 +2,21 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from gateway.errors import RpcError
+from gateway.observe.metrics import Metrics
 from gateway.protocol.messages import Request
 from gateway.proxy.caller import ANYBODY, Principal
+from gateway.serve.auth.bearer import BearerAuth
+from gateway.serve.auth.credentials import Credentials
+from gateway.serve.auth.key_file import KeyFile, KeyRing
+from gateway.serve.auth.keys import KeyRecord, digest_of
 from gateway.serve.mcp.http import HttpRequest
 
 pytestmark = pytest.mark.anyio
@@ -238,6 +245,60 @@ async def test_deleted_session_is_gone_and_its_requests_with_it(servers, site_of
     assert len(servers.ended) == 1
 
 
+@pytest.mark.parametrize("is_batch", [False, True])
+async def test_requests_of_a_deleted_session_are_answered_on_the_streams_that_they_began(servers, site_of, is_batch):
+    began = anyio.Event()
+
+    async def lingering(_, caller):
+        caller.notified("notifications/progress", {"progress": 0})
+        began.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            # What a server is told when its caller goes takes a few turns.
+            for _ in range(10):
+                await anyio.lowlevel.cancel_shielded_checkpoint()
+
+    servers.tool(lingering)
+    async with site_of(servers) as site:
+        session = await site.session("2025-03-26")
+        async with anyio.create_task_group() as tasks:
+            answers = []
+
+            async def call():
+                call = calling("lingering", 1)
+                answers.append(await (send_batch(session, call) if is_batch else session.call("lingering")))
+
+            tasks.start_soon(call)
+            await began.wait()
+            await session.http.delete(site.url, headers=session.headers)
+
+    sent = [json.loads(line[6:]) for line in answers[0].text.splitlines() if line.startswith("data: {")]
+    assert [message.get("error", {}).get("code") for message in sent] == [None, -32800]
+
+
+async def test_message_whose_session_ended_while_its_body_came_is_for_no_session(servers, site_of):
+    servers.tool(quiet)
+    async with site_of(servers) as site:
+        session = await site.session()
+        (live,) = site.face._sessions.live()
+        heard = live.times_heard
+        body = json.dumps(session.body("tools/call", {"name": "quiet"})).encode()
+
+        async def parts():
+            yield body[:10]
+            with anyio.fail_after(20):
+                while live.times_heard == heard:
+                    await anyio.lowlevel.checkpoint()
+            await session.http.delete(site.url, headers=session.headers)
+            yield body[10:]
+
+        answer = await session.http.post(site.url, content=parts(), headers=session.headers)
+
+    assert answer.status_code == 404
+    assert servers.asked == []
+
+
 async def test_session_that_nobody_uses_ends(servers, site_of):
     async with site_of(servers, session_idle=0.05) as site:
         session = await site.session()
@@ -456,6 +517,37 @@ async def test_request_that_is_cancelled_before_it_began_is_answered_and_keeps_n
     assert again.json()["result"] == text("done")
 
 
+@pytest.mark.parametrize("by_client", [1, 2, 3])
+@pytest.mark.parametrize("by_another", [0, 1])
+async def test_cancellation_of_a_client_is_taken_back_once_and_another_s_never(servers, site_of, by_client, by_another):
+    began, _ = servers.hanging()
+    message = Request(7, "tools/call", {"name": "hang"})
+    async with site_of(servers) as site:
+        await site.session()
+        (live,) = site.face._sessions.live()
+        request = HttpRequest("POST", {}, set(), ANYBODY, None, {}, None, None)
+        left = []
+
+        async def answer():
+            try:
+                return await live.answer(message, request, live.standing)
+            finally:
+                left.append(asyncio.current_task().cancelling())
+
+        live.admit([message])
+        task = asyncio.ensure_future(answer())
+        await began.wait()
+        for _ in range(by_client):
+            live.cancel(7)
+        for _ in range(by_another):
+            task.cancel()
+        (ended,) = await asyncio.gather(task, return_exceptions=True)
+        live.dismiss([message])
+
+    assert left == [by_another]
+    assert isinstance(ended, asyncio.CancelledError if by_another else bytes)
+
+
 async def test_id_of_a_running_request_is_not_taken_twice(servers, site_of):
     began, _ = servers.hanging()
     async with site_of(servers) as site:
@@ -506,6 +598,39 @@ async def test_client_that_lost_its_stream_gets_the_rest_of_it_by_the_last_event
     assert [event.get("params", {}).get("progress") for event in events] == [1, 2, 3, None]
     assert resumed.ids == ["1-2", "1-3", "1-4", "1-5"]
     assert last == events[-1:]
+
+
+async def test_request_that_goes_on_without_its_client_keeps_the_place_of_its_key(servers, site_of, tmp_path):
+    go_on = anyio.Event()
+
+    async def slow(_, caller):
+        caller.notified("notifications/progress", {"progress": 0})
+        await go_on.wait()
+        return text("done")
+
+    def with_key(face):
+        KeyFile(tmp_path / "keys").add(KeyRecord("a", digest_of("key"), datetime.now(UTC), concurrency=1))
+        auth = BearerAuth(face, Credentials(keys=KeyRing(tmp_path / "keys")), Metrics().access)
+        key = (b"authorization", b"Bearer key")
+        return lambda scope, *ends: auth({**scope, "headers": [*scope["headers"], key]}, *ends)
+
+    servers.tool(slow)
+    async with site_of(servers, around=with_key) as site:
+        session = await site.session()
+        (live,) = site.face._sessions.live()
+        async with session.stream("tools/call", {"name": "slow"}) as stream:
+            await stream.event()
+        with anyio.fail_after(20):
+            while live._streams[1].attached:
+                await anyio.lowlevel.checkpoint()
+        meanwhile = await session.post("ping", request_id=2)
+        async with session.listen(**{"last-event-id": stream.ids[0]}) as resumed:
+            go_on.set()
+            events = await resumed.events()
+        afterwards = await session.post("ping", request_id=2)
+
+    assert (meanwhile.status_code, afterwards.status_code) == (429, 200)
+    assert events == [{"jsonrpc": "2.0", "id": 1, "result": text("done")}]
 
 
 @pytest.mark.parametrize("event_id", ["9-1", "1-9", "x", "1", "-", "1-x", "0-", "+1-1", "1" * 5000 + "-1"])

@@ -1,6 +1,7 @@
 """What a `Reply` makes of what is said while a request runs, and of a client that leaves."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Any
@@ -75,6 +76,9 @@ class Site:
 
     async def _send(self, message: Any) -> None:
         self.sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            # As ASGI says: who listens on hears that the client is gone.
+            self.gone.set()
 
     @property
     def body(self) -> bytes:
@@ -130,6 +134,18 @@ async def test_request_of_a_client_that_is_gone_for_good_ends_and_so_does_its_st
     assert pushes.done == (["left", "finished", "detached"] if begun else [])
 
 
+async def test_response_that_is_complete_is_not_taken_for_a_client_that_left() -> None:
+    site, pushes = Site(), Pushes()
+    passed = False
+    with site.reply(lambda: pushes) as reply:
+        reply.begin()
+        await anyio.wait_all_tasks_blocked()
+        await reply.finish(b"{}")
+        passed = True
+    assert passed
+    assert pushes.done == ["finished", "detached"]
+
+
 async def test_request_of_a_client_that_may_come_back_goes_on() -> None:
     site, pushes = Site(), Pushes(kept=True)
     with site.reply(lambda: pushes) as reply:
@@ -163,3 +179,40 @@ async def test_cancellation_from_outside_is_not_taken_for_the_client_s_going() -
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_cancellation_from_outside_goes_on_though_the_client_went_as_well() -> None:
+    site, pushes, going = Site(), Pushes(), asyncio.Event()
+    task: asyncio.Task[None]
+
+    def leave() -> bool:
+        # In the same turn, before the request hears of either.
+        task.cancel()
+        going.set()
+        return False
+
+    pushes.leave = leave  # type: ignore[method-assign]
+
+    async def wait() -> None:
+        with site.reply(lambda: pushes) as reply:
+            reply.begin()
+            await anyio.sleep_forever()
+
+    task = asyncio.ensure_future(wait())
+    await anyio.wait_all_tasks_blocked()
+    site.gone.set()
+    await going.wait()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_request_that_is_answered_though_its_client_went_leaves_no_cancellation_behind() -> None:
+    site = Site()
+    with site.reply(Pushes) as reply:
+        reply.begin()
+        await anyio.wait_all_tasks_blocked()
+        site.gone.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await anyio.sleep_forever()
+        await reply.finish(b"{}")
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
