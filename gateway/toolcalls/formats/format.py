@@ -6,6 +6,7 @@ shape to a model whose template knows no tools. A format holds no request and no
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from gateway.errors import RequestInvalid
@@ -17,7 +18,7 @@ from gateway.toolcalls.schema.spec import ToolSpec
 from gateway.toolcalls.stream.tokens import Vocabulary, stand_ins
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Format:
     """How one family of models writes its messages."""
 
@@ -37,12 +38,12 @@ class Format:
     template_lacks: tuple[str, ...] = ()
     """Texts that tell another family's templates."""
 
-    @property
+    @cached_property
     def markers(self) -> tuple[str, ...]:
         """The texts that may be special tokens, each once, in the order of the definition."""
         return tuple(dict.fromkeys(node.text for node in walk(self.body) if isinstance(node, Marker)))
 
-    @property
+    @cached_property
     def opening(self) -> str:
         """The marker with which calls begin; "" where they begin in several ways, or with none."""
         node: Node | None = self.calls
