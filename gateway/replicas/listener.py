@@ -6,7 +6,9 @@ unproven at once.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -55,7 +57,10 @@ class Listener:
             link.refuse()
             return
         self._unproven += 1
-        task = asyncio.get_running_loop().create_task(self._serve(link))
+        self._begin(link)
+
+    def _begin(self, link: Link, record: tuple[bytes, bytes] | None = None) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(link, record))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
 
@@ -78,15 +83,20 @@ class Listener:
                 with suppress(OSError):
                     link.tell((ALIVE, b""))
 
-    async def _serve(self, link: Link) -> None:
-        """Answer on one connection until it ends. Raises nothing but a cancellation."""
+    async def _serve(self, link: Link, record: tuple[bytes, bytes] | None) -> None:
+        """Answer on one connection until it ends or has parted. Raises nothing but a cancellation.
+
+        `record`: with which it goes on; None: it is new.
+        """
+        parted = False
         try:
             with suppress(OSError, EOFError):
-                await self._serve_proven(link, await self._first(link))
+                parted = await self._serve_proven(link, record or await self._first(link))
         except RecordFault as fault:
             log.warning("a connection of a replica was closed", reason=str(fault))
         finally:
-            link.end()
+            if not parted:
+                link.end()
 
     async def _first(self, link: Link) -> tuple[bytes, bytes] | None:
         try:
@@ -97,39 +107,48 @@ class Listener:
         finally:
             self._unproven -= 1
 
-    async def _serve_proven(self, link: Link, record: tuple[bytes, bytes] | None) -> None:
+    async def _serve_proven(self, link: Link, record: tuple[bytes, bytes] | None) -> bool:
+        """Gives whether the connection has parted."""
         while record is not None:
             kind, head = record
             if kind != REQUEST:
                 raise RecordFault(f"{kind!r} where a request begins")
-            if not await self._answer(link, head):
-                return
+            exchange = _Exchange(link, partial(self._begin, link))
+            if not await self._answer(link, head, exchange):
+                return exchange.parted
             record = await link.receive()
+        return False
 
-    async def _answer(self, link: Link, head: bytes) -> bool:
+    async def _answer(self, link: Link, head: bytes, exchange: "_Exchange") -> bool:
         """Answer one request. Gives whether the connection may be used again."""
         scope, boot = scope_of(head)
         if boot != self._boot and (boot or self._leaving):
             await link.send((GONE, b""))
             return False
-        exchange = _Exchange(link)
         self._answering.add(link)
         try:
             await self._app(scope, exchange.receive, exchange.send)
         except (OSError, RecordFault):
-            raise
+            if not exchange.parted:
+                raise
         except Exception:
             log.exception("a request of another replica failed", method=scope["method"])
         finally:
-            self._answering.discard(link)
-        return exchange.answered and await exchange.ended()
+            if not exchange.parted:
+                self._answering.discard(link)
+        return not exchange.parted and exchange.answered and await exchange.ended()
 
 
 class _Exchange:
     """One request, as the app reads and answers it."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, go_on: Callable[[tuple[bytes, bytes]], None]) -> None:
+        """`go_on`: takes the connection with the next request, where that comes while the app still runs."""
         self._link = link
+        self._go_on = go_on
+        self.parted = False
+        """Whether the connection went on without this request, which was answered and runs still: its client is to come
+        back for the rest."""
         self._read = False
         """Whether the request was read to its end."""
         self._unsent: list[tuple[bytes, bytes]] = []
@@ -147,8 +166,12 @@ class _Exchange:
 
     async def receive(self) -> Message:
         record = None
-        with suppress(OSError):
-            record = await self._link.receive()
+        if not self.parted:
+            with suppress(OSError):
+                record = await self._link.receive()
+        if record is not None and self.answered and record[0] == REQUEST:
+            self.parted = True
+            self._go_on(record)
         if record is None or self._read:
             return {"type": "http.disconnect"}
         kind, data = record

@@ -173,6 +173,36 @@ async def test_client_that_leaves_is_gone_for_the_owner_too() -> None:
     assert client.status == 0
 
 
+async def test_request_that_goes_on_behind_its_answer_holds_up_nothing_on_its_connection() -> None:
+    go_on, ended = asyncio.Event(), list[str]()
+    connections = set[int]()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await read(receive)
+        connections.add(id(receive.__self__._link))
+        looking = asyncio.ensure_future(receive())
+        await answer(send, 200, b"one", kind=b"text/event-stream")
+        if scope["path"] == "/slow":
+            await go_on.wait()
+            assert (await looking)["type"] == "http.disconnect"
+            assert (await receive())["type"] == "http.disconnect"
+        looking.cancel()
+        ended.append(scope["path"])
+
+    async with site(app) as at:
+        clients = [await at.forward(Client(), path=path) for path in ("/slow", "/slow", "/quick", "/quick")]
+        before = list(ended)
+        go_on.set()
+        with anyio.fail_after(20):
+            while len(ended) < 4:
+                await anyio.lowlevel.checkpoint()
+        clients.append(await at.forward(Client(), path="/quick"))
+
+    assert [(client.status, client.parts[0], client.over) for client in clients] == [(200, b"one", True)] * 5
+    assert before == ["/quick", "/quick"]
+    assert len(connections) == 1
+
+
 async def test_app_that_still_looks_for_its_client_when_it_has_answered_keeps_the_connection_whole() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await read(receive)
