@@ -153,7 +153,11 @@ class Core:
         self, request_id: RequestId, method: str, params: dict[str, Any], call: Call
     ) -> Coroutine[Any, Any, CallOutcome]:
         """The result of a request, and what is known of it besides."""
-        token_map = self._map_of(params, call)
+        try:
+            token_map = self._map_of(params, call)
+        except MapUnknown as error:
+            # Where it is awaited: what writes requests down is to see it.
+            return _refuse_map(error)
         if method != "tools/call":
             return self._of_request(request_id, method, params, call, token_map)
         if token_map is None and self._recorder is None:
@@ -239,6 +243,10 @@ def check_greeting(params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if (why := excess_of_capabilities(announced)) is not None:
         raise invalid_params(f"initialize: params.capabilities: {why}: announce less")
     return (asked if asked in HANDSHAKE_VERSIONS else NEWEST_HANDSHAKE), announced
+
+
+async def _refuse_map(error: MapUnknown) -> CallOutcome:
+    raise error
 
 
 def _refuse_method(method: str, call: Call) -> dict[str, Any]:

@@ -205,6 +205,23 @@ async def test_request_is_a_span_under_the_one_that_its_client_names(servers, si
     assert handshake.attributes["error.type"] == "-31999"
 
 
+@pytest.mark.parametrize("method", ["tools/call", "tools/list"])
+async def test_request_that_names_an_unknown_map_is_written_down_like_any_other(
+    servers, site_of, spans, audited, method
+):
+    tracing, finished = spans
+    run, lines = audited
+    with run() as audit:
+        async with site_of(servers, face_with={"tracing": tracing, "audit": audit}) as site:
+            params = {"name": "quiet"} if method == "tools/call" else {}
+            answer = await site.modern(method, params, meta={"ai.codec/map": "sha256:00"})
+
+    assert answer.json()["error"]["code"] == -32600
+    (span,) = finished()
+    assert span.attributes["error.type"] == "MapUnknown"
+    assert [line["outcome"] for line in lines] == (["refused"] if method == "tools/call" else [])
+
+
 async def test_span_of_a_client_on_pipes_says_so(servers, lines_of, spans):
     tracing, finished = spans
     async with lines_of(servers, tracing=tracing) as lines:
