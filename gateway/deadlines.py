@@ -14,27 +14,47 @@ STEP: Final = 0.05
 
 
 class Deadline:
-    """One call to come. It lets go of what it would call as soon as it is over: the two mostly hold each other."""
+    """What is to come at a time, unless it is cancelled before. It may be set again."""
 
-    __slots__ = ("_call", "_step", "when")
+    __slots__ = ("_step", "when")
 
-    def __init__(self, step: "set[Deadline]", when: float, call: Callable[[], object]) -> None:
-        """Used by `Deadlines`. `when`: by the loop's clock."""
-        self.when = when
-        self._call: Callable[[], object] | None = call
-        self._step = step
-        step.add(self)
-
-    def cancel(self) -> None:
-        """It is not to come; nothing, where it came."""
-        self._step.discard(self)
-        self._call = None
+    _step: "set[Deadline]"
+    """Those that come with it, once it is set; without it, once it came or was cancelled."""
+    when: float
+    """By the loop's clock."""
 
     def come(self) -> None:
         """Its time is here."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """It is not to come; nothing, where it came. To be called only once it was set."""
+        self._step.discard(self)
+
+    def set(self, step: "set[Deadline]", when: float) -> None:
+        """Used by `Deadlines`."""
+        self._step, self.when = step, when
+        step.add(self)
+
+
+class _Call(Deadline):
+    """A call to come. It lets go of what it would call as soon as it is over: the two mostly hold each other."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call: Callable[[], object] | None = call
+
+    def come(self) -> None:
+        """Call."""
         call, self._call = self._call, None
         if call is not None:
             call()
+
+    def cancel(self) -> None:
+        """Call nothing."""
+        super().cancel()
+        self._call = None
 
 
 class Deadlines:
@@ -56,19 +76,26 @@ class Deadlines:
 
     def after(self, seconds: float, call: Callable[[], object]) -> Deadline:
         """Call in so many seconds, unless it is cancelled before."""
+        deadline = _Call(call)
+        self.set(deadline, seconds)
+        return deadline
+
+    def set(self, deadline: Deadline, seconds: float) -> None:
+        """Have it come in so many seconds, unless it is cancelled before."""
         loop = self._loop or self.loop
         when = loop.time() + seconds
         if seconds < STEP:
-            near = Deadline(set(), when, call)
-            loop.call_at(when, near.come)
-            return near
+            near = set[Deadline]()
+            deadline.set(near, when)
+            loop.call_at(when, _come, near)
+            return
         number = int(when / STEP) + 1
         step = self._steps.get(number)
         if step is None:
             step = self._steps[number] = set()
             if self._timer is None or number < self._next:
                 self._wait(loop, number)
-        return Deadline(step, when, call)
+        deadline.set(step, when)
 
     def _wait(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
         if self._timer is not None:
@@ -82,10 +109,13 @@ class Deadlines:
         now = loop.time()
         try:
             for number in sorted(number for number in self._steps if number * STEP <= now):
-                step = self._steps[number]
-                while step:
-                    step.pop().come()
+                _come(self._steps[number])
         finally:
             self._steps = {number: step for number, step in self._steps.items() if step}
             if self._steps:
                 self._wait(loop, min(self._steps))
+
+
+def _come(step: set[Deadline]) -> None:
+    while step:
+        step.pop().come()

@@ -10,16 +10,16 @@ from typing import Self, cast
 from gateway.deadlines import Deadline, Deadlines
 
 
-class Clock:
+class Clock(Deadline):
     """What its task does inside must not take longer. To be entered once."""
 
-    __slots__ = ("_cancelling", "_deadline", "_deadlines", "_expired", "_left", "_over", "_task")
+    __slots__ = ("_cancelling", "_deadlines", "_expired", "_left", "_over", "_still", "_task")
 
     def __init__(self, deadlines: Deadlines, seconds: float) -> None:
         """`seconds`: from when it is entered."""
         self._deadlines = deadlines
         self._left = seconds
-        self._deadline: Deadline | None = None
+        self._still = False
         self._expired = False
         self._over = False
 
@@ -27,7 +27,7 @@ class Clock:
         """The time begins."""
         self._task = cast("asyncio.Task[object]", asyncio.current_task(self._deadlines.loop))
         self._cancelling = self._task.cancelling()
-        self._deadline = self._deadlines.after(self._left, self._expire)
+        self._deadlines.set(self, self._left)
         return self
 
     def __exit__(
@@ -35,30 +35,29 @@ class Clock:
     ) -> None:
         """Raises TimeoutError where the time was over and nobody else cancelled the task."""
         self._over = True
-        if self._deadline is not None:
-            self._deadline.cancel()
+        self.cancel()
         if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
     @property
     def left(self) -> float:
         """Seconds, as if it stood still now."""
-        if self._deadline is None:
-            return self._left
-        return self._deadline.when - asyncio.get_running_loop().time()
+        return self._left if self._still else self.when - self._deadlines.loop.time()
 
     def stand_still(self) -> None:
         """No time passes from now on."""
-        if self._deadline is not None:
+        if not self._still:
             self._left = self.left
-            self._deadline.cancel()
-            self._deadline = None
+            self._still = True
+            self.cancel()
 
     def go_on(self) -> None:
         """The time that was left begins; nothing, once the call is over."""
-        if self._deadline is None and not self._over:
-            self._deadline = self._deadlines.after(self._left, self._expire)
+        if self._still and not self._over:
+            self._still = False
+            self._deadlines.set(self, self._left)
 
-    def _expire(self) -> None:
+    def come(self) -> None:
+        """The time is over."""
         self._over = self._expired = True
         self._task.cancel()

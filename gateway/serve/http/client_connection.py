@@ -162,8 +162,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """The first byte of a head."""
+        # Here and below: `super()` takes twice the time of the name.
         self._in_head = True
-        super().on_message_begin()
+        HttpToolsProtocol.on_message_begin(self)
 
     def on_headers_complete(self) -> None:
         """A head is complete: it is judged before anything is made of it."""
@@ -178,7 +179,7 @@ class HttpProtocol(HttpToolsProtocol):
             raise _HeadRefused
         if self.parser.should_upgrade():
             return
-        super().on_headers_complete()
+        HttpToolsProtocol.on_headers_complete(self)
         # The request has the list: what comes behind its body (trailers) is not among its headers.
         self.headers = []
         self._unread = 0
@@ -191,7 +192,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """A part of a body."""
         self._unread = 0
-        super().on_body(body)
+        HttpToolsProtocol.on_body(self, body)
 
     def on_message_complete(self) -> None:
         """The whole request is there."""
@@ -199,7 +200,7 @@ class HttpProtocol(HttpToolsProtocol):
             # It asked for another protocol, and is read once more.
             return
         self._in_body = False
-        super().on_message_complete()
+        HttpToolsProtocol.on_message_complete(self)
 
     def on_response_complete(self) -> None:
         """As uvicorn's, without a timer for each request."""

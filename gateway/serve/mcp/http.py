@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import anyio
 from starlette.types import Receive, Scope, Send
 
-from gateway.deadlines import Deadlines
+from gateway.deadlines import Deadline, Deadlines
 from gateway.protocol.messages import INVALID_REQUEST
 from gateway.proxy.caller import Principal
 from gateway.serve.http.body import media_type
@@ -183,14 +183,14 @@ async def write_events(send: Send, events: Events) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-class Watch:
+class Watch(Deadline):
     """Looks after a request that takes long: is its client still there, and is it time to say that we are?
 
     A quick answer pays for one deadline and for nothing else. Whoever makes it must `stop` it: until then it and whom
     it calls hold each other, and what holds itself is left to the garbage collector, for a tenth of a call's cost.
     """
 
-    __slots__ = ("_deadline", "_deadlines", "_gone", "_late", "_receive", "_task")
+    __slots__ = ("_deadlines", "_gone", "_late", "_receive", "_task")
 
     def __init__(
         self, receive: Receive, gone: Callable[[], object], late: Callable[[], object], deadlines: Deadlines
@@ -201,18 +201,25 @@ class Watch:
         self._late = late
         self._task: asyncio.Task[None] | None = None
         self._deadlines = deadlines
-        self._deadline = deadlines.after(_LOOK, self.look)
+        deadlines.set(self, _LOOK)
+
+    def come(self) -> None:
+        """Look; or say that it takes long, where that was done."""
+        if self._task is None:
+            self.look()
+        else:
+            self._late()
 
     def look(self) -> None:
         """Look from now on."""
-        self._deadline.cancel()
+        self.cancel()
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._wait())
-        self._deadline = self._deadlines.after(PING - _LOOK, self._late)
+            self._task = self._deadlines.loop.create_task(self._wait())
+        self._deadlines.set(self, PING - _LOOK)
 
     def stop(self) -> None:
         """The answer is there."""
-        self._deadline.cancel()
+        self.cancel()
         self._gone = self._late = ignore
         if self._task is not None:
             self._task.cancel()
