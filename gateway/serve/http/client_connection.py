@@ -173,12 +173,12 @@ class HttpProtocol(HttpToolsProtocol):
             self._fault = ("head_size", 431, f"more than {limits.head_fields} headers (serve.connections.head_fields)")
         elif self._unread > limits.head_bytes and _size_of(self.url, self.headers) > limits.head_bytes:
             self._fault = self._too_large()
-        elif self.parser.get_method() == b"CONNECT":
+        elif self.parser.should_upgrade():
+            if self.parser.get_method() != b"CONNECT":
+                return
             self._fault = ("malformed", 400, "CONNECT is for proxies, and this is not one")
         if self._fault is not None:
             raise _HeadRefused
-        if self.parser.should_upgrade():
-            return
         HttpToolsProtocol.on_headers_complete(self)
         # The request has the list: what comes behind its body (trailers) is not among its headers.
         self.headers = []
