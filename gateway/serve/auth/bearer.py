@@ -8,6 +8,7 @@ metadata's.
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from hashlib import sha256
 from math import ceil
 from typing import Final
@@ -15,11 +16,12 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.observe.access_metrics import AccessMetrics
-from gateway.protocol.eras import HANDSHAKE_VERSIONS
+from gateway.protocol.eras import HANDSHAKE_VERSIONS, NEWEST_HANDSHAKE
 from gateway.proxy.caller import ANYBODY, Principal
 from gateway.replicas.interface import FORWARDED
 from gateway.serve.auth.credentials import Credentials
 from gateway.serve.auth.identity import (
+    FULL,
     LIMITED,
     PRINCIPAL,
     CannotTell,
@@ -32,6 +34,7 @@ from gateway.serve.auth.limits import Limits
 from gateway.serve.auth.rate_limiter import FailedTries, Kind, Limiter, Refused
 from gateway.serve.auth.resource import ProtectedResource
 from gateway.serve.http.errors import Refusal, error_response
+from gateway.serve.http.headers import headers_of
 from gateway.shared import Shared
 
 _ASK: Final = "this gateway asks for a token: send 'Authorization: Bearer TOKEN'; `codec-gateway token` shows it"
@@ -42,7 +45,6 @@ _TOO_MUCH: Final = {
     "tries": "too many bad credentials from this address: ask again later",
     "signatures": "too many access tokens are being checked: ask again later",
 }
-_HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
 
 
 class BearerAuth:
@@ -137,6 +139,11 @@ class BearerAuth:
     async def _admit(self, identity: Identity, scope: Scope, receive: Receive, send: Send) -> None:
         kind = _kind_of(scope)
         refused = await self._limits.enter(identity, kind, counted=FORWARDED in scope)
+        if refused is not None and refused.limit == "concurrency" and _may_be_a_word(scope):
+            # Whoever reads it refuses it where it is none.
+            scope["state"][FULL] = partial(self._limited, refused)
+            kind = "word"
+            refused = await self._limits.enter(identity, kind, counted=FORWARDED in scope)
         if refused is not None:
             await self._limited(refused)(scope, receive, send)
             return
@@ -220,7 +227,18 @@ def _kind_of(scope: Scope) -> Kind:
     """
     if scope["method"] == "GET":
         return "stream"
-    headers: dict[bytes, bytes] = dict(scope["headers"])
-    listens = headers.get(b"mcp-method") == b"subscriptions/listen"
-    modern = headers.get(b"mcp-protocol-version", b"2025-03-26") not in _HANDSHAKE
-    return "stream" if listens and modern else "call"
+    listens = headers_of(scope).values.get("mcp-method") == "subscriptions/listen"
+    return "stream" if listens and not _is_handshake(scope) else "call"
+
+
+def _may_be_a_word(scope: Scope) -> bool:
+    """Whether the request may begin nothing: the end of a session, or a message of the handshake era, of which nothing
+    but its body says whether it asks for something.
+    """
+    if scope["path"].rstrip("/") != "/mcp":
+        return False
+    return scope["method"] == "DELETE" or (scope["method"] == "POST" and _is_handshake(scope))
+
+
+def _is_handshake(scope: Scope) -> bool:
+    return headers_of(scope).values.get("mcp-protocol-version", NEWEST_HANDSHAKE) in HANDSHAKE_VERSIONS

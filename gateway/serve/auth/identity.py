@@ -5,16 +5,21 @@ the allowance to `rate_limiter.py`.
 """
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from starlette.types import Scope
+from starlette.types import ASGIApp, Scope
 
 from gateway.proxy.caller import ANYBODY, Principal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PRINCIPAL: Final = "principal"
 """Key in a request's ASGI state: the `Principal` on whose behalf it comes."""
 LIMITED: Final = "limited"
 """Key in a request's ASGI state: there where the requests of its caller are counted."""
+FULL: Final = "full"
+"""Key in a request's ASGI state: there where as many requests of its caller run as may; makes another's refusal."""
 OPERATOR_NAME: Final = "operator"
 RESERVED_NAMES: Final = frozenset({OPERATOR_NAME, "anonymous"})
 """Names of principals that no key may bear: the audit log would not tell them apart."""
@@ -57,6 +62,12 @@ def principal_of(scope: Scope) -> Principal:
 def is_limited(scope: Scope) -> bool:
     """Whether the caller's requests are counted: one that holds several would count as one."""
     return LIMITED in (scope.get("state") or {})
+
+
+def refusal_of_another(scope: Scope) -> ASGIApp | None:
+    """What answers a request that would begin something; None: it may. One that only says something may always."""
+    state: dict[str, Callable[[], ASGIApp]] = scope.get("state") or {}
+    return state[FULL]() if FULL in state else None
 
 
 class CredentialRefused(Exception):

@@ -25,8 +25,9 @@ _WHOLE: Final = 1.0 - 1e-6
 """A token: who waited exactly as long as told must find one, however the sum is rounded."""
 
 V = TypeVar("V")
-Kind = Literal["call", "stream"]
-"""A stream stays open as long as its client wants to listen; it must not take the place of a call."""
+Kind = Literal["call", "stream", "word"]
+"""A stream stays open as long as its client wants to listen; it must not take the place of a call. A word begins
+nothing: it may be what ends or answers a call that runs, and so needs no place of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class _Account:
 
     def __init__(self, size: float, now: float) -> None:
         self.bucket = Bucket(size, now)
-        self.running: dict[Kind, int] = {"call": 0, "stream": 0}
+        self.running: dict[Kind, int] = {"call": 0, "stream": 0, "word": 0}
 
     @property
     def idle(self) -> bool:

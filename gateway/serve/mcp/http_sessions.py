@@ -18,7 +18,7 @@ from gateway.observe.logs import get_logger
 from gateway.protocol.eras import HANDSHAKE_VERSIONS, MAP_KEY, VERSION_KEY, meta_of
 from gateway.protocol.headers import ERROR_STATUS, VERSION_HEADER, mismatch
 from gateway.protocol.messages import INTERNAL_ERROR, INVALID_REQUEST, Request
-from gateway.serve.auth.identity import is_limited
+from gateway.serve.auth.identity import is_limited, refusal_of_another
 from gateway.serve.mcp.core import Core, check_greeting, error_answer
 from gateway.serve.mcp.http import (
     EVENTS,
@@ -143,6 +143,9 @@ class HttpSessions:
             return
         if posted.requests or session is None:
             refuse_late(request)
+            if (full := refusal_of_another(request.scope)) is not None:
+                await full(request.scope, request.receive, request.send)
+                return
         if len(posted.requests) > 1 and is_limited(request.scope):
             raise Rejected(400, "the requests of a key with limits are counted: send each of the batch by itself")
         if session is None:

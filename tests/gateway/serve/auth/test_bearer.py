@@ -14,7 +14,7 @@ from gateway.observe.metrics import Metrics
 from gateway.proxy.caller import Principal
 from gateway.serve.auth.bearer import BearerAuth
 from gateway.serve.auth.credentials import Credentials
-from gateway.serve.auth.identity import PRINCIPAL
+from gateway.serve.auth.identity import PRINCIPAL, refusal_of_another
 from gateway.serve.auth.key_file import KeyFile, KeyRing
 from gateway.serve.auth.keys import KeyRecord, digest_of
 from gateway.serve.auth.rate_limiter import FAILURES_AT_ONCE, Limiter
@@ -34,9 +34,14 @@ class Face:
         self.entered = anyio.Event()
         self.hold = anyio.Event()
         self.hold.set()
+        self.words = False
+        """Whether what comes begins nothing."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.seen.append(scope["state"][PRINCIPAL])
+        if (full := refusal_of_another(scope)) is not None and not self.words:
+            await full(scope, receive, send)
+            return
         self.entered.set()
         await self.hold.wait()
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -243,6 +248,42 @@ async def test_concurrency_of_a_key_is_held_while_requests_run(tmp_path: Path) -
 
     assert second.status_code == 429
     assert (await sign_in.ask("Bearer key")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "passes"),
+    [
+        ("POST", {}, True),
+        ("POST", {"mcp_protocol_version": "2025-06-18"}, True),
+        ("DELETE", {}, True),
+        ("POST", {"mcp_protocol_version": "2026-07-28"}, False),
+        ("PUT", {}, False),
+    ],
+)
+async def test_what_may_begin_nothing_passes_while_no_place_is_free_and_as_many_of_it(
+    tmp_path: Path, method: str, headers: dict[str, str], passes: bool
+) -> None:
+    path = tmp_path / "keys.toml"
+    KeyFile(path).add(KeyRecord("a", digest_of("key"), NOW, concurrency=1))
+    sign_in = SignIn(None, path)
+    sign_in.face.hold, sign_in.face.words = anyio.Event(), True
+    statuses: list[int] = []
+
+    async def ask() -> None:
+        statuses.append((await sign_in.ask("Bearer key", method=method, **headers)).status_code)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(sign_in.ask, "Bearer key")
+            await sign_in.face.entered.wait()
+            sign_in.face.entered = anyio.Event()
+            tasks.start_soon(ask)
+            if passes:
+                await sign_in.face.entered.wait()
+            await ask()
+            sign_in.face.hold.set()
+
+    assert sorted(statuses) == [200 if passes else 429, 429]
 
 
 async def test_request_that_ends_by_an_error_gives_its_place_back(tmp_path: Path) -> None:

@@ -600,6 +600,18 @@ async def test_client_that_lost_its_stream_gets_the_rest_of_it_by_the_last_event
     assert last == events[-1:]
 
 
+def _with_one_place(folder):
+    """Puts the check of a key before an endpoint, whose requests run one at a time."""
+
+    def with_key(face):
+        KeyFile(folder / "keys").add(KeyRecord("a", digest_of("key"), datetime.now(UTC), concurrency=1))
+        auth = BearerAuth(face, Credentials(keys=KeyRing(folder / "keys")), Metrics().access)
+        key = (b"authorization", b"Bearer key")
+        return lambda scope, *ends: auth({**scope, "headers": [*scope["headers"], key]}, *ends)
+
+    return with_key
+
+
 async def test_request_that_goes_on_without_its_client_keeps_the_place_of_its_key(servers, site_of, tmp_path):
     go_on = anyio.Event()
 
@@ -608,14 +620,8 @@ async def test_request_that_goes_on_without_its_client_keeps_the_place_of_its_ke
         await go_on.wait()
         return text("done")
 
-    def with_key(face):
-        KeyFile(tmp_path / "keys").add(KeyRecord("a", digest_of("key"), datetime.now(UTC), concurrency=1))
-        auth = BearerAuth(face, Credentials(keys=KeyRing(tmp_path / "keys")), Metrics().access)
-        key = (b"authorization", b"Bearer key")
-        return lambda scope, *ends: auth({**scope, "headers": [*scope["headers"], key]}, *ends)
-
     servers.tool(slow)
-    async with site_of(servers, around=with_key) as site:
+    async with site_of(servers, around=_with_one_place(tmp_path)) as site:
         session = await site.session()
         (live,) = site.face._sessions.live()
         async with session.stream("tools/call", {"name": "slow"}) as stream:
@@ -631,6 +637,45 @@ async def test_request_that_goes_on_without_its_client_keeps_the_place_of_its_ke
 
     assert (meanwhile.status_code, afterwards.status_code) == (429, 200)
     assert events == [{"jsonrpc": "2.0", "id": 1, "result": text("done")}]
+
+
+@pytest.mark.parametrize("ends", ["notification", "delete"])
+async def test_call_of_a_key_that_has_no_other_place_can_be_ended_all_the_same(servers, site_of, tmp_path, ends):
+    began, cancelled = servers.hanging()
+    async with site_of(servers, around=_with_one_place(tmp_path)) as site:
+        session = await site.session()
+        answers = []
+
+        async def call():
+            answers.append(await session.call("hang", 7))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await began.wait()
+            another = await session.post("ping", request_id=8)
+            if ends == "notification":
+                ended = await session.post("notifications/cancelled", {"requestId": 7}, None)
+            else:
+                ended = await session.http.delete(site.url, headers=session.headers)
+            await cancelled.wait()
+        afterwards = await session.post("ping", request_id=8)
+
+    assert (another.status_code, another.headers["retry-after"]) == (429, "1")
+    assert (ended.status_code, afterwards.status_code) == ((202, 200) if ends == "notification" else (200, 404))
+    assert answers[0].json()["error"]["code"] == -32800
+
+
+async def test_key_that_has_no_place_begins_no_session(servers, site_of, tmp_path):
+    began, cancelled = servers.hanging()
+    async with site_of(servers, around=_with_one_place(tmp_path)) as site:
+        session = await site.session()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(session.call, "hang", 7)
+            await began.wait()
+            with pytest.raises(AssertionError, match="too many requests at a time"):
+                await site.session()
+            await session.post("notifications/cancelled", {"requestId": 7}, None)
+            await cancelled.wait()
 
 
 @pytest.mark.parametrize("event_id", ["9-1", "1-9", "x", "1", "-", "1-x", "0-", "+1-1", "1" * 5000 + "-1"])
