@@ -4,10 +4,11 @@ import json
 import logging
 import os
 import re
+import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -145,18 +146,37 @@ def markers_map(markers_model: Path) -> TokenMap:
 def serve_template(markers_model: Path) -> Iterator[Callable[[str], str]]:
     """The address of a real llama.cpp server with a chat template of `third_party`; it ends with the next one asked."""
     command = [sys.executable, str(Path(__file__).parent / "template_server.py"), str(markers_model)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
-        stdin, stdout = child.stdin, child.stdout
+    children: list[subprocess.Popen[bytes]] = []
+
+    def ask(name: str) -> str | None:
+        stdin, stdout = children[-1].stdin, children[-1].stdout
         assert stdin is not None
         assert stdout is not None
+        stdin.write(f"{CHAT_TEMPLATES / name}.jinja\n".encode())
+        stdin.flush()
+        # Ending the server before may hang for ever, inside llama.cpp.
+        ready, _, _ = select.select([stdout], [], [], 60)
+        return stdout.readline().decode().strip() if ready else None
+
+    with ExitStack() as stack:
+
+        def start() -> None:
+            pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+            child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere)
+            children.append(stack.enter_context(child))
+            stack.callback(child.kill)
 
         def serve(name: str) -> str:
-            stdin.write(f"{CHAT_TEMPLATES / name}.jinja\n".encode())
-            stdin.flush()
-            return stdout.readline().decode().strip()
+            address = ask(name)
+            if address is None:
+                children[-1].kill()
+                start()
+                address = ask(name)
+            assert address, "the template server gives no address"
+            return address
 
+        start()
         yield serve
-        child.kill()
 
 
 @pytest.fixture(scope="session")
