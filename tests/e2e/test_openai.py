@@ -334,6 +334,8 @@ def test_metrics_tell_of_the_engine_and_of_requests_of_each_outcome(site, leaf_a
 @pytest.mark.usefixtures("leaf_answer", "shim_answer", "leaf_stream")
 def test_log_says_once_of_each_tool_whether_it_ships_ids(site, model_map):
     short = model_map.map_id.removeprefix("sha256:")[:12]
+    for words in ("[Codec][leaf] downstream tool", "[Codec][shim] tokenizing tool"):
+        site.log.wait_for(words)
     leaf = site.log.events("[Codec][leaf] downstream tool returned pre-tokenized result")
     shim = site.log.events("[Codec][shim] tokenizing tool result")
 
