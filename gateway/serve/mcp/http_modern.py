@@ -6,7 +6,7 @@ the request runs in the task that it came in. It knows no server.
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, cast
 
@@ -139,29 +139,17 @@ class _Pushes:
     def __init__(self, dropped: Callable[[], None]) -> None:
         self.ready = asyncio.Event()
         self.over = False
-        self._outbox = Outbox(self.ready.set, dropped)
-
-    def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
-        """A notification, if there is room."""
-        self._outbox.tell(method, params, key)
-
-    def offer(self, data: bytes) -> bool:
-        """A request of ours, if there is room."""
-        return self._outbox.offer(data)
-
-    def put(self, data: bytes) -> None:
-        """A frame that must arrive."""
-        self._outbox.put(data)
+        self.stream = Outbox(self.ready.set, dropped)
 
     def finish(self, frame: bytes | None) -> None:
         """The last frame."""
         self.over = True
         if frame is not None:
-            self._outbox.put(frame)
+            self.stream.put(frame)
 
     def take(self) -> bytes:
         """The events that wait."""
-        return b"".join(map(encode_event, self._outbox.take()))
+        return b"".join(map(encode_event, self.stream.take()))
 
     def leave(self) -> bool:
         """Its client is gone for good."""

@@ -6,7 +6,7 @@ It reads no HTTP.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -261,7 +261,7 @@ class CarriedStream:
     def __init__(self, session: HttpSession, stream: EventStream, after: int | None = None) -> None:
         """`after`: as of `EventStream.attach`."""
         self._session = session
-        self._stream = stream
+        self.stream = stream
         self._reader = stream.attach(after)
         self._closing: asyncio.TimerHandle | None = None
 
@@ -270,23 +270,11 @@ class CarriedStream:
         self._reader.prime(retry_ms)
         self._closing = asyncio.get_running_loop().call_later(seconds, self._reader.close)
 
-    def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
-        """A notification, if there is room."""
-        self._stream.tell(method, params, key)
-
-    def offer(self, data: bytes) -> bool:
-        """A request of ours, if there is room."""
-        return self._stream.offer(data)
-
-    def put(self, data: bytes) -> None:
-        """A frame that must arrive."""
-        self._stream.put(data)
-
     def finish(self, frame: bytes | None) -> None:
         """The last frame; it waits for its client where that is gone."""
-        self._stream.finish(frame)
-        if not self._stream.attached:
-            self._session.release(self._stream)
+        self.stream.finish(frame)
+        if not self.stream.attached:
+            self._session.release(self.stream)
 
     @property
     def ready(self) -> asyncio.Event:
@@ -311,8 +299,8 @@ class CarriedStream:
         """The response is over."""
         if self._closing is not None:
             self._closing.cancel()
-        self._stream.detach(self._reader)
-        self._session.release(self._stream)
+        self.stream.detach(self._reader)
+        self._session.release(self.stream)
 
 
 def _cancelled(request_id: RequestId) -> bytes:

@@ -15,8 +15,13 @@ from gateway.serve.mcp.http import Events, HttpRequest, Watch, send_frame, write
 from gateway.serve.mcp.outbox import Stream
 
 
-class Pushes(Stream, Events, Protocol):
+class Pushes(Events, Protocol):
     """The events of one response."""
+
+    @property
+    def stream(self) -> Stream:
+        """Where what is pushed goes."""
+        ...
 
     def finish(self, frame: bytes | None) -> None:
         """The last frame, if there is one."""
@@ -66,16 +71,16 @@ class Reply:
     def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
         """A notification; it begins the stream."""
         if not self._over:
-            self._begun().tell(method, params, key)
+            self._begun().stream.tell(method, params, key)
 
     def offer(self, data: bytes) -> bool:
         """A request of ours, if there is room; it begins the stream."""
-        return not self._over and self._begun().offer(data)
+        return not self._over and self._begun().stream.offer(data)
 
     def put(self, data: bytes) -> None:
         """A frame that must arrive; it begins the stream."""
         if not self._over:
-            self._begun().put(data)
+            self._begun().stream.put(data)
 
     def begin(self) -> None:
         """Answer by a stream, even if there is nothing for it yet."""

@@ -79,6 +79,13 @@ class SignIn:
         return float(values[line])
 
 
+def one_at_a_time(folder: Path) -> SignIn:
+    """For a key of which one request runs at a time."""
+    path = folder / "keys.toml"
+    KeyFile(path).add(KeyRecord("a", digest_of("key"), NOW, concurrency=1))
+    return SignIn(None, path)
+
+
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
     path = tmp_path / "keys.toml"
@@ -234,9 +241,7 @@ async def test_rate_of_a_key_is_held_with_429_and_a_time(tmp_path: Path) -> None
 
 
 async def test_concurrency_of_a_key_is_held_while_requests_run(tmp_path: Path) -> None:
-    path = tmp_path / "keys.toml"
-    KeyFile(path).add(KeyRecord("a", digest_of("key"), NOW, concurrency=1))
-    sign_in = SignIn(None, path)
+    sign_in = one_at_a_time(tmp_path)
     sign_in.face.hold = anyio.Event()
 
     async with anyio.create_task_group() as tasks:
@@ -263,9 +268,7 @@ async def test_concurrency_of_a_key_is_held_while_requests_run(tmp_path: Path) -
 async def test_what_may_begin_nothing_passes_while_no_place_is_free_and_as_many_of_it(
     tmp_path: Path, method: str, headers: dict[str, str], passes: bool
 ) -> None:
-    path = tmp_path / "keys.toml"
-    KeyFile(path).add(KeyRecord("a", digest_of("key"), NOW, concurrency=1))
-    sign_in = SignIn(None, path)
+    sign_in = one_at_a_time(tmp_path)
     sign_in.face.hold, sign_in.face.words = anyio.Event(), True
     statuses: list[int] = []
 
@@ -319,9 +322,7 @@ async def test_request_that_ends_by_an_error_gives_its_place_back(tmp_path: Path
 async def test_only_what_listens_leaves_the_place_of_a_call_free(
     tmp_path: Path, method: str, headers: dict[str, str], kind: str
 ) -> None:
-    path = tmp_path / "keys.toml"
-    KeyFile(path).add(KeyRecord("a", digest_of("key"), NOW, concurrency=1))
-    sign_in = SignIn(None, path)
+    sign_in = one_at_a_time(tmp_path)
     sign_in.face.hold = anyio.Event()
     statuses: list[int] = []
     answered = anyio.Event()

@@ -29,6 +29,10 @@ class Pushes:
         self._kept = kept
         self._waiting: list[bytes] = []
 
+    @property
+    def stream(self) -> "Pushes":
+        return self
+
     def tell(self, method: str, params: Mapping[str, Any], key: Hashable = None) -> None:
         self.put(encode_notification(method, params))
 
