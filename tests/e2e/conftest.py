@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -23,24 +24,50 @@ ENGINE = os.environ.get("ENGINE", "embedded")
 
 
 class Log:
-    """What a process writes to stderr, line by line as it comes: lines of the gateway's log, or a person's text."""
+    """What a process writes to stderr, line by line as it comes: lines of the gateway's log, or a person's text.
+
+    Whoever looks sees all that was written by then: the thread only keeps the pipe from being full.
+    """
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.lines: list[str] = []
+        assert process.stderr is not None
+        self._pipe = os.dup(process.stderr.fileno())
+        os.set_blocking(self._pipe, False)
+        self._lines: list[str] = []
+        self._rest = b""
         self._ended = False
         self._changed = threading.Condition()
-        self._reader = threading.Thread(target=self._read, args=(process,), daemon=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def _read(self, process: subprocess.Popen[str]) -> None:
-        assert process.stderr is not None
-        for line in process.stderr:
+    def _read(self) -> None:
+        ready = select.poll()
+        ready.register(self._pipe, select.POLLIN)
+        while not self._ended:
+            ready.poll()
             with self._changed:
-                self.lines.append(line.rstrip("\n"))
-                self._changed.notify_all()
+                self._take()
+        os.close(self._pipe)
+
+    def _take(self) -> None:
+        """All that was written until now; to be called with the lock held."""
+        while not self._ended:
+            try:
+                data = os.read(self._pipe, 65536)
+            except BlockingIOError:
+                break
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            self._ended = not data
+            if self._ended and self._rest:
+                lines.append(self._rest)
+            self._lines += [line.decode() for line in lines]
+        self._changed.notify_all()
+
+    @property
+    def lines(self) -> list[str]:
         with self._changed:
-            self._ended = True
-            self._changed.notify_all()
+            self._take()
+            return list(self._lines)
 
     @property
     def text(self) -> str:
@@ -48,7 +75,7 @@ class Log:
 
     def events(self, words: str) -> list[dict[str, Any]]:
         """The log entries whose event holds `words`."""
-        entries = [json.loads(line) for line in list(self.lines) if line.startswith("{")]
+        entries = [json.loads(line) for line in self.lines if line.startswith("{")]
         return [entry for entry in entries if words in entry["event"]]
 
     def wait_for(self, words: str, *, count: int = 1, seconds: float = 60.0) -> dict[str, Any]:
