@@ -141,7 +141,7 @@ def _read_call(fields: dict[str, Any], known: RequestId | None) -> Request | Not
 
 def _has_no_number(data: bytes) -> bool:
     """Whether `NaN` or `Infinity` is all that keeps it from being JSON."""
-    if b"NaN" not in data and b"Infinity" not in data:
+    if not _names_no_number(data):
         return False
     try:
         from_json(data)
@@ -150,10 +150,16 @@ def _has_no_number(data: bytes) -> bool:
     return True
 
 
+def _names_no_number(data: bytes) -> bool:
+    """Whether `NaN` or `Infinity` stands in it, be it in a text."""
+    # Not by `in`, which takes its left side for a number first, and raises and drops an error within.
+    return data.find(b"NaN") >= 0 or data.find(b"Infinity") >= 0
+
+
 def _written(message: dict[str, Any]) -> bytes:
     data = to_json(message)
     # What is written is searched, which costs next to nothing; only what may be at fault is read again.
-    if b"NaN" in data or b"Infinity" in data:
+    if _names_no_number(data):
         try:
             from_json(data, allow_inf_nan=False)
         except ValueError:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _PIPELINED: Final = 16
 """Requests that may wait behind the one that runs; with so many nothing more is read until they are answered."""
+_FEW: Final = 1024
+"""Bytes that hold so few heads that these need not be counted: no more than 56."""
 _HEAD_END: Final = b"\r\n\r\n"
 _LINGER: Final = 5.0
 """Seconds for the rest of a body after its answer: it is read, and thrown away."""
@@ -76,7 +78,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A client came."""
-        self._out = GatheredWrites(cast("asyncio.Transport", transport), self.loop)
+        self._out = GatheredWrites(cast("asyncio.Transport", transport), self._all.turn)
         super().connection_made(self._out)
         address = self.client[0] if self.client else ""
         if self._all.admit(address, transport.get_extra_info("socket").fileno()) is not None:
@@ -99,7 +101,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of heads and bodies."""
-        if not self._held and not self.pipeline and data.count(_HEAD_END) < _PIPELINED:
+        if not self._held and not self.pipeline and (len(data) < _FEW or data.count(_HEAD_END) < _PIPELINED):
             # What nearly always comes: no more heads than may wait.
             if not self._closing and self.parser is not None:
                 self._take(data)

@@ -13,6 +13,7 @@ from gateway.deadlines import Deadlines
 from gateway.observe.connection_metrics import ConnectionMetrics, EndReason
 from gateway.observe.logs import get_logger
 from gateway.serve.http.client_address import TrustedProxies, network_of
+from gateway.serve.http.transport import NextTurn
 
 _SAID_EVERY: Final = 60.0
 _WORDS: Final[dict[EndReason, str]] = {
@@ -39,6 +40,7 @@ class Connections:
         """`files`: the file descriptor from which on none is a client's; None: any may be."""
         self.limits = limits
         self.deadlines = Deadlines()
+        self.turn = NextTurn()
         self.proxies = TrustedProxies(()) if proxies is None else proxies
         self._metrics = metrics
         self._files = files

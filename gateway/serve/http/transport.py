@@ -9,6 +9,7 @@ import asyncio
 import fcntl
 import sys
 import termios
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,14 +20,38 @@ _MOST: Final = 64 * 1024
 """Bytes from which on nothing is held back, so that a client that does not read is noticed (`pause_writing`)."""
 
 
+class NextTurn:
+    """What is to be done when the loop comes round: one call of the loop's for all that ask in a turn."""
+
+    def __init__(self) -> None:
+        """Nothing yet. May be made before there is a loop."""
+        self._calls: list[Callable[[], None]] = []
+
+    def add(self, call: Callable[[], None]) -> None:
+        """Have it called."""
+        if not self._calls:
+            asyncio.get_running_loop().call_soon(self._come)
+        self._calls.append(call)
+
+    def _come(self) -> None:
+        calls, self._calls = iter(self._calls), []
+        try:
+            for call in calls:
+                call()
+        finally:
+            # One that fails keeps none of the others from its turn.
+            for call in calls:
+                self.add(call)
+
+
 class GatheredWrites(asyncio.Transport):
     """A transport before another one: what is written is passed on when the loop comes round, or when it is much."""
 
-    def __init__(self, inner: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        """`inner` tells its protocol about writing, as before."""
+    def __init__(self, inner: asyncio.Transport, turn: NextTurn) -> None:
+        """`inner` tells its protocol about writing, as before. `turn` may serve many."""
         super().__init__()
         self._inner = inner
-        self._loop = loop
+        self._turn = turn
         self._held: list[bytes] = []
         self._size = 0
         self.handed_over = 0
@@ -37,7 +62,7 @@ class GatheredWrites(asyncio.Transport):
     def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
         """As of any transport."""
         if not self._held:
-            self._loop.call_soon(self._flush)
+            self._turn.add(self._flush)
         size = len(data)
         self._held.append(bytes(data))
         self._size += size

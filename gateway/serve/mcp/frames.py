@@ -53,8 +53,8 @@ class FramedMcp:
         if scope["type"] != "http":
             return self._endpoint(scope, receive, send)
         # Whether anything in the head hints at frames; all other clients pay for this look alone.
-        headers = headers_of(scope).values
-        is_ours = _hints(headers.get("accept"), headers.get("content-type")) or b"ormat=" in scope["query_string"]
+        headers, query = headers_of(scope).values, scope["query_string"]
+        is_ours = _hints(headers.get("accept"), headers.get("content-type")) or (query and b"ormat=" in query)
         return (self._serve if is_ours else self._endpoint)(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:

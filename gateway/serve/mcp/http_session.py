@@ -145,15 +145,13 @@ class HttpSession(Session):
         Raises:
             RpcError: a request with that id is running, or too many are; none is taken up.
         """
-        ids: set[RequestId] = set()
-        for message in messages:
-            if message.id in self._running or message.id in ids:
-                raise RpcError({"code": INVALID_REQUEST, "message": f"a request with id {message.id!r} is running"})
-            ids.add(message.id)
-        if len(self._running) + len(ids) > _RUNNING:
+        if len(self._running) + len(messages) > _RUNNING:
             raise RpcError({"code": INTERNAL_ERROR, "message": f"{_RUNNING} requests are running: wait for one"})
-        for request_id in ids:
-            self._running[request_id] = _Running()
+        for before, message in enumerate(messages):
+            if message.id in self._running:
+                self.dismiss(messages[:before])
+                raise RpcError({"code": INVALID_REQUEST, "message": f"a request with id {message.id!r} is running"})
+            self._running[message.id] = _Running()
 
     async def answer(self, message: Request, request: HttpRequest, stream: Stream) -> bytes:
         """Run a request that was taken up, in this task; `stream` carries what is pushed meanwhile."""

@@ -119,8 +119,8 @@ class HttpSessions:
         if named is None:
             raise Rejected(400, f"the {SESSION_HEADER} header is missing: send initialize first")
         session = self._sessions.get(named)
-        # Whoever it was not opened for learns nothing of it, not even that it is there.
-        if session is None or session.principal != request.principal:
+        # Whoever it was not opened for learns nothing of it, not even that it is there. Mostly it is the very same.
+        if session is None or (session.principal is not request.principal and session.principal != request.principal):
             raise Rejected(404, _NONE_SUCH)
         session.touch()
         version = request.headers.get(VERSION_HEADER)

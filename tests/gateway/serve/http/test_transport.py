@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from gateway.serve.http.transport import GatheredWrites
+from gateway.serve.http.transport import GatheredWrites, NextTurn
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +44,7 @@ class Recorder(asyncio.Transport):
 
 def gathering() -> tuple[GatheredWrites, Recorder]:
     inner = Recorder()
-    return GatheredWrites(inner, asyncio.get_running_loop()), inner
+    return GatheredWrites(inner, NextTurn()), inner
 
 
 async def test_writes_of_one_turn_of_the_loop_leave_as_one() -> None:
@@ -66,6 +66,41 @@ async def test_each_turn_of_the_loop_has_a_write_of_its_own() -> None:
         await anyio.lowlevel.checkpoint()
 
     assert inner.seen == [b"one", b"two"]
+
+
+async def test_connections_that_share_a_turn_are_all_written_to_even_if_a_write_fails() -> None:
+    class Broken(Recorder):
+        def write(self, data: Any) -> None:
+            raise RuntimeError("broken")
+
+    turn, failures = NextTurn(), list[str]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(str(context["exception"])))
+    inners = [Recorder(), Broken(), Recorder(), Broken(), Recorder()]
+    for inner in inners:
+        GatheredWrites(inner, turn).write(b"answer")
+
+    await anyio.lowlevel.checkpoint()
+    assert [inner.seen for inner in inners] == [[b"answer"], [], [], [], []]
+    for _ in inners:
+        await anyio.lowlevel.checkpoint()
+    assert [inner.seen for inner in inners] == [[b"answer"], [], [b"answer"], [], [b"answer"]]
+    assert failures == ["broken", "broken"]
+
+
+async def test_what_is_asked_for_in_a_turn_is_done_by_one_call_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    turn, done, loop = NextTurn(), list[int](), asyncio.get_running_loop()
+    asked: list[object] = []
+    call_soon = loop.call_soon
+    monkeypatch.setattr(
+        loop, "call_soon", lambda call, *rest, **more: asked.append(call) or call_soon(call, *rest, **more)
+    )
+    for n in range(3):
+        turn.add(lambda n=n: done.append(n))
+    assert (len(asked), done) == (1, [])
+
+    monkeypatch.undo()
+    await anyio.lowlevel.checkpoint()
+    assert done == [0, 1, 2]
 
 
 async def test_much_is_not_held_so_that_a_slow_reader_is_noticed() -> None:
@@ -129,7 +164,7 @@ async def test_a_real_socket_s_reader_gets_everything_in_order() -> None:
         theirs.setblocking(False)
         loop = asyncio.get_running_loop()
         real, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
-        transport = GatheredWrites(real, loop)
+        transport = GatheredWrites(real, NextTurn())
         transport.write(b"1")
         transport.write(b"2")
         assert transport.get_extra_info("socket") is not None
