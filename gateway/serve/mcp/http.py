@@ -5,7 +5,7 @@ bytes within a bound, frames into JSON or server-sent events. It knows no method
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Protocol
@@ -20,7 +20,6 @@ from gateway.serve.http.body import media_type
 from gateway.serve.http.drain import LATE
 from gateway.serve.http.errors import SOON
 from gateway.serve.mcp.core import error_answer
-from gateway.serve.mcp.outbox import ignore
 from leaf_sdk.vocab import TokenMap
 
 JSON: Final = "application/json"
@@ -186,45 +185,46 @@ async def write_events(send: Send, events: Events) -> None:
 class Watch(Deadline):
     """Looks after a request that takes long: is its client still there, and is it time to say that we are?
 
-    A quick answer pays for one deadline and for nothing else. Whoever makes it must `stop` it: until then it and whom
-    it calls hold each other, and what holds itself is left to the garbage collector, for a tenth of a call's cost.
+    A quick answer pays for one deadline and for nothing else. It must be stopped.
     """
 
-    __slots__ = ("_deadlines", "_gone", "_late", "_receive", "_task")
+    __slots__ = ("_deadlines", "_looking", "_receive")
 
-    def __init__(
-        self, receive: Receive, gone: Callable[[], object], late: Callable[[], object], deadlines: Deadlines
-    ) -> None:
-        """`gone` is called when the client left, `late` when nothing was answered for the time of a ping."""
+    def __init__(self, receive: Receive, deadlines: Deadlines) -> None:
+        """It begins now."""
         self._receive = receive
-        self._gone = gone
-        self._late = late
-        self._task: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._deadlines = deadlines
         deadlines.set(self, _LOOK)
 
+    def left(self) -> None:
+        """The client left."""
+        raise NotImplementedError
+
+    def late(self) -> None:
+        """Nothing was answered for the time of a ping."""
+
     def come(self) -> None:
         """Look; or say that it takes long, where that was done."""
-        if self._task is None:
+        if self._looking is None:
             self.look()
         else:
-            self._late()
+            self.late()
 
     def look(self) -> None:
         """Look from now on."""
         self.cancel()
-        if self._task is None:
-            self._task = self._deadlines.loop.create_task(self._wait())
+        if self._looking is None:
+            self._looking = self._deadlines.loop.create_task(self._wait())
         self._deadlines.set(self, PING - _LOOK)
 
     def stop(self) -> None:
         """The answer is there."""
         self.cancel()
-        self._gone = self._late = ignore
-        if self._task is not None:
-            self._task.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
 
     async def _wait(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._gone()
+        self.left()

@@ -36,7 +36,6 @@ from gateway.serve.mcp.http import (
 )
 from gateway.serve.mcp.http_session import CarriedStream, HttpSession, SessionLimits
 from gateway.serve.mcp.left_events import LeftEvents
-from gateway.serve.mcp.outbox import ignore
 from gateway.serve.mcp.posted import Posted, read_posted
 from gateway.serve.mcp.reply import Reply
 
@@ -267,7 +266,7 @@ class HttpSessions:
             session.listening()
         else:
             self._close_later(session, carried)
-        watch = Watch(request.receive, carried.leave, ignore, self._deadlines)
+        watch = _Listener(request, carried, self._deadlines)
         watch.look()
         try:
             await write_events(request.send, carried)
@@ -279,6 +278,20 @@ class HttpSessions:
         if self._sessions.pop(session.session_id, None) is not None:
             self._limits.sessions.give_back(session.principal)
             session.end()
+
+
+class _Listener(Watch):
+    """Looks after a GET: once its client has left, nothing more is written for it."""
+
+    __slots__ = ("_carried",)
+
+    def __init__(self, request: HttpRequest, carried: CarriedStream, deadlines: Deadlines) -> None:
+        super().__init__(request.receive, deadlines)
+        self._carried = carried
+
+    def left(self) -> None:
+        """Close the stream here; the session keeps what is in it."""
+        self._carried.leave()
 
 
 async def _answer_each(requests: Sequence[Request], session: HttpSession, request: HttpRequest, reply: Reply) -> None:

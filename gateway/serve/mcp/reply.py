@@ -36,10 +36,10 @@ class Pushes(Events, Protocol):
         ...
 
 
-class Reply:
+class Reply(Watch):
     """Where the answer to one POST goes, and what is pushed before it. A context for the task that makes the answer."""
 
-    __slots__ = ("_gone", "_open", "_over", "_pushes", "_request", "_task", "_watch", "_writer")
+    __slots__ = ("_gone", "_open", "_over", "_pushes", "_request", "_task", "_writer")
 
     def __init__(self, request: HttpRequest, open_pushes: Callable[[], Pushes], deadlines: Deadlines) -> None:
         """`open_pushes` is called once the answer is to be a stream."""
@@ -50,7 +50,8 @@ class Reply:
         self._over = False
         self._gone = False
         self._task = cast("asyncio.Task[Any]", asyncio.current_task(deadlines.loop))
-        self._watch = Watch(request.receive, self._leave, self.begin, deadlines)
+        # `super()` takes twice the time of the name.
+        Watch.__init__(self, request.receive, deadlines)
 
     def __enter__(self) -> Self:
         return self
@@ -59,7 +60,7 @@ class Reply:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         """Nothing is owed any more. Takes back the cancellation with which a client's going ended its request."""
-        self._watch.stop()
+        self.stop()
         if self._pushes is not None and self._writer is not None:
             if not self._over:
                 self._pushes.finish(None)
@@ -86,11 +87,24 @@ class Reply:
         """Answer by a stream, even if there is nothing for it yet."""
         self._begun()
 
+    def late(self) -> None:
+        """Its client is to hear of us: a stream begins, with pings."""
+        self._begun()
+
+    def left(self) -> None:
+        """Its client left: nobody needs the answer, unless the stream can be taken up again."""
+        if self._over and self._writer is not None and self._writer.done():
+            # It has all: a response that is complete looks as if its client had left.
+            return
+        if self._pushes is None or not self._pushes.leave():
+            self._gone = True
+            self._task.cancel()
+
     async def finish(self, frame: bytes | None, status: int = 200) -> None:
         """Write the answer. `frame`: the last one; None: a stream has had them all. `status`: of one in JSON."""
         self._over = True
         if self._pushes is None or self._writer is None:
-            self._watch.stop()
+            self.stop()
             await send_frame(self._request.send, status, frame or b"")
             return
         self._pushes.finish(frame)
@@ -101,13 +115,5 @@ class Reply:
             self._pushes = pushes = self._open()
             self._writer = asyncio.get_running_loop().create_task(write_events(self._request.send, pushes))
             self._writer.add_done_callback(lambda _: pushes.detach())
-            self._watch.look()
+            self.look()
         return self._pushes
-
-    def _leave(self) -> None:
-        if self._over and self._writer is not None and self._writer.done():
-            # It has all: a response that is complete looks as if its client had left.
-            return
-        if self._pushes is None or not self._pushes.leave():
-            self._gone = True
-            self._task.cancel()
