@@ -8,14 +8,11 @@ makes it faster or slower by some hundredths. Writes `results/faces.json`; `--sh
 
 import asyncio
 import json
-import subprocess
 import sys
-import tarfile
 import tempfile
-from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
 from random import Random
 from time import perf_counter
@@ -24,13 +21,13 @@ from urllib.parse import urlsplit
 
 import uvloop
 
+from bench.commit import code_of
 from bench.path.single import idle_share
 from bench.path.stand import Engine, stub_engine
 from bench.processes import Gateway, serving_gateway
 from bench.record import summary, write
 from gateway.benchmark.processor import cpu_seconds
 
-_ROOT: Final = Path(__file__).parents[1]
 _ASK: Final = [{"role": "user", "content": "Tell me a long story about a lighthouse."}]
 _WARM: Final = 5
 _ALONE: Final = 2.0
@@ -90,20 +87,6 @@ async def first_ms(url: str, face: Face, count: int) -> float:
     if not first:
         raise SystemExit(f"{face.path}: no text came: {seen[:500]!r}")
     return (first - began) * 1e3
-
-
-@contextmanager
-def code_of(commit: str) -> Generator[Path]:
-    """The code of a commit, in a folder of its own."""
-    packed = subprocess.run(
-        ["git", "archive", commit, "gateway", "leaf_sdk"], cwd=_ROOT, check=True, capture_output=True
-    )
-    with (
-        tempfile.TemporaryDirectory(prefix="codec-") as folder,
-        tarfile.open(fileobj=BytesIO(packed.stdout)) as archive,
-    ):
-        archive.extractall(folder, filter="data")
-        yield Path(folder)
 
 
 @dataclass(slots=True)

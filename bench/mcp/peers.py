@@ -54,6 +54,8 @@ class Peer:
     """What its clients send besides."""
     leaves: str | None = None
     """File with ids that the server puts beside its texts."""
+    code: Path | None = None
+    """Where the packages of our own gateway are, if they are not those of this environment."""
     same_as: str | None = None
     """The peer whose very process this is, asked by other clients: two processes of one program differ by a tenth."""
 
@@ -71,6 +73,12 @@ PEERS: Final = (
 )
 
 
+def own_environment(peer: Peer) -> dict[str, str]:
+    """The environment of our own gateway: this one's, without what would configure it."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
+    return env if peer.code is None else {**env, "PYTHONPATH": str(peer.code)}
+
+
 def http_command(
     peer: Peer, topology: str, server: Server, folder: Path, port: int
 ) -> tuple[Sequence[str], Mapping[str, str] | None]:
@@ -81,7 +89,7 @@ def http_command(
         return [sys.executable, "-m", "bench.mcp.floor", str(port)], env
     relay = [sys.executable, "-m", "bench.mcp.relay", topology, str(port)]
     if peer.name.startswith("codec-gateway"):
-        env = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
+        env = own_environment(peer)
         config = write_config(folder, {"light": server.configured}, peer.settings)
         serve = ["-m", "gateway", "serve", "--config", str(config), "--port", str(port), "--admin-port", "0"]
         return [sys.executable, *serve], env

@@ -4,7 +4,6 @@ Turns a peer and a topology into targets, one for each era, which `load.py` can 
 """
 
 import asyncio
-import os
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ import anyio
 
 from bench.mcp.links import EventsLink, Link, connect, connect_events, start
 from bench.mcp.load import Client, Era
-from bench.mcp.peers import Peer, Server, http_command, lines_command
+from bench.mcp.peers import Peer, Server, http_command, lines_command, own_environment
 from bench.processes import Running, free_port, running, wait_for_port
 
 _READY_TIME: Final = 30.0
@@ -92,7 +91,7 @@ class Site:
     async def _launch_lines(self, peer: Peer, topology: str, era: Era, server: Server, folder: Path) -> Target:
         """A process of its own: on standard input a client speaks one era."""
         command = lines_command(peer, topology, server, folder)
-        env = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
+        env = own_environment(peer)
         log = folder / "log"
         link, process = await start(command, env=env, cwd=folder, log=log)
         self._stack.push_async_callback(_end, process)
