@@ -97,6 +97,8 @@ class _Errand:
             self._deadline.cancel()
         if self._watch is not None:
             self._watch.cancel()
+            # A task that was cancelled has the frames in which it was, and so us: we let go of it.
+            self._watch = None
 
     async def ask(self, scope: Scope, message: Message) -> bool:
         """Send the request; False: the owner answered before it had all of it. Raises `OwnerGone`, `ReplicaBusy`."""

@@ -223,6 +223,8 @@ class Watch(Deadline):
         self.cancel()
         if self._looking is not None:
             self._looking.cancel()
+            # A task that was cancelled has the frames in which it was, and so us: we let go of it.
+            self._looking = None
 
     async def _wait(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -1,6 +1,8 @@
 """A request that another replica answers is answered as if it had been asked there, or its owner is told to be gone."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -29,6 +31,7 @@ class Client:
 
     body: bytes = b""
     left: asyncio.Event = field(default_factory=asyncio.Event)
+    watched: asyncio.Event = field(default_factory=asyncio.Event)
     status: int = 0
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     parts: list[bytes] = field(default_factory=list)
@@ -41,6 +44,7 @@ class Client:
         if not self._told:
             self._told = True
             return {"type": "http.request", "body": self.body}
+        self.watched.set()
         await self.left.wait()
         return {"type": "http.disconnect"}
 
@@ -171,6 +175,26 @@ async def test_client_that_leaves_is_gone_for_the_owner_too() -> None:
             await left.wait()
 
     assert client.status == 0
+
+
+async def test_request_that_was_looked_after_is_freed_without_the_garbage_collector() -> None:
+    client = Client()
+    kept, watched = weakref.ref(client), client.watched
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await read(receive)
+        await watched.wait()
+        await answer(send, 200, b"x")
+
+    gc.disable()
+    try:
+        async with site(app) as at:
+            await at.forward(client)
+            del client
+            await anyio.wait_all_tasks_blocked()
+            assert kept() is None
+    finally:
+        gc.enable()
 
 
 async def test_request_that_goes_on_behind_its_answer_holds_up_nothing_on_its_connection() -> None:

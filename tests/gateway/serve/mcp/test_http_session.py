@@ -1,7 +1,9 @@
 """Streamable HTTP of the handshake era, byte by byte, in front of servers that do what the test says."""
 
 import asyncio
+import gc
 import json
+import weakref
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -297,6 +299,23 @@ async def test_message_whose_session_ended_while_its_body_came_is_for_no_session
 
     assert answer.status_code == 404
     assert servers.asked == []
+
+
+async def test_session_whose_client_listened_is_freed_with_its_end_without_the_garbage_collector(servers, site_of):
+    async with site_of(servers) as site:
+        session = await site.session()
+        (kept,) = map(weakref.ref, site.face._sessions.live())
+        gc.disable()
+        try:
+            async with session.listen() as stream:
+                await session.http.delete(site.url, headers=session.headers)
+                assert await stream.events() == []
+            servers.ended.clear()
+            with anyio.fail_after(20):
+                while kept() is not None:
+                    await anyio.lowlevel.checkpoint()
+        finally:
+            gc.enable()
 
 
 async def test_session_that_nobody_uses_ends(servers, site_of):

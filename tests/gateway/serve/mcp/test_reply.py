@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import weakref
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Any
@@ -220,3 +222,19 @@ async def test_request_that_is_answered_though_its_client_went_leaves_no_cancell
             await anyio.sleep_forever()
         await reply.finish(b"{}")
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
+
+
+async def test_request_that_was_looked_after_is_freed_without_the_garbage_collector() -> None:
+    site, opened = Site(), partial(Pushes)
+    kept = weakref.ref(opened)
+    gc.disable()
+    try:
+        with site.reply(opened) as reply:
+            reply.look()
+            await anyio.wait_all_tasks_blocked()
+            await reply.finish(b"{}")
+        del reply, opened
+        await anyio.wait_all_tasks_blocked()
+        assert kept() is None
+    finally:
+        gc.enable()
