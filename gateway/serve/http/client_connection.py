@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _PIPELINED: Final = 16
 """Requests that may wait behind the one that runs; with so many nothing more is read until they are answered."""
-_FEW: Final = 1024
-"""Bytes that hold so few heads that these need not be counted: no more than 56."""
 _HEAD_END: Final = b"\r\n\r\n"
 _LINGER: Final = 5.0
 """Seconds for the rest of a body after its answer: it is read, and thrown away."""
@@ -101,7 +99,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of heads and bodies."""
-        if not self._held and not self.pipeline and (len(data) < _FEW or data.count(_HEAD_END) < _PIPELINED):
+        if not self._held and not self.pipeline and data.count(_HEAD_END) < _PIPELINED:
             # What nearly always comes: no more heads than may wait.
             if not self._closing and self.parser is not None:
                 self._take(data)

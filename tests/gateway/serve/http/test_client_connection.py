@@ -385,18 +385,39 @@ async def test_connections_of_a_trusted_proxy_count_in_all_only() -> None:
         assert site.ended() == {"total": 1}
 
 
-async def test_requests_ahead_of_their_answers_wait_unread_and_are_all_answered_in_turn() -> None:
-    app, count = App(held=anyio.Event()), 5000
-    numbered = [b"GET / HTTP/1.1\r\nn: %d\r\n\r\n" % n for n in range(count)]
-    # Of its body, which looks like ends of heads, a part is read.
-    numbered.insert(20, b"POST / HTTP/1.1\r\nn: x\r\ncontent-length: 400\r\n\r\n" + b"\r\n\r\n" * 100)
+async def joined(app: App) -> tuple[HttpProtocol, asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the app without a port: its server's side, and its client's."""
     connections = Connections(SLOW, Metrics().connections)
     config = http_server(app, connections).config
     config.load()
     protocol = HttpProtocol(config, ServerState(), {}, connections=connections)
     ours, theirs = socket.socketpair()
     await asyncio.get_running_loop().create_connection(lambda: protocol, sock=ours)
-    reader, writer = await asyncio.open_connection(sock=theirs)
+    return protocol, *await asyncio.open_connection(sock=theirs)
+
+
+async def test_small_heads_that_come_in_one_read_wait_unread_like_others() -> None:
+    app, count = App(held=anyio.Event()), 50
+    protocol, reader, writer = await joined(app)
+
+    writer.write(b"GET / HTTP/1.1\r\n\r\n" * count)
+    with anyio.fail_after(60):
+        await app.running.wait()
+        assert len(protocol.pipeline) <= 32
+        assert not protocol._out.is_reading()
+        assert app.held is not None
+        app.held.set()
+        for _ in range(count):
+            await reader.readuntil(b"\r\n\r\n")
+    writer.close()
+
+
+async def test_requests_ahead_of_their_answers_wait_unread_and_are_all_answered_in_turn() -> None:
+    app, count = App(held=anyio.Event()), 5000
+    numbered = [b"GET / HTTP/1.1\r\nn: %d\r\n\r\n" % n for n in range(count)]
+    # Of its body, which looks like ends of heads, a part is read.
+    numbered.insert(20, b"POST / HTTP/1.1\r\nn: x\r\ncontent-length: 400\r\n\r\n" + b"\r\n\r\n" * 100)
+    protocol, reader, writer = await joined(app)
 
     writer.write(b"".join(numbered))
     with anyio.fail_after(60):
