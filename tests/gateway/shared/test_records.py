@@ -242,7 +242,7 @@ async def test_what_somebody_else_wrote_is_not_there_and_is_counted(store: Store
         await shared.keep("response", "ann", Record("2", "1", b"two"), LARGE)
         one, zero, two = (shared._keys.names("response", "record", "ann", each)[0] for each in "102")
         value: bytes = await client.execute_command("HGET", two, "value")
-        forged = {"cut": value[:-1], "forged": value[:-1] + b"\x00", "older": b"\x00" + value[1:]}
+        forged = {"cut": value[:-1], "forged": value[:-1] + bytes([value[-1] ^ 1]), "older": b"\x00" + value[1:]}
         if change == "moved":
             await client.execute_command("HSET", two, "value", await client.execute_command("HGET", one, "value"))
         elif change == "linked":
