@@ -1,9 +1,10 @@
 """Ship token ids beside the text of an MCP tool result.
 
 Two calls make a tool a leaf: `make_meta_tokenizer` when the server starts, `wrap_tool_call` for each result (or one
-line, with `leaf_sdk.serve`). The rest is for whoever stands on the other side: read the ids, check them, encode and
-decode by a map. Rooms, from the ground up: `errors`, `vocab` (maps, no IO) beside `wire` (streams of ids, no IO),
-`fetch` (files and addresses), `leaf` (the contract), `testing`, `serve` (extra `mcp`), `cli` (extra `cli`).
+line, with `leaf_sdk.serve`). The rest is for the other side: reading the ids, checking them, encoding and decoding by a
+map. Packages, from the lowest floor up: `errors`; `vocab` (maps, no IO), `wire` (streams of ids, no IO) and
+`trajectories`; `fetch` (files and addresses), `leaf` (the contract), `testing`, `serve` (extra `mcp`), `cli` (extra
+`cli`).
 """
 
 from importlib import import_module
@@ -103,7 +104,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import the bolt-on half with the first of its names: a leaf does not pay for it."""
+    """Import the bolt-on half when one of its names is first used: a leaf does not pay for it."""
     if name in __all__:
         return getattr(import_module(".leaf.bolt_on", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,35 +1,35 @@
 """Every error that the SDK raises on purpose, as one tree.
 
-Callers catch the branch whose way out they know. A message names the thing with `!r`, says what was expected and what
-to do next.
+Callers catch the branch that they can handle. A message names the thing with `!r`, says what was expected and what to
+do next.
 
 CodecError
-├── MapError                        a token map can't be had, or can't be used
-│   ├── MapHashMalformed            the hash a person wrote is not a sha256
+├── MapError                        a token map can't be obtained or used
+│   ├── MapHashMalformed            the hash that somebody wrote is not a sha256
 │   ├── MapHashMismatch             the bytes are not the bytes that the hash names
 │   ├── MapUnreachable              no such file, no answer, too large, or an address that we don't fetch
 │   │   └── MapNotPublished         the origin has no map of that name
 │   ├── MapDiscoveryInvalid         what an origin publishes about its maps can't be used
 │   ├── MapTruncated                the file ends in the middle; `offset` says where
-│   ├── NotAMap                     the bytes are no token map, no GGUF and no tokenizer.json
+│   ├── NotAMap                     the bytes are not a token map, nor a tokenizer's file
 │   └── MapUnsupported              a real tokenizer that we can't reproduce exactly; `what` names the part
 ├── UnknownTokenId                  an id that the map does not have (also a KeyError)
 ├── TextNotUnicode                  a string with a lone surrogate has no bytes, so no ids (also a ValueError)
 ├── LeafError                       a tool result does not keep the leaf contract
-│   ├── LeafResultInvalid           the thing given is no tool result
+│   ├── LeafResultInvalid           the object given is not a tool result
 │   └── CodecMetaMapMismatchError   ids of another map than the caller's; using them would show the model other text
-├── BoltOnError                     a bolt-on tool can't be described, called or answered
+├── BoltOnError                     a bolt-on tool, a call to it or its answer can't be used
 │   ├── ManifestInvalid             not a manifest, or one that can't be used; `source` says which
-│   ├── FragmentCacheInvalid        not a cache of fragments, or one of another map or another version of the texts
+│   ├── FragmentCacheInvalid        not a cache of fragments, or one for another map or another version of the texts
 │   ├── SeamUnsafe                  cached ids and ids of the whole text would differ; `example` shows the text
-│   ├── FragmentUnknown             a fragment, or a slot of one, that is not there (also a LookupError)
-│   └── CallInvalid                 not a call, or not an answer to one; `code` is what goes on the wire
+│   ├── FragmentUnknown             a fragment, or one of its slots, that does not exist (also a LookupError)
+│   └── CallInvalid                 not a call, or not an answer to one; `code` goes into the error answer
 ├── FrameError                      a stream of frames can't be read or written; `offset` is a byte of the stream
 │   ├── FrameTruncated              it ends inside a frame, or before the frame that says `done`
 │   ├── FrameInvalid                the bytes are not a frame, or the frame can't be written
-│   ├── FrameTooLarge               a frame, or something in it, is over a limit of ours
+│   ├── FrameTooLarge               a frame, or something in it, is over one of our limits
 │   └── FormatUnavailable           a format that is unknown, or whose library is not installed
-├── TrajectoryInvalid               a line of a file of trajectories is none, or one that others need is missing
+├── TrajectoryInvalid               a line of a trajectory file is invalid, or one that others continue is missing
 └── CompressionError                a body can't be compressed or decompressed
     ├── BodyTooLarge                it grows past the limit when decompressed
     ├── BodyInvalid                 it is damaged, ends early, or was made with another dictionary
@@ -42,7 +42,7 @@ class CodecError(Exception):
 
     @property
     def message(self) -> str:
-        """The sentence for the person who reads it."""
+        """The sentence to show to a person."""
         return str(self.args[0]) if self.args else type(self).__name__
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class CodecError(Exception):
 
 
 class MapError(CodecError):
-    """A token map can't be had, or can't be used."""
+    """A token map can't be obtained or used."""
 
 
 class MapHashMalformed(MapError):
@@ -62,8 +62,8 @@ class MapHashMismatch(MapError):
 
     def __init__(self, expected: str, actual: str) -> None:
         super().__init__(
-            f"the map's bytes are {actual!r}, expected {expected!r}: "
-            "the file was changed or is another one; fetch it anew, or pin the new hash if you trust it"
+            f"the map's hash is {actual!r}, expected {expected!r}: the file was changed, or is another map; "
+            "fetch it again, or use the new hash if you trust the file"
         )
         self.expected = expected
         self.actual = actual
@@ -78,15 +78,15 @@ class MapUnreachable(MapError):
 
 
 class MapNotPublished(MapUnreachable):
-    """The origin answers, and has no map of that name under `/.well-known/codec/`."""
+    """The origin answers, but has no map of that name under `/.well-known/codec/`."""
 
 
 class MapDiscoveryInvalid(MapError):
-    """What an origin publishes about its maps is no pointer, no index and no map."""
+    """What an origin publishes about its maps is not a pointer, an index or a map."""
 
 
 class MapTruncated(MapError):
-    """The file ends before its own header says so: `offset` is the byte where more was expected."""
+    """The file is shorter than its own header says: `offset` is the byte where more was expected."""
 
     def __init__(self, message: str, *, offset: int) -> None:
         super().__init__(message)
@@ -98,7 +98,7 @@ class NotAMap(MapError):
 
 
 class MapUnsupported(MapError):
-    """A real tokenizer, of a kind that we can't reproduce exactly: `what` names the part that stands in the way."""
+    """A real tokenizer of a kind that we can't reproduce exactly: `what` names the part that prevents it."""
 
     def __init__(self, message: str, *, what: str) -> None:
         super().__init__(message)
@@ -109,7 +109,7 @@ class UnknownTokenId(CodecError, KeyError):
     """An id that the map does not have."""
 
     def __init__(self, token_id: int, map_id: str) -> None:
-        super().__init__(f"no token has the id {token_id!r} in map {map_id!r}; check ids with has_id first")
+        super().__init__(f"map {map_id!r} has no token with the id {token_id!r}; check ids with has_id first")
         self.token_id = token_id
 
 
@@ -122,7 +122,7 @@ class LeafError(CodecError):
 
 
 class LeafResultInvalid(LeafError):
-    """The thing given is no tool result: it has no list of content blocks."""
+    """The object given is not a tool result: it has no list of content blocks."""
 
 
 class CodecMetaMapMismatchError(LeafError):
@@ -139,11 +139,11 @@ class CodecMetaMapMismatchError(LeafError):
 
 
 class BoltOnError(CodecError):
-    """A bolt-on tool can't be described, called or answered."""
+    """A bolt-on tool, a call to it or its answer can't be used."""
 
 
 class ManifestInvalid(BoltOnError):
-    """The bytes, the file or the folder hold no manifest that can be used: `source` is what was read."""
+    """The bytes, the file or the folder hold no usable manifest: `source` is what was read."""
 
     def __init__(self, message: str, *, source: str) -> None:
         super().__init__(message)
@@ -151,7 +151,7 @@ class ManifestInvalid(BoltOnError):
 
 
 class FragmentCacheInvalid(BoltOnError):
-    """No cache of fragments, or one that was made for another map or from other texts. Build it anew."""
+    """Not a cache of fragments, or one that was made for another map or from other texts. Build it again."""
 
 
 class SeamUnsafe(BoltOnError):
@@ -167,7 +167,7 @@ class FragmentUnknown(BoltOnError, LookupError):
 
 
 class CallInvalid(BoltOnError):
-    """The bytes are no tool call or no answer to one, or what they hold can't be used: `code` goes on the wire."""
+    """The bytes are not a tool call or an answer to one, or can't be used: `code` goes into the error answer."""
 
     def __init__(self, message: str, *, code: str = "E_BAD_CALL") -> None:
         super().__init__(message)
@@ -203,7 +203,7 @@ class CompressionError(CodecError):
 
 
 class BodyTooLarge(CompressionError):
-    """A body grows past the limit when it is decompressed. What came before the limit is not given out."""
+    """A body grows past the limit when it is decompressed. The call that raises this returns none of it."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -222,4 +222,4 @@ class CodingUnavailable(CompressionError):
 
 
 class TrajectoryInvalid(CodecError):
-    """A line is none of a file of trajectories, or contradicts others; or one that others go on from is missing."""
+    """A line of a trajectory file is invalid or contradicts others, or a line that others continue is missing."""

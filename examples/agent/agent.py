@@ -9,7 +9,7 @@ from agents.mcp import MCPServerStreamableHttp
 from openai import AsyncOpenAI
 
 GATEWAY = os.environ.get("GATEWAY_URL", "http://127.0.0.1:8600")
-TOKEN = os.environ.get("GATEWAY_TOKEN", "none")  # on loopback none is asked
+TOKEN = os.environ.get("GATEWAY_TOKEN", "none")  # not required on loopback
 
 
 async def main() -> None:
@@ -24,7 +24,7 @@ async def main() -> None:
             name="clock",
             instructions="You tell the time. Use the tool.",
             model=OpenAIChatCompletionsModel("any", client),
-            # A small model seldom calls by itself. After the first call the SDK goes back to "auto".
+            # A small model seldom calls a tool by itself. After the first call the SDK goes back to "auto".
             model_settings=ModelSettings(tool_choice="required", temperature=0),
             mcp_servers=[tools],
         )

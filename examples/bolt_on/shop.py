@@ -10,10 +10,10 @@ STOCK = {"lamp": 12, "chair": 0}
 
 
 def stock(arguments: Mapping[str, Any]) -> Filled:
-    """Choose a text by its name, with a text for each of its slots."""
+    """Choose a text by its name, and give each of its slots a value."""
     article: object = arguments.get("article")
     if not isinstance(article, str):
-        raise ToolRefusal(f"argument 'article' is {article!r:.60}, expected a text")
+        raise ToolRefusal(f"argument 'article' is {article!r:.60}, expected a string")
     left = STOCK.get(article.lower())
     if left is None:
         return fill("unknown", article=article)

@@ -27,12 +27,12 @@ CONVERT = Tool(
 
 
 async def list_tools(context: ServerRequestContext, params: PaginatedRequestParams | None) -> ListToolsResult:
-    """Say which tools there are."""
+    """List the tools."""
     return ListToolsResult(tools=[CONVERT])
 
 
 async def call_tool(context: ServerRequestContext, params: CallToolRequestParams) -> CallToolResult:
-    """Run one."""
+    """Run a tool."""
     celsius = (params.arguments or {}).get("celsius")
     if params.name != CONVERT.name or not isinstance(celsius, int):
         said = (

@@ -7,7 +7,7 @@ import sys
 from openai import OpenAI
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 
-MODEL = "any"  # not looked at: a gateway has one engine
+MODEL = "any"  # ignored: a gateway has one engine
 WEATHER: ChatCompletionToolParam = {
     "type": "function",
     "function": {
@@ -27,12 +27,12 @@ def gateway_runs_the_tool(client: OpenAI) -> None:
     stream = client.chat.completions.create(
         model=MODEL,
         messages=[{"role": "user", "content": "What time is it in Tokyo?"}],
-        tool_choice="required",  # a small model seldom calls by itself
+        tool_choice="required",  # a small model seldom calls a tool by itself
         temperature=0,
         stream=True,
     )
     for chunk in stream:
-        # A key of the gateway's own: what a tool said, as soon as it is there.
+        # The gateway's own key: what a tool said, as soon as it is there.
         result = (getattr(chunk, "codec", None) or {}).get("tool_result")
         if result:
             print(f"[{result['name']} said: {result['text']} ({result['source']})]")
@@ -51,7 +51,7 @@ def this_program_runs_the_tool(client: OpenAI) -> None:
         tool_choice={"type": "function", "function": {"name": "get_weather"}},
         temperature=0,
     ).choices[0]
-    # Look at finish_reason: calls that the gateway has run are listed as well, and the answer is complete then.
+    # Look at finish_reason: calls that the gateway has run are listed as well, but then the answer is complete.
     while answer.finish_reason == "tool_calls":
         messages.append(answer.message.to_dict())
         for call in answer.message.tool_calls or []:
@@ -67,7 +67,7 @@ def this_program_runs_the_tool(client: OpenAI) -> None:
 
 
 if __name__ == "__main__":
-    # On loopback no key is asked; elsewhere it is the gateway's token, or an API key.
+    # On loopback no key is required; elsewhere it is the gateway's token, or an API key.
     with OpenAI(
         base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8600/v1"),
         api_key=os.environ.get("OPENAI_API_KEY", "none"),

@@ -1,6 +1,6 @@
 """The command `codec-leaf` (extra `cli`), and the one place where errors of the SDK become a line and an exit code.
 
-The base install has the command but not typer, which parses its arguments: then the command says what to install.
+The base install has the command but not typer, which parses its arguments: there the command only says what to install.
 """
 
 import sys
@@ -9,7 +9,7 @@ from typing import NoReturn
 from leaf_sdk.errors import CodecError
 
 EXIT_UNUSABLE = 3
-"""What was given, or what is installed, can't be used; wrong arguments are typer's own 2."""
+"""The input, or what is installed, can't be used; wrong arguments end in typer's own 2."""
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
     try:
         from .commands import app
     except ModuleNotFoundError as error:
-        _leave(f"{error.name!r} is not installed, expected the extra: pip install 'codec-leaf[cli]'")
+        _leave(f"{error.name!r} is not installed; it comes with an extra: pip install 'codec-leaf[cli]'")
     try:
         app()
     except CodecError as error:

@@ -1,7 +1,7 @@
-"""`codec-leaf check`: a server, a bolt-on or a manifest, asked and judged, as a table or as JSON.
+"""`codec-leaf check`: a server, a bolt-on or a manifest to verdicts, printed as a table or as JSON.
 
-Prints and decides nothing: the rules stand in `leaf_sdk.testing.conformance`. Only what the command line names is ever
-asked. Exit code 1 says that a rule failed.
+Prints, and decides nothing: the rules are in `leaf_sdk.testing.conformance`. Only what the command line names is ever
+contacted. Exit code 1 means that a rule failed.
 """
 
 import json
@@ -41,11 +41,11 @@ def check(
         ),
     ],
     maps: Annotated[
-        list[str] | None, typer.Option("--map", "-m", help="A map to judge ids under, as [MODEL=]SOURCE; repeatable.")
+        list[str] | None, typer.Option("--map", "-m", help="A map to check ids against, as [MODEL=]SOURCE; repeatable.")
     ] = None,
     call: Annotated[
         list[str] | None,
-        typer.Option(help="Arguments for a tool, as TOOL='{...}'; repeatable; it is called then."),
+        typer.Option(help="Call a tool with these arguments, as TOOL='{...}'; repeatable."),
     ] = None,
     token: Annotated[str | None, typer.Option(envvar="CODEC_TOOL_TOKEN", help="The server's bearer token.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for each answer.")] = 30.0,
@@ -79,7 +79,7 @@ def _report(target: list[str], models: list[ModelMap], calls: Calls, token: str 
         return _mcp_report(target, models, calls, token, timeout)
     except ModuleNotFoundError as error:
         raise CodecError(
-            f"{error.name!r} is not installed, expected the extra: pip install 'codec-leaf[mcp]'"
+            f"{error.name!r} is not installed; it comes with an extra: pip install 'codec-leaf[mcp]'"
         ) from error
 
 
@@ -89,7 +89,7 @@ def _mcp_report(target: list[str], models: list[ModelMap], calls: Calls, token: 
     from leaf_sdk.testing.conformance.mcp_server import check_command, check_url
 
     maps = [model.token_map for model in models]
-    # What a server wrote beside messages comes as tracebacks of mcp's own; the verdict says it in a line.
+    # mcp logs a traceback for what a server writes besides messages; the verdict says it in one line.
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
 
     async def checked() -> Report:
@@ -101,7 +101,7 @@ def _mcp_report(target: list[str], models: list[ModelMap], calls: Calls, token: 
 
 
 def _print(report: Report) -> None:
-    # No markup and no emoji codes: what a tool said means only itself.
+    # No markup and no emoji codes: what a tool said is shown literally.
     console = Console(markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         for each in report.verdicts:
@@ -133,5 +133,5 @@ def _call(text: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def _escaped(text: str) -> str:
-    """Show what can't be shown by its number: a terminal would obey control characters."""
+    """Escape characters that can't be printed: a terminal would obey control characters."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)

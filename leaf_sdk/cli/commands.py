@@ -1,4 +1,4 @@
-"""The command `codec-leaf` (extra `cli`): the verbs, and what each group of them is called.
+"""The command `codec-leaf` (extra `cli`): its verbs, and the name of each group of them.
 
 Errors of the SDK end as one line on stderr and exit code 3; wrong arguments as typer's own message and 2.
 """
@@ -37,7 +37,7 @@ def _show_version(wanted: bool) -> None:
 def root(
     # Typer acts on it before it looks for a command: with `--version` alone there is none.
     _version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and leave.")
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Leaf servers, bolt-on tools and token maps."""

@@ -1,7 +1,7 @@
 """`codec-leaf map`: build a map, convert, compare, name, show, verify and publish it.
 
-Prints and decides nothing: every verb is one call into `fetch` and `vocab`, and its answer as lines or as JSON. Exit
-code 1 says that two things that should agree do not; errors of the SDK end in 3 (see `leaf_sdk.cli`).
+Prints, and decides nothing: every verb is one call into `fetch` or `vocab`, with its answer printed as lines or as
+JSON. Exit code 1 means that two things that should agree do not; errors of the SDK end in 3 (see `leaf_sdk.cli`).
 """
 
 import json
@@ -28,7 +28,7 @@ map_app.command()(verify)
 EXIT_DIFFERENT = 1
 
 Source = Annotated[str, typer.Argument(help="A Codec map, a tokenizer's file, or an https address of a map.")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="Where the map goes.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write the map to.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -37,10 +37,10 @@ def build(
     source: Annotated[Path, typer.Argument(help="A GGUF, tokenizer.json, SentencePiece, tiktoken or tekken file.")],
     output: Output,
     name: Annotated[
-        str | None, typer.Option("--id", help="The map's id, org/family; taken from the file if unset.")
+        str | None, typer.Option("--id", help="The map's id, org/family; by default taken from the file.")
     ] = None,
     cut: Annotated[
-        str | None, typer.Option(help=f"How a tiktoken file cuts text: {', '.join(CUTS)}; the file does not say.")
+        str | None, typer.Option(help=f"How text is cut, which a tiktoken file does not say: {', '.join(CUTS)}.")
     ] = None,
     special: Annotated[
         list[str] | None, typer.Option(help="A special token of a tiktoken file, as TEXT=ID; may be repeated.")
@@ -61,13 +61,13 @@ def build(
 def convert(
     source: Source,
     output: Output,
-    name: Annotated[str | None, typer.Option("--id", help="Another id, org/family.")] = None,
-    published_at: Annotated[str | None, typer.Option(help="When it was published, as ISO date.")] = None,
+    name: Annotated[str | None, typer.Option("--id", help="A new id for the map, org/family.")] = None,
+    published_at: Annotated[str | None, typer.Option(help="When the map was published, as an ISO date.")] = None,
     dictionary: Annotated[
         list[str] | None, typer.Option(help="A zstd dictionary, as FORMAT=FILE=URL; may be repeated.")
     ] = None,
 ) -> None:
-    """Write a map anew, as version 2 and in canonical form, and print its hash."""
+    """Rewrite a map as version 2, in canonical form, and print its hash."""
     data = map_bytes(source)
     load_map(data, decode_only=True)
     changed: dict[str, Any] = {"id": name, "published_at": published_at}
@@ -94,7 +94,7 @@ def diff(
     limit: Annotated[int, typer.Option(help="How many tokens of each kind to show.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Say which tokens two maps do not have in common; exit code 1 if they are not one tokenizer."""
+    """Show how the tokens of two maps differ; exit code 1 if the maps are not the same tokenizer."""
     found = compare_maps(*(load_map(map_bytes(each), decode_only=True) for each in (first, second)))
     tables: dict[str, dict[str, object]] = {
         "only in the first": dict(found.only_first),
@@ -133,7 +133,7 @@ def publish(
         list[Path] | None, typer.Option(help="A zstd dictionary that a map names; may be repeated.")
     ] = None,
 ) -> None:
-    """Write a .well-known/codec tree, from which others find the maps by their names."""
+    """Write a .well-known/codec tree, in which others find the maps by name."""
     from leaf_sdk.fetch.publish import publish_maps
 
     written = publish_maps(
@@ -150,7 +150,7 @@ def publish(
 @map_app.command()
 def fetch(
     origin: Annotated[str, typer.Argument(help="The origin's address, https://host.")],
-    name: Annotated[str, typer.Argument(help="The map's name there, org/family.")],
+    name: Annotated[str, typer.Argument(help="The map's name at that origin, org/family.")],
     output: Output,
     expected: Annotated[str | None, typer.Option("--hash", help="The map's hash, if you know it.")] = None,
     allow: Annotated[
@@ -188,7 +188,7 @@ def list_maps(
         typer.echo(json.dumps([{"id": each.id, "hash": each.hash, "url": each.url} for each in found]))
         return
     for each in found:
-        # An origin's words: shown by their escapes, so that a terminal obeys none of them.
+        # The origin's words: what can't be printed is escaped, so that a terminal obeys none of it.
         typer.echo(f"{each.hash}  {''.join(c if c.isprintable() else repr(c)[1:-1] for c in each.id)[:120]}")
 
 
@@ -199,7 +199,7 @@ def _rows(token_map: TokenMap) -> dict[str, str]:
         "id": token_map.id,
         "hash": token_map.map_id,
         "version": token_map.version,
-        "published": token_map.published_at or "not said",
+        "published": token_map.published_at or "not declared",
         "ids": f"{len(token_map)} ({len(token_map.special_ids)} special)",
         "encoder": token_map.encoder or "none: tokens are plain text",
         "algorithm": token_map.algorithm or "none: the map only decodes",

@@ -1,7 +1,7 @@
-"""`codec-leaf new`: a name to a package that works: a leaf server, or a bolt-on tool, with its tests.
+"""`codec-leaf new`: a name to a working package: a leaf server, or a bolt-on tool, with its tests.
 
-The files come from `templates`, with three words filled in; they are the author's from then on, and nothing here knows
-what becomes of them. Never writes into a folder that holds something.
+The files come from `templates`, with three words filled in; from then on they are the author's, and nothing here refers
+to them again. Never writes into a folder that is not empty.
 """
 
 import keyword
@@ -19,7 +19,7 @@ from leaf_sdk.errors import CodecError
 
 
 class Kind(Enum):
-    """What is made."""
+    """The kind of package."""
 
     LEAF = "leaf"
     BOLT_ON = "bolt-on"
@@ -50,9 +50,9 @@ _TAKEN = {"leaf_sdk", "mcp", "tests", "tokenizers", "msgpack", "anyio", "pytest"
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="The package's name: small letters, digits and hyphens.")],
+    name: Annotated[str, typer.Argument(help="The package's name: lower-case letters, digits and hyphens.")],
     kind: Annotated[Kind, typer.Option(help="An MCP server that ships ids, or a tool called with ids.")] = Kind.LEAF,
-    into: Annotated[Path, typer.Option(help="The folder in which the package's own folder is made.")] = Path(),
+    into: Annotated[Path, typer.Option(help="The folder in which to create the package's folder.")] = Path(),
 ) -> None:
     """Make a working package: a server, its tests, a Dockerfile.
 
@@ -61,19 +61,23 @@ def new(
     package = _package(name)
     folder = into / name
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CodecError(f"{str(folder)!r} is there already; choose another name, or remove it")
+        raise CodecError(f"{str(folder)!r} exists already and is not empty; choose another name, or remove it")
     words = {"name": name, "package": package, "version": version("codec-leaf")}
     for path, template in {**_BOTH, **_FILES[kind]}.items():
         _write(folder / _filled(path, words), _filled(_template(template), words))
-    typer.echo(f"{folder}: a {kind.value} package. Next, there:\n  pip install -e . --group dev\n  pytest")
+    typer.echo(
+        f"created {folder}, a {kind.value} package. Next, in that folder:\n  pip install -e . --group dev\n  pytest"
+    )
 
 
 def _package(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise typer.BadParameter(f"{name!r} is no name, expected small letters, digits and single hyphens: my-tool")
+        raise typer.BadParameter(
+            f"{name!r} is not a valid name, expected lower-case letters, digits and single hyphens, such as my-tool"
+        )
     package = name.replace("-", "_")
     if package in _TAKEN or package in sys.stdlib_module_names or keyword.iskeyword(package):
-        raise typer.BadParameter(f"{name!r} would hide a module of that name; choose another")
+        raise typer.BadParameter(f"a package named {name!r} would hide the module of that name; choose another name")
     return package
 
 

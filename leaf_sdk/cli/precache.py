@@ -1,7 +1,7 @@
-"""`codec-leaf precache`: a bolt-on's texts and a list of maps to its manifest and caches, with a bar while it works.
+"""`codec-leaf precache`: a bolt-on's texts and a list of maps to its manifest and caches, with a progress bar.
 
-Prints and decides nothing: `leaf.bolt_on` proves every seam, and refuses with the text that shows why. All is proven
-before the first file is written. The bar is for a terminal alone and goes to stderr.
+Prints, and decides nothing: `leaf.bolt_on` proves every seam, and refuses with a text that shows why. Everything is
+proven before the first file is written. The bar is shown only on a terminal, on stderr.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,9 @@ class _Tool:
 
 
 def precache(
-    target: Annotated[str, typer.Argument(help="A package with TOOLS, package:NAME, or a manifest and its folder.")],
+    target: Annotated[
+        str, typer.Argument(help="A package with TOOLS, or package:NAME, or a manifest's file or folder.")
+    ],
     maps: Annotated[
         list[str],
         typer.Option("--map", "-m", help="A map, a model's file or an address, as [MODEL=]SOURCE; repeatable."),
@@ -61,7 +63,9 @@ def precache(
             typer.echo(_shown(path))
         for model_id in build.dropped:
             typer.echo(
-                f"{tool.manifest.name}: dropped {model_id}, whose ids are of other texts; give its map too", err=True
+                f"{tool.manifest.name}: dropped {model_id} from the manifest, because its cached ids are of other "
+                "texts; to keep it, give its map as well",
+                err=True,
             )
     for name, model_id, seam in seams:
         typer.echo(_sentence(name, model_id, seam), err=True)
@@ -86,8 +90,8 @@ def _shown(path: Path) -> Path:
 
 
 def _sentence(name: str, model_id: str, seam: Seam) -> str:
-    """Say what was moved, and the text of which the ids at the slot's own ends would not be the ids of the whole."""
+    """Say which seam was moved, with a text whose ids in parts, cut at the slot's ends, are not those of the whole."""
     return (
-        f"{name}: {model_id}: seam at {{{seam.slot}}} of {seam.fragment!r} moved: {seam.example!r} is "
-        f"{len(seam.whole)} ids as a whole and {len(seam.apart)} in parts"
+        f"{name}: {model_id}: the seam at {{{seam.slot}}} of fragment {seam.fragment!r} was moved, because "
+        f"{seam.example!r} is {len(seam.whole)} ids as a whole and {len(seam.apart)} in parts"
     )

@@ -1,6 +1,6 @@
-"""`codec-leaf map verify`: a map held against its hash, against itself, an engine, or a tokenizer.json.
+"""`codec-leaf map verify`: a map compared with its hash, with itself, with an engine or with a tokenizer.json.
 
-Prints what differs and decides nothing beyond the exit code: 0 when all agrees, 1 when something does not.
+Prints what differs, and decides nothing but the exit code: 0 if everything agrees, 1 if something does not.
 """
 
 import json
@@ -31,7 +31,7 @@ def verify(
     count: Annotated[int, typer.Option("--samples", min=1, help="How many texts to compare.")] = 500,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Check that a map is what its hash says, keeps its promises, and gives the ids of an engine or a tokenizer."""
+    """Check that a map matches its hash, decodes what it encodes, and gives the ids of an engine or a tokenizer."""
     token_map = open_map(source, expected)
     results = {"round trip": _round_trip(token_map, count)}
     if engine is not None:
@@ -47,13 +47,13 @@ def verify(
 
 
 def _round_trip(token_map: TokenMap, count: int) -> Agreement:
-    """Give texts whose ids do not decode to them, or hold a special id; none where decoding is not exact anyway."""
+    """Find texts whose ids do not decode to them, or include a special id; none are tried if decoding is not exact."""
     lost = bytes(missing_bytes(token_map.vocab)) if token_map.encoder == "byte_level" else b""
     texts = [text for text in samples(count) if token_map.metaspace is None or SPACE not in text]
     wrong: list[Difference] = []
     for text in texts if token_map.exact_decode else []:
         ids = token_map.encode(text)
-        # A vocabulary that can't spell a byte leaves it out, as its engine does.
+        # A vocabulary that can't spell a byte drops it, as its engine does.
         if token_map.decode_bytes(ids) != text.encode().translate(None, lost) or token_map.special_ids & set(ids):
             wrong.append(Difference(text, ids, token_map.encode(token_map.decode(ids))))
     return Agreement(len(texts) if token_map.exact_decode else 0, 0, wrong)
@@ -75,7 +75,7 @@ def _library(path: Path) -> Callable[[str], list[int]]:
 
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises a bare Exception for whatever it can't read
+    except Exception as error:  # the library raises a bare Exception for anything that it can't read
         raise NotAMap(f"{str(path)!r} is not a tokenizer.json: {error}") from error
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
 

@@ -1,9 +1,9 @@
-"""A path or an address to verified bytes: the one place in the SDK that reads files and opens connections.
+"""A path or an address to a map's verified bytes: all that the SDK opens connections for.
 
 Files are read as they are, a GGUF model as a memory map, so that only its head is touched. Addresses are https, or http
-on this machine; a redirect may not leave the origin that was asked for. The hash's shape is looked at before anything
-is fetched, its value right after. Size and time have caps. A map that is named by its hash is fetched once and then
-read from the disk (`cache`). Knows nothing of tools.
+on this machine; a redirect may not leave the origin that was asked for. A hash's form is checked before anything is
+fetched, its value right after. Size and time are limited. A map that is named by its hash is fetched once and then read
+from the disk (`cache`). Knows nothing of tools.
 """
 
 import json
@@ -22,7 +22,7 @@ from leaf_sdk.vocab.pre_tokenizers import PreTokenizer
 from .cache import MapCache, default_cache
 
 MAX_BYTES = 64 * 2**20
-"""The largest published maps are near 20 MB."""
+"""The size limit of a map; the largest published ones are near 20 MB."""
 TIMEOUT = 30.0
 """Seconds for a whole download."""
 
@@ -31,17 +31,17 @@ _ID_FIRST = re.compile(rb'\s*\{\s*"id"\s*:')
 
 
 def open_map(source: str | Path, expected_hash: str | None = None, *, cache: MapCache | None = None) -> TokenMap:
-    """Open a map: a Codec map file or address, or a tokenizer's file on this machine, of which one is built.
+    """Open a map: a Codec map's file or address, or a tokenizer's file on this machine, from which one is built.
 
     Args:
         source: a path, an https address, or http on loopback.
-        expected_hash: of the Codec map; for another kind of file, of the map that is built from it. A map at an address
-            that is named by its hash is kept in this user's cache, and read from there the next time.
-        cache: keep the compiled form here, which starts faster, and of a map that is named by its hash the map too; see
-            `cache.MapCache`.
+        expected_hash: the hash of the Codec map; for another kind of file, of the map that is built from it. With it, a
+            map that is fetched from an address is kept in this user's cache, and read from there the next time.
+        cache: where to keep the compiled form, which loads faster, and with `expected_hash` the map too; see
+            `leaf_sdk.fetch.cache.MapCache`.
 
     Raises:
-        MapError: see the tree in `errors`.
+        MapError: see the tree in `leaf_sdk.errors`.
     """
     expected = None if expected_hash is None else normalise_hash(expected_hash)
     if expected is None or not (cache or _is_url(source)):
@@ -67,7 +67,7 @@ def open_published(
     """Open a map that an origin publishes under `/.well-known/codec/`; see `discovery.discover`.
 
     Raises:
-        MapError: see the tree in `errors`.
+        MapError: see the tree in `leaf_sdk.errors`.
     """
     from .discovery import discover
 
@@ -91,10 +91,10 @@ def _pinned(source: str | Path, expected: str) -> bytes:
 
 
 def map_bytes(source: str | Path) -> bytes:
-    """Give the bytes of a Codec map, built first where the source is a tokenizer's file.
+    """Return the bytes of a Codec map, which is built first if the source is a tokenizer's file.
 
     Raises:
-        MapError: see the tree in `errors`.
+        MapError: see the tree in `leaf_sdk.errors`.
     """
     if _is_url(source):
         return read_source(source)
@@ -112,10 +112,10 @@ def build_from(
     cut: PreTokenizer | None = None,
     special_tokens: Mapping[str, int] | None = None,
 ) -> bytes:
-    """Build a Codec map from a tokenizer's file on this machine; the rest as in `vocab.build_map`.
+    """Build a Codec map from a tokenizer's file on this machine; for the arguments see `vocab.build_map`.
 
     Raises:
-        MapError: see the tree in `errors`.
+        MapError: see the tree in `leaf_sdk.errors`.
     """
     if _first_bytes(_regular_file(path)) != _GGUF:
         return build_map(read_source(path), id=id, cut=cut, special_tokens=special_tokens)
@@ -130,12 +130,12 @@ def build_from(
 def read_source(
     source: str | Path, *, expected_hash: str | None = None, max_bytes: int = MAX_BYTES, timeout: float = TIMEOUT
 ) -> bytes:
-    """Read a file or an address whole, and compare its hash where one is given.
+    """Read a file or an address in full, and compare its hash if one is given.
 
     Raises:
-        MapHashMalformed: before anything is read.
+        MapHashMalformed: the hash is not a sha256; raised before anything is read.
         MapUnreachable: no such file or answer, too large, too slow, or an address that we don't fetch.
-        MapHashMismatch: other bytes than the hash names.
+        MapHashMismatch: the bytes are not those that the hash names.
     """
     expected = None if expected_hash is None else normalise_hash(expected_hash)
     data = _download(str(source), max_bytes, timeout) if _is_url(source) else _read_file(Path(source), max_bytes)
@@ -178,7 +178,7 @@ def _first_bytes(path: Path) -> bytes:
 
 
 def _is_map(data: bytes) -> bool:
-    # Written maps begin with their id; only what begins otherwise is parsed a second time to tell.
+    # Maps are written with their id first; only a file that begins otherwise is parsed once more to tell.
     if _ID_FIRST.match(data):
         return True
     try:
@@ -189,14 +189,14 @@ def _is_map(data: bytes) -> bool:
 
 
 def _download(url: str, max_bytes: int, timeout: float) -> bytes:
-    # Most leaves open a file: the HTTP client is imported by those that don't.
+    # Most leaves open a file: only those that don't import the HTTP client.
     from .download import download
 
     return download(url, max_bytes=max_bytes, timeout=timeout)
 
 
 def _cause(error: OSError | ValueError) -> str:
-    # The name stands in our own sentence already.
+    # Our own sentence already has the file's name.
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 

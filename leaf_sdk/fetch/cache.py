@@ -1,8 +1,8 @@
 """Maps on disk by the hash of their bytes, and their compiled forms: fetched once, then offline.
 
-A file's name is its content's hash, and the content is compared with it whenever it is read, so a damaged or changed
-file is one that is not there. Files appear whole or not at all. One thread fetches a map, others wait for it. Errors of
-the disk are never errors of the caller: a cache that can't be written is a cache that is empty.
+A map is checked against the hash in its file's name whenever it is read, so a damaged or changed file counts as
+missing. Files appear whole or not at all. One thread fetches a map while others wait for it. Disk errors never reach
+the caller: a cache that can't be written is just empty.
 """
 
 import os
@@ -20,7 +20,7 @@ _locks: dict[str, threading.Lock] = {}
 
 
 def cache_folder() -> Path:
-    """Give where this user's caches belong: `$XDG_CACHE_HOME/codec-leaf`, or the system's own place."""
+    """Return the folder for this user's caches: `$XDG_CACHE_HOME/codec-leaf`, or the system's usual place."""
     if named := os.environ.get("XDG_CACHE_HOME"):
         return Path(named) / "codec-leaf"
     places = {"darwin": "Library/Caches", "win32": "AppData/Local/Cache"}
@@ -34,7 +34,7 @@ class MapCache:
     folder: Path
 
     def read(self, map_hash: str) -> bytes | None:
-        """Give a map's bytes, or None where they are not here or no longer what their name says."""
+        """Return a map's bytes, or None if they are missing or no longer match their name."""
         data = _read(self._path(map_hash, "json"))
         return data if data is not None and map_digest(data) == map_hash else None
 
@@ -43,7 +43,7 @@ class MapCache:
         _write(self._path(map_digest(data), "json"), data)
 
     def fetched(self, map_hash: str, fetch: Callable[[], bytes]) -> bytes:
-        """Give a map's bytes from here, or from `fetch`, which is called once however many ask at the same time."""
+        """Return a map's bytes from here, or from `fetch`, which is called once even if many ask at the same time."""
         with _guard:
             lock = _locks.setdefault(f"{self.folder}#{map_hash}", threading.Lock())
         with lock:
@@ -54,14 +54,14 @@ class MapCache:
             return data
 
     def open(self, map_hash: str, read_bytes: Callable[[], bytes]) -> TokenMap:
-        """Open a map by its compiled form, or read it and keep that form for the next time.
+        """Open a map from its compiled form, or read it and keep that form for the next time.
 
         Args:
             map_hash: the map's name, `sha256:<hex>`.
-            read_bytes: gives the map's own bytes, when something encodes or there is no compiled form.
+            read_bytes: returns the map's own bytes; called when something is encoded or there is no compiled form.
 
         Raises:
-            MapError: the map can't be had or used.
+            MapError: the map can't be obtained or used.
         """
         path = self._path(map_hash, "compiled")
         compiled = _read(path)
@@ -77,11 +77,11 @@ class MapCache:
         return token_map
 
     def note(self, name: str, data: bytes) -> None:
-        """Keep what an origin published, for when it can't be asked."""
+        """Keep what an origin published, for when it can't be reached."""
         _write(self._note(name), data)
 
     def noted(self, name: str) -> bytes | None:
-        """Give what was last noted under a name."""
+        """Return what was last kept under a name."""
         return _read(self._note(name))
 
     def _path(self, map_hash: str, ending: str) -> Path:
@@ -92,7 +92,7 @@ class MapCache:
 
 
 def default_cache() -> MapCache:
-    """Give the cache of this user."""
+    """Return this user's cache."""
     return MapCache(cache_folder())
 
 

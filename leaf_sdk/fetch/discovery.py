@@ -1,8 +1,8 @@
-"""An origin and a map's name to the map: what stands under `/.well-known/codec/`.
+"""An origin and a map's name to the map: what is published under `/.well-known/codec/`.
 
 An origin publishes, for each name, the map itself or a pointer to it: an address and a hash. A pointer is followed
-once, never to another pointer. Where it leads is not our choice, so it must stay within the origin, lead to a public
-address, or to an origin that the caller allows.
+once, never to another pointer. Where it leads is not our choice, so it must stay within the origin, or lead to a public
+address or an origin that the caller allows.
 
 Source: Codec specification 0.5, "Discovery".
 """
@@ -35,7 +35,7 @@ class Pointer:
 
 
 def map_path(name: str) -> str:
-    """Give the path under which an origin publishes a map.
+    """Return the path under which an origin publishes a map.
 
     Raises:
         MapDiscoveryInvalid: a name that is not a path.
@@ -46,11 +46,11 @@ def map_path(name: str) -> str:
 
 
 def read_index(origin: str, *, timeout: float) -> list[Pointer]:
-    """Give the maps that an origin lists in its `index.json`.
+    """Return the maps that an origin lists in its `index.json`.
 
     Raises:
         MapUnreachable: no answer, or an address that we don't fetch.
-        MapDiscoveryInvalid: no index.
+        MapDiscoveryInvalid: the answer is not an index.
     """
     url = f"{_bare(origin)}{WELL_KNOWN}/index.json"
     data = download(url, max_bytes=_MAX_POINTER * 16, timeout=timeout)
@@ -68,22 +68,22 @@ def discover(
     max_bytes: int,
     timeout: float,
 ) -> bytes:
-    """Give the bytes of a map that an origin publishes.
+    """Return the bytes of a map that an origin publishes.
 
     Args:
         origin: `https://host[:port]`.
         name: the map's id there.
-        cache: asked first when the hash is known; keeps what was published, for when the origin can't be asked.
+        cache: asked first if the hash is known; keeps what was published, for when the origin can't be reached.
         expected_hash: the map's hash, if the caller knows it: then nothing that the origin says can change the map.
         allow: other origins to which a pointer may lead.
-        max_bytes: of the map.
+        max_bytes: the most bytes that the map may have.
         timeout: seconds for each of the two exchanges.
 
     Raises:
         MapNotPublished: the origin has no such map.
         MapDiscoveryInvalid: what it has is neither a map nor a pointer to that map.
         MapUnreachable: no answer, too large, too slow, or an address that we don't fetch.
-        MapHashMismatch: other bytes than the hash names.
+        MapHashMismatch: the bytes are not those that the hash names.
     """
     expected = None if expected_hash is None else normalise_hash(expected_hash)
     if expected is not None and (kept := cache.read(expected)) is not None:

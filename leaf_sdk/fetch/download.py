@@ -1,9 +1,8 @@
-"""An address to bytes, within a size and a time: https, or http on this machine, and never where a redirect leads
-away.
+"""An address to bytes, within a size and a time limit: https, or http on this machine, with no redirect to elsewhere.
 
-Uses urllib: it is there, and a map is fetched once. The time is a limit on the whole exchange: when it is over the
-connection is shut down, whatever the other side still drips. An answer compressed with gzip is unpacked under the same
-size cap. Compares no hashes and knows nothing of maps.
+Uses urllib: it is always there, and a map is fetched only once. The time limit is on the whole exchange: when it is
+over, the connection is shut down even if the other side is still sending. An answer compressed with gzip is unpacked
+under the same size limit. Compares no hashes and knows nothing of maps.
 """
 
 import functools
@@ -30,25 +29,25 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class _Body(Protocol):
-    """As much of an HTTP answer as is read here."""
+    """The part of an HTTP answer that is read here."""
 
     headers: HTTPMessage
 
     def read1(self, amount: int, /) -> bytes:
-        """Give what has arrived, up to that many bytes; none at the end."""
+        """Return what has arrived, up to that many bytes; b"" at the end."""
         ...
 
 
 class _Unpacker(Protocol):
-    """As much of zlib's decompressor as is used here."""
+    """The part of zlib's decompressor that is used here."""
 
     @property
     def unconsumed_tail(self) -> bytes:
-        """What was given and not unpacked for want of room."""
+        """Input that was not unpacked for lack of room."""
         ...
 
     def decompress(self, data: bytes, room: int, /) -> bytes:
-        """Give what the data unpacks to, up to that many bytes."""
+        """Return what the data unpacks to, up to that many bytes."""
         ...
 
 
@@ -66,7 +65,7 @@ class _Watch:
             self.end()
 
     def end(self) -> None:
-        """Shut everything down: whoever reads is woken."""
+        """Shut everything down, which wakes whoever is reading."""
         self.is_over = True
         for each in self._sockets:
             try:
@@ -81,7 +80,7 @@ class _SameOrigin(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> urllib.request.Request | None:
-        """Give the request that follows a redirect, or raise MapUnreachable when it leaves the origin."""
+        """Return the request that follows a redirect; raise MapUnreachable if it leaves the origin."""
         if origin_of(newurl) != origin_of(req.full_url):
             raise _unreachable(req.full_url, f"redirects to {newurl!r:.200}; give that address if you trust it")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -118,20 +117,20 @@ def _watched(kind: type[http.client.HTTPConnection], watch: _Watch) -> Callable[
 
 
 def origin_of(url: str) -> tuple[str, str | None, int]:
-    """Give scheme, host and port of an address."""
+    """Return scheme, host and port of an address."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"https": 443}.get(parts.scheme, 80)
 
 
 def download(url: str, *, max_bytes: int, timeout: float) -> bytes:
-    """Give what an address answers; one byte more than `max_bytes` when there is more.
+    """Return what an address answers, cut off one byte after `max_bytes` if it is longer.
 
     Raises:
-        MapUnreachable: no https (or http on loopback), no answer, a redirect to another origin, or too slow.
-        MapNotPublished: the address is served, and has nothing there (404, 410).
+        MapUnreachable: not https (or http on loopback), no answer, a redirect to another origin, or too slow.
+        MapNotPublished: the origin answers, but has nothing there (404, 410).
     """
     local = _check_address(url)
-    # A proxy of the environment is for the world outside, never for an address on this machine.
+    # A proxy set in the environment is for the outside world, never for an address on this machine.
     proxies = [urllib.request.ProxyHandler({})] if local else []
     request = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})  # noqa: S310 - the scheme is checked
     with _time_limit(timeout) as watch:
@@ -144,7 +143,7 @@ def download(url: str, *, max_bytes: int, timeout: float) -> bytes:
             kind = MapNotPublished if error.code in (404, 410) else MapUnreachable
             raise kind(f"map source {url!r} answered {error.code}", source=url) from error
         except (OSError, HTTPException, ValueError) as error:
-            # A socket that waits as long as all may take can be quicker to say so than the watch.
+            # The socket's timeout is as long as the watch's, and may be the first to report it.
             slow = watch.is_over or TimeoutError in (type(error), type(getattr(error, "reason", None)))
             why = "sends too slowly" if slow else f"can't be fetched: {error}"
             raise _unreachable(url, why) from error
@@ -179,15 +178,15 @@ def _read_body(answer: _Body, url: str, max_bytes: int) -> bytes:
 
 
 def _unpack(unpacker: _Unpacker, chunk: bytes, url: str, room: int) -> bytes:
-    """Give what a chunk unpacks to, up to `room` bytes: a small answer can unpack to gigabytes."""
+    """Return what a chunk unpacks to, up to `room` bytes: a small answer can unpack to gigabytes."""
     try:
         return unpacker.decompress(unpacker.unconsumed_tail + chunk, room)
     except zlib.error as error:
-        raise _unreachable(url, f"is not a gzip stream though it says so ({error})") from error
+        raise _unreachable(url, f"is not the gzip stream that its header announces ({error})") from error
 
 
 def _check_address(url: str) -> bool:
-    """Say whether an address is on this machine; refuse what is neither that nor https."""
+    """Return whether an address is on this machine; refuse what is neither that nor https."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
@@ -207,10 +206,10 @@ def _is_local(parts: SplitResult) -> bool:
 
 
 def check_public(url: str) -> None:
-    """Refuse an address that somebody else chose if any of its host's addresses is not a public one.
+    """Refuse an address that somebody else chose if any of its host's IP addresses is not public.
 
     Raises:
-        MapUnreachable: the host is on this machine, on a private network, or not known.
+        MapUnreachable: the host is on this machine, on a private network, or unknown.
     """
     host = urlsplit(url).hostname or ""
     try:

@@ -1,7 +1,7 @@
 """A running llama.cpp server as a tokenizer: what `codec-leaf map verify --engine` compares a map with.
 
-Asks `/tokenize` and nothing else, over one connection. The address is the user's own, named on the command line, so
-any host is asked. Knows nothing of maps.
+Asks `/tokenize` and nothing else, over one connection. The address is the user's own, from the command line, so any
+host is allowed. Knows nothing of maps.
 """
 
 import http.client
@@ -37,11 +37,11 @@ class EngineTokenizer:
         self._connection.close()
 
     def ordinary(self, text: str) -> list[int]:
-        """Give the ids of ordinary text, without BOS."""
+        """Return the ids of ordinary text, without BOS."""
         return self._ask(text, parse_special=False)
 
     def specials(self, text: str) -> list[int]:
-        """Give the ids of a text in which special tokens are themselves."""
+        """Return the ids of a text in which special tokens are parsed."""
         return self._ask(text, parse_special=True)
 
     def _ask(self, text: str, *, parse_special: bool) -> list[int]:
@@ -50,7 +50,7 @@ class EngineTokenizer:
             try:
                 answer = self._post(body)
             except ConnectionError:
-                # llama.cpp closes a connection that rested for seconds. Asking twice changes nothing.
+                # llama.cpp closes a connection that was idle for some seconds. Asking again does no harm.
                 self._connection.close()
                 answer = self._post(body)
             data = answer.read(_MAX_ANSWER)

@@ -1,7 +1,7 @@
 """Whether an address belongs to the internet, and not to this machine, a private network, a link or a group.
 
-Judges the numbers of an address, those included that lead on to another (NAT64, 6to4, Teredo, ISATAP). It resolves no
-name and opens nothing.
+Judges numeric addresses, including those that lead to another one (NAT64, 6to4, Teredo, ISATAP). Resolves no names and
+opens nothing.
 """
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -9,18 +9,18 @@ from typing import Final
 
 _NAT64: Final = ip_network("64:ff9b::/96")
 _UNICAST: Final = ip_network("2000::/3")
-"""All of IPv6 that is given to the internet (IANA, "Internet Protocol Version 6 Address Space"). What lies elsewhere is
-a machine's own, a link's, a site's, or another way to write an IPv4 address."""
+"""All of IPv6 that is assigned to the internet (IANA, "Internet Protocol Version 6 Address Space"). Other addresses
+belong to a machine, a link or a site, or are another way to write an IPv4 address."""
 _NOBODYS: Final = (ip_network("3fff::/20"), ip_network("192.0.0.0/24"), ip_network("192.88.99.0/24"))
-"""For documents, for protocols, and for relays that are no more."""
+"""Networks for documentation, for protocols, and for relays that no longer exist."""
 _ISATAP: Final = frozenset({0x0000_5EFE, 0x0200_5EFE})
-"""The upper half of the interface's part of an address that leads into an IPv4 net (RFC 5214, 6.1)."""
+"""The upper half of the interface identifier of an address that leads into an IPv4 network (RFC 5214, 6.1)."""
 
 
 def is_public(address: str) -> bool:
-    """Whether an address belongs to the internet: not to this machine, a private net, a link or a group.
+    """Whether an address belongs to the internet: not to this machine, a private network, a link or a group.
 
-    One that leads on to an IPv4 address is judged by that one.
+    An address that leads to an IPv4 address is judged by that one.
     """
     try:
         ip = ip_address(address.partition("%")[0])
@@ -39,7 +39,7 @@ def _is_public(ip: IPv4Address | IPv6Address) -> bool:
 
 
 def _embedded(ip: IPv6Address) -> list[IPv4Address]:
-    """The IPv4 addresses that a translation or a tunnel reaches through this one."""
+    """Return the IPv4 addresses that a translation or a tunnel reaches through this one."""
     lower = IPv4Address(int(ip) & 0xFFFF_FFFF)
     if ip in _NAT64 or (int(ip) >> 32) & 0xFFFF_FFFF in _ISATAP:
         return [lower]

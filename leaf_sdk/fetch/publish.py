@@ -1,8 +1,8 @@
 """Maps to the tree of files that an origin serves under `/.well-known/codec/`, so that others find them by name.
 
-A map stands under the hash of its bytes, its name is a pointer there, and an index lists all names. What is published
-once stays: a new version of a name is a new file and another pointer. zstd dictionaries of a map stand beside, under
-their own hashes. Serve the folder as it is, over https.
+A map is stored under the hash of its bytes, its name is a pointer to that, and an index lists all names. A published
+file stays: a new version of a map is a new file, to which the pointer then leads. zstd dictionaries are stored beside
+the maps, under their own hashes. Serve the folder as it is, over https.
 
 Source: Codec specification 0.5, "Discovery".
 """
@@ -19,13 +19,13 @@ from leaf_sdk.vocab.fields import as_list, as_object
 from .discovery import WELL_KNOWN, map_path
 
 CODEC_VERSION = "0.5"
-"""Of the index's form."""
+"""The version of the index's format."""
 
 
 def publish_maps(
     folder: Path, origin: str, maps: Sequence[bytes], *, dictionaries: Sequence[bytes] = (), published_at: str | None
 ) -> list[Path]:
-    """Write maps and dictionaries into a folder, and give the files that were written.
+    """Write maps and dictionaries into a folder, and return the files that were written.
 
     Args:
         folder: what the origin serves as its root.
@@ -35,13 +35,13 @@ def publish_maps(
         published_at: goes into the pointers.
 
     Raises:
-        NotAMap: bytes that are no map.
-        MapDiscoveryInvalid: a map whose id is not a path, or an origin that is not an address.
+        NotAMap: bytes that are not a map.
+        MapDiscoveryInvalid: a map's id is not a path, the origin is not an address, or the index can't be read.
         CodecError: the folder can't be written.
     """
     if not origin.startswith(("https://", "http://localhost", "http://127.0.0.1")):
         raise MapDiscoveryInvalid(
-            f"origin {origin!r} is not an address that maps are fetched from, expected https://host"
+            f"maps can't be fetched from origin {origin!r}, expected an address such as https://host"
         )
     root = origin.rstrip("/")
     files: dict[str, bytes] = {}
@@ -60,13 +60,15 @@ def publish_maps(
 
 
 def _merged(index: Path, new: dict[str, dict[str, Any]]) -> list[object]:
-    """Keep what the index lists already under other names."""
+    """Keep what the index already lists under other names."""
     if not index.is_file():
         return [*new.values()]
     try:
         listed = as_list(as_object(json.loads(index.read_bytes())).get("maps"))
     except (OSError, ValueError) as error:
-        raise MapDiscoveryInvalid(f"{str(index)!r} is no index ({error}); move it away to begin a new one") from error
+        raise MapDiscoveryInvalid(
+            f"{str(index)!r} is not an index ({error}); move it away to start a new one"
+        ) from error
     return [*(entry for entry in listed if as_object(entry).get("id") not in new), *new.values()]
 
 

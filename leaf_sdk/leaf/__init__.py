@@ -1,6 +1,6 @@
-"""The leaf contract: write ids beside a tool result's text, read them, check them, take them off again.
+"""The leaf contract: write ids beside a tool result's text, read them, check them, remove them again.
 
-Stands on `vocab` and `fetch`. Needs no mcp: results are dicts or any model with mcp's shape.
+Builds on `vocab` and `fetch`. Does not need mcp: results are dicts, or any model with the shape of mcp's.
 """
 
 from .contract import CODEC_META_KEY, LeafPayload

@@ -1,8 +1,8 @@
-"""Ids to a short text and back, for a reader that said it can take them so.
+"""Ids to a short text and back, for readers that announce that they take packed ids.
 
-Each id becomes one to five bytes, seven bits at a time, low bits first (LEB128), and the bytes base64: about two thirds
-of the JSON list. Only readers that announce it get it, in a request's `_meta`; to any other the payload would be none,
-and it would tokenize the text again. Knows nothing of maps and results.
+Each id becomes one to five bytes, seven bits at a time, low bits first (LEB128), and the bytes become base64: about two
+thirds of the JSON list. A reader announces it in a request's `_meta`; any other reader would see no payload in packed
+ids and tokenize the text again. Knows nothing of maps and results.
 """
 
 import base64
@@ -11,26 +11,26 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 PACKED_KEY: Final = "x_ids_leb128"
-"""Stands in a payload in place of `ids`."""
+"""Replaces `ids` in a payload."""
 PACKING_META_KEY: Final = "ai.codec/leaf-packing"
-"""The key in a request's `_meta` by which a reader announces that it takes packed ids."""
+"""The key in a request's `_meta` under which a reader announces that it takes packed ids."""
 PACKING: Final = "leb128"
 MAX_PACKED_CHARACTERS: Final = 16 * 2**20
 _MAX_SHIFT: Final = 28
 
 
 def announce_packing(meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Give a request's `_meta` with the announcement added."""
+    """Return a request's `_meta` with an added announcement that its sender takes packed ids."""
     return {**(meta or {}), PACKING_META_KEY: PACKING}
 
 
 def takes_packed(meta: object) -> bool:
-    """Say whether a request's `_meta` announces that packed ids are understood."""
+    """Return whether a request's `_meta` announces that its sender takes packed ids."""
     return isinstance(meta, Mapping) and cast("Mapping[str, object]", meta).get(PACKING_META_KEY) == PACKING
 
 
 def pack(ids: Iterable[int]) -> str:
-    """Give the text of ids, each from 0 to 2^32 - 1."""
+    """Return the packed text of ids, each from 0 to 2^32 - 1."""
     data = bytearray()
     for each in ids:
         rest = each
@@ -42,7 +42,7 @@ def pack(ids: Iterable[int]) -> str:
 
 
 def unpack(text: str) -> list[int] | None:
-    """Give the ids of a text, or None: not base64, cut off in an id, an id beyond 32 bits, or too long a text."""
+    """Return the ids of a packed text; None if it is not base64, ends inside an id, or is too long, or an id is."""
     if len(text) > MAX_PACKED_CHARACTERS:
         return None
     try:

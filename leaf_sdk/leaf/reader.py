@@ -1,6 +1,6 @@
 """A tool result to the ids that it carries, block by block, and back to a plain result.
 
-Reads both wire forms: `_meta` on the text block, and the legacy block behind it (up to 0.3.1); where both stand,
+Reads both forms: `_meta` on the text block, and the legacy block after it (up to 0.3.1); where both are present,
 `_meta` wins. A malformed payload reads as no payload. Reading trusts nothing: pass the ids through `verify.check_ids`
 before an engine sees them.
 """
@@ -21,7 +21,7 @@ class LeafText:
     """One text block of a result, and the ids that came with it."""
 
     text_index: int
-    """Its place among all content blocks."""
+    """Its index among all content blocks."""
     text: str
     ids: list[int] | None
     """None without a payload. Unchecked: elements may be anything that JSON can hold."""
@@ -30,20 +30,20 @@ class LeafText:
 
 
 def has_codec_meta(result: object) -> bool:
-    """Say whether any text block carries ids."""
+    """Return whether any text block carries ids."""
     return any(leaf.ids is not None for leaf in read_codec_meta(result))
 
 
 def read_codec_meta(result: object, expected_map_id: str | None = None) -> list[LeafText]:
-    """Give one entry for each text block, in order.
+    """Return one entry for each text block, in order.
 
     Args:
         result: a dict, or mcp's `CallToolResult`.
-        expected_map_id: the caller's map. Of payloads under several maps its own is taken; a block that has only those
-            of others is an error.
+        expected_map_id: the caller's map. Where a block has payloads of several maps, this map's is taken; a block
+            that has only payloads of other maps is an error.
 
     Raises:
-        CodecMetaMapMismatchError: a payload of another map than the expected one.
+        CodecMetaMapMismatchError: a block has ids, but none of the expected map.
         LeafResultInvalid: the result has no list of content blocks.
         MapHashMalformed: `expected_map_id` is not a sha256.
     """
@@ -62,12 +62,12 @@ def read_codec_meta(result: object, expected_map_id: str | None = None) -> list[
 
 
 def take_ids(result: object, expected_map_id: str | None = None) -> list[list[int] | None]:
-    """Give the ids of each text block, None where there are none; raises what `read_codec_meta` raises."""
+    """Return the ids of each text block, None where it has none; raises what `read_codec_meta` raises."""
     return [leaf.ids for leaf in read_codec_meta(result, expected_map_id)]
 
 
 def strip_codec_meta(result: ResultT) -> ResultT:
-    """Give the result without ids: payloads, emptied `_meta` and legacy blocks gone; itself if there were none.
+    """Return the result without payloads, legacy blocks and any `_meta` left empty; the same object if it had no ids.
 
     Raises:
         LeafResultInvalid: the result has no list of content blocks.
@@ -89,7 +89,7 @@ def _read(index: int, text: str, blocks: list[object], expected: str | None) -> 
 
 
 def _sibling(blocks: list[object], index: int) -> LeafPayload | None:
-    """Give the legacy payload right behind a text block; one that names another block in `sibling_index` is not it."""
+    """Return the legacy payload right after a text block, unless its `sibling_index` names another block."""
     if index + 1 >= len(blocks) or field(blocks[index + 1], "type") != LEGACY_BLOCK_TYPE:
         return None
     follower = blocks[index + 1]

@@ -1,8 +1,8 @@
-"""Ids that came from outside to a verdict: may an engine see them in place of the text?
+"""Ids from outside to a verdict: may an engine see them in place of the text?
 
-Three questions that no trust answers: are they ids at all, does the map have them, is none of them special (a special
-id in a tool result is a role switch). The fourth, do they say exactly what the text says, is what a person and a filter
-rely on; policy `trust` skips only that one. Pure: raises nothing and counts nothing.
+Three checks are always made: they are ids, the map has them, and none of them is special (a special id in a tool result
+is a role switch). The fourth, that they say exactly what the text says, is what people and filters rely on; level
+`trust` skips only that one. Pure: raises nothing and counts nothing.
 """
 
 from array import array
@@ -16,9 +16,9 @@ from leaf_sdk.errors import TextNotUnicode
 from leaf_sdk.vocab import TokenMap
 
 _SIZE = 4
-"""Bytes of a number in an array of ids."""
+"""Bytes of an id in an array."""
 _SHORT = 64
-"""Ids of a list so short that its greatest is found at once."""
+"""Up to this many ids, `max` is the fastest way to compare them with the end."""
 
 Reason = Literal["shape", "range", "special", "text"]
 
@@ -34,27 +34,27 @@ class Rejection:
 def check_ids(
     token_map: TokenMap, text: str, ids: Sequence[object], level: Literal["verify", "trust"] = "verify"
 ) -> Rejection | None:
-    """Judge the ids of one text; None means that they may be used.
+    """Return why the ids of one text must not be used; None if they may be.
 
     Args:
-        token_map: the map that the ids claim to be of.
+        token_map: the map that the ids are said to belong to.
         text: the block's text.
-        ids: as they came, of any type.
+        ids: as received; elements may be of any type.
         level: `verify` compares the ids with the text; `trust` does not.
     """
     if not _may_pass(token_map, ids) and (rejection := _rejection(token_map, ids)) is not None:
         return rejection
     whole = cast("Sequence[int]", ids)
     if level == "verify" and not _says(token_map, whole, text):
-        return Rejection("text", f"{len(whole)} ids do not say what the text of {len(text)} characters says")
+        return Rejection("text", f"the {len(whole)} ids do not spell the text of {len(text)} characters")
     return None
 
 
 def _may_pass(token_map: TokenMap, ids: Sequence[object]) -> bool:
-    """Say at once that all are ids of ordinary tokens; False only means that a closer look is needed.
+    """Return quickly whether all are ids of ordinary tokens; False only means that a closer look is needed.
 
-    This look is what `trust` costs, so it makes no Python object for an id: an array refuses what is not a whole
-    number. It takes true and false for 1 and 0, and only where one of these stands the types are looked at one by one.
+    This check is what `trust` costs, so it makes no Python object per id: an array refuses what is not a whole number.
+    It takes true and false for 1 and 0, so where one of these occurs the types are looked at one by one.
     """
     whole = cast("Sequence[int]", ids)
     try:
@@ -69,14 +69,14 @@ def _may_pass(token_map: TokenMap, ids: Sequence[object]) -> bool:
 
 
 class OrdinaryIds:
-    """The ids that text may have: those below a number, but for a few.
+    """The ids that text may have: all below a number, except for a few.
 
-    Looking for each id among all of a vocabulary would wait for memory each time, and the few stay in the processor's
-    cache.
+    Looking each id up in the whole vocabulary would wait for memory every time; the few exceptions stay in the
+    processor's cache.
     """
 
     def __init__(self, end: int, gaps: frozenset[int]) -> None:
-        """`end`: the number behind the last. `gaps`: those below that text may not have."""
+        """`end`: the last id plus one. `gaps`: the numbers below it that text may not have."""
         self.end = end
         self.gaps = gaps
         self.watched = gaps | {0, 1}
@@ -84,7 +84,7 @@ class OrdinaryIds:
         self._low = bytes(range(min(end >> 8 * self._place, 256)))
 
     def surely_hold(self, numbers: "array[int]") -> bool:
-        """Whether all are below the end by their upper bytes alone: a third of what `max` takes for a thousand."""
+        """Whether the upper bytes alone show that all are below the end: for 1,000 ids a third of the time of `max`."""
         if numbers.itemsize != _SIZE or byteorder != "little":
             return False
         data = numbers.tobytes()
@@ -98,7 +98,7 @@ def _ordinary_ids(token_map: TokenMap) -> OrdinaryIds:
     table = token_map.table
     gaps = table.gaps()
     if gaps is None:
-        # Nobody numbers tokens so; then every list gets the closer look.
+        # No real vocabulary is numbered like this; every list then gets the closer look.
         return OrdinaryIds(0, frozenset())
     return OrdinaryIds(len(table) + len(gaps), token_map.special_ids.union(gaps))
 
@@ -121,7 +121,7 @@ def _says(token_map: TokenMap, ids: Sequence[int], text: str) -> bool:
         # Bytes are compared, not text: an invalid byte must not pass for a U+FFFD that the text really has.
         if token_map.exact_decode and token_map.decode_bytes(ids) == text.encode():
             return True
-        # A normalizer changes text, and a vocabulary that can't spell a byte leaves it out: then our own ids decide.
+        # A normalizer changes text, and a vocabulary that can't spell a byte drops it: in both cases our ids decide.
         return token_map.encode(text) == list(ids)
     except (TextNotUnicode, UnicodeEncodeError):
         return False

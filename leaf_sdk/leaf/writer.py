@@ -1,13 +1,13 @@
-"""A tool result to the same result with token ids beside each text: the two calls of a tool author.
+"""A tool result to the same result with token ids beside each text: the two calls that a tool author makes.
 
 `make_meta_tokenizer` opens a map once, when the server starts; `wrap_tool_call` is called for each result. Ids are
 those of ordinary text: a page that spells `<|im_end|>` gets seven harmless ids.
 
-Rules (Codec's reference writer, 0.3.2): the input is not touched; blocks that are not text, other `_meta` keys and all
+Rules (Codec's reference writer, 0.3.2): the input is not modified; blocks that are not text, other `_meta` keys and all
 other fields stay as they are; error results are wrapped like any other; an empty text gets no ids; a block that
 already carries ids of this map is left alone, ids of another map are replaced; the legacy sibling block is never
-written. Three additions: payloads of further maps stand within the first, a reader may ask for packed ids, and a
-payload that names its map in bare hex, which the reference's reader refuses, gets the whole name.
+written. Three additions: payloads of further maps are placed inside the first, a reader may ask for packed ids, and a
+payload that names its map in bare hex, which the reference's reader refuses, gets the full name.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,21 +35,21 @@ class MapPin:
 
 @dataclass(frozen=True, slots=True)
 class MetaTokenizer:
-    """What turns a text into a payload: a map's name and its encoder, and the same for further maps."""
+    """Turns a text into a payload, with a map's name and its encoder, and those of further maps."""
 
     map_id: str
     token_map: TokenMap
     encode: Callable[[str], list[int]]
-    """Ids of ordinary text; `token_map.encode` unless you bring a faster one that gives the same ids."""
+    """Returns the ids of a text as ordinary text: `token_map.encode`, or a faster function that gives the same ids."""
     others: tuple["MetaTokenizer", ...] = ()
     """Further maps, where a tool serves several models."""
 
     def payload(self, text: str, *, packed: bool = False) -> dict[str, Any]:
-        """Give the payload for one text, payloads of further maps within it.
+        """Return the payload for one text, with those of further maps inside it.
 
         Args:
             text: the block's text.
-            packed: write the ids as packed text, for a reader that announced that it takes them so.
+            packed: write the ids as packed text, for a reader that announced that it takes packed ids.
 
         Raises:
             TextNotUnicode: the text holds a lone surrogate.
@@ -57,7 +57,7 @@ class MetaTokenizer:
         return payload_under([(each.map_id, each.encode(text)) for each in (self, *self.others)], packed=packed)
 
     def for_map(self, map_id: str) -> "MetaTokenizer":
-        """Give the one of a map that a reader asked for, alone; all of them where it asked for none of these."""
+        """Return the tokenizer of the one map that a reader asked for; this one, with all maps, if it is unknown."""
         alone = (replace(each, others=()) for each in (self, *self.others) if each.map_id == map_id)
         return next(alone, self)
 
@@ -69,23 +69,23 @@ def make_meta_tokenizer(
     map_hash: str | None = None,
     maps: Sequence[MapPin] = (),
 ) -> MetaTokenizer:
-    """Open the map that results will be tokenized with; give exactly one of `map_path` and `map_url`, or `maps`.
+    """Open the map that results will be tokenized with: `map_hash` with `map_path` or `map_url`, or `maps` alone.
 
     Args:
         map_path: a Codec map, a GGUF file or a tokenizer.json on this machine.
         map_url: an https address (or http on loopback) of a Codec map.
-        map_hash: `sha256:<hex>` of the map, or bare hex; checked for its shape before anything is read.
-        maps: several maps, where a tool serves several models. Readers that know one payload alone see the first.
+        map_hash: `sha256:<hex>` of the map, or bare hex; its form is checked before anything is read.
+        maps: several maps, where a tool serves several models. Readers that know only one payload see the first.
 
     Raises:
-        MapError: a hash is malformed or does not match, or a map can't be had or used.
+        MapError: a hash is malformed or does not match, or a map can't be obtained or used.
     """
     if maps and (map_path, map_url, map_hash) == (None, None, None):
         first, *others = [_open(pin) for pin in maps]
         return replace(first, others=tuple(others))
     if maps or map_hash is None:
         raise MapUnreachable(
-            "give map_hash with map_path or map_url, or maps alone", source=f"{map_path!r}, {map_url!r}"
+            "give either map_hash with map_path or map_url, or maps alone", source=f"{map_path!r}, {map_url!r}"
         )
     return _open(MapPin(map_hash, map_path, map_url))
 
@@ -100,13 +100,13 @@ def _open(pin: MapPin) -> MetaTokenizer:
 
 
 def wrap_tool_call(result: ResultT, meta: MetaTokenizer, *, min_text_length: int = 0, packed: bool = False) -> ResultT:
-    """Give the result with ids beside every text; dicts come back as dicts, models as their own class.
+    """Return a copy of the result with ids beside every text; a dict stays a dict, a model keeps its class.
 
     Args:
         result: a tool result: a dict, mcp's `CallToolResult` (1.x or 2.x), or fastmcp's `ToolResult`.
         meta: from `make_meta_tokenizer`.
         min_text_length: texts shorter than this, in UTF-16 units as the reference counts, are left alone.
-        packed: write ids as packed text: only for a reader that announced it (`packing.takes_packed`).
+        packed: write the ids as packed text; only for a reader that announced it with `announce_packing`.
 
     Raises:
         LeafResultInvalid: the result has no list of content blocks.

@@ -1,9 +1,8 @@
 """Whether a leaf server answers: for containers, which ask every few seconds.
 
-`python -m leaf_sdk.serve.alive HOST:PORT` ends with 0 when whoever listens there speaks HTTP and does not say that it
-is broken; an MCP server answers a question that is no MCP with some 4xx, and that is life enough. It imports nothing
-but the standard library, and
-knows no tool and no session: a probe that called a tool would load it.
+`python -m leaf_sdk.serve.alive HOST:PORT` exits with 0 if the server there speaks HTTP and does not report an error of
+its own: an MCP server answers a request that is not MCP with some 4xx, and that is proof enough. Imports only the
+standard library, and uses no tool and no session: a probe that called a tool would put load on it.
 """
 
 import http.client
@@ -15,7 +14,7 @@ TIMEOUT: Final = 3.0
 
 
 def answers(host: str, port: int, timeout: float = TIMEOUT) -> str | None:
-    """Ask once; returns what is wrong, or None when somebody answers with a status below 500."""
+    """Ask once; return what is wrong, or None if the answer has a status below 500."""
     connection = http.client.HTTPConnection(host, port, timeout=timeout)
     try:
         connection.request("GET", "/")
@@ -28,7 +27,7 @@ def answers(host: str, port: int, timeout: float = TIMEOUT) -> str | None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Ask the one address among the arguments. Exit codes: 0 alive, 1 not, 2 no address."""
+    """Ask at the one address in the arguments. Exit codes: 0 alive, 1 not alive, 2 no address."""
     host, _, port = (arguments[0] if len(arguments) == 1 else "").rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         sys.stderr.write("expected one address: python -m leaf_sdk.serve.alive 127.0.0.1:8300\n")

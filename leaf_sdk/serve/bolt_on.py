@@ -1,8 +1,8 @@
 """Bolt-on tools over HTTP: `POST /codec/tool/v1/call` with msgpack in and out, and the manifests to read.
 
-An ASGI app without a framework; sockets are `run`'s, messages `leaf.bolt_on.messages`'. A call that can be read is
-answered with 200 and a result, an error result among them; HTTP's own codes say only that it could not be read. The
-media type keeps pages of browsers out: they would have to ask first, and nobody answers.
+An ASGI app without a framework; `run` has the sockets, `leaf.bolt_on.messages` the messages. A call that can be read is
+answered with 200 and a result, which may be an error; other status codes only say that a call could not be read. The
+media type keeps web pages out: their browser would have to ask for permission first, which is never given.
 """
 
 import hmac
@@ -23,7 +23,7 @@ _Answer = tuple[int, str, bytes]
 
 
 class CallApp:
-    """The ASGI app of some tools. Anything but its own paths goes to `rest`."""
+    """The ASGI app of some tools. Requests to other paths than its own go to `rest`."""
 
     def __init__(
         self,
@@ -32,12 +32,12 @@ class CallApp:
         token: str | None = None,
         rest: Callable[[Scope, Receive, Send], Awaitable[None]] | None = None,
     ) -> None:
-        """Nothing is opened here.
+        """Take the tools; nothing is opened yet.
 
         Args:
-            tools: by their manifests' names.
-            token: what callers must send as a bearer token; None asks for none.
-            rest: an ASGI app for all other paths, and for the server's lifespan; it gets the same token check.
+            tools: served under the names in their manifests.
+            token: what callers must send as a bearer token; None if none is required.
+            rest: an ASGI app for all other paths, with the same token, and for the server's lifespan.
         """
         self._tools = {tool.manifest.name: tool for tool in tools}
         self._token = token
@@ -63,16 +63,16 @@ class CallApp:
             await _send(send, (404, "text/plain", f"expected POST {CALL_PATH}\n".encode()))
 
     async def answer(self, call: CodecToolCall) -> CodecToolResult:
-        """Answer one call, whatever it holds."""
+        """Answer one call, whatever it contains."""
         tool = self._tools.get(call.name)
         if tool is None:
             message = f"no tool {call.name!r:.60} here, expected one of {sorted(self._tools)}"
             return CodecToolResult.failed(call.call_id, message, "E_UNKNOWN_TOOL")
         try:
-            said = await run_tool(tool, tool.arguments(call))
+            output = await run_tool(tool, tool.arguments(call))
         except (CallInvalid, ToolRefusal) as refusal:
             return CodecToolResult.failed(call.call_id, refusal.message, refusal.code)
-        return tool.answer(call, said)
+        return tool.answer(call, output)
 
     def _may(self, headers: Mapping[bytes, bytes]) -> bool:
         if self._token is None:
@@ -102,7 +102,7 @@ class CallApp:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """Read a body; None for one that is larger than a call may be, or whose sender left."""
+    """Read a body; None if it is larger than a call may be, or its sender disconnected."""
     data = bytearray()
     while True:
         message = await receive()

@@ -1,7 +1,7 @@
 """Bolt-on tools as an MCP server: the same functions, the same ids, for clients that speak MCP.
 
-Each text leaves with ids of every map that the tool has fragments for, or of the one map that the request names; they
-are put together from the fragments, not tokenized from the text. Stands on mcp 2's low-level server.
+Each text is sent with ids of every map that the tool has fragments for, or of the one map that the request names; they
+are put together from the fragments, not tokenized from the text. Built on mcp 2's low-level server.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,8 +44,8 @@ def build_mcp_server(tools: Iterable[CodecTool], *, name: str = "codec-leaf", ve
             raise MCPError(INVALID_PARAMS, f"no tool {params.name!r:.60} here, expected one of {sorted(by_name)}")
         meta = cast("Mapping[str, Any]", params.meta or {})
         try:
-            said = await run_tool(tool, params.arguments or {})
-            return CallToolResult(content=[_block(tool, said, meta)])
+            output = await run_tool(tool, params.arguments or {})
+            return CallToolResult(content=[_block(tool, output, meta)])
         except (CallInvalid, ToolRefusal) as refusal:
             return CallToolResult(content=[_block(tool, refusal.message, meta)], is_error=True)
         except (FragmentUnknown, TextNotUnicode) as mistake:
@@ -59,13 +59,13 @@ def _described(tool: CodecTool) -> Tool:
     return Tool(name=manifest.name, description=manifest.description, input_schema=dict(manifest.arguments_schema))
 
 
-def _block(tool: CodecTool, said: str | Filled, meta: Mapping[str, Any]) -> TextContent:
+def _block(tool: CodecTool, output: str | Filled, meta: Mapping[str, Any]) -> TextContent:
     maps: dict[str, Fragments] = {each.token_map.map_id: each for each in tool.models.values()}
     named: object = meta.get(MAP_META_KEY)
     if isinstance(named, str) and named in maps:
         maps = {named: maps[named]}
-    text = tool.text(said)
+    text = tool.text(output)
     if not maps:
         return TextContent(text=text)
-    ids = [(map_id, tool.ids(said, fragments)) for map_id, fragments in maps.items()]
+    ids = [(map_id, tool.ids(output, fragments)) for map_id, fragments in maps.items()]
     return TextContent(text=text, _meta={CODEC_META_KEY: payload_under(ids, packed=takes_packed(meta))})

@@ -2,11 +2,11 @@
 
     make_leaf(server, make_meta_tokenizer(map_path="map.json", map_hash="sha256:..."))
 
-For mcp's `MCPServer` and low-level `Server`, and for fastmcp 4, which stands on the latter: what the middleware sees is
-the result as it goes on the wire, so that structured output, errors that the framework wrote and results from other
-middleware are all covered. For fastmcp 2 and 3 give `leaf_middleware(...)` to `add_middleware`; errors that it writes
-itself then stay without ids. `Server.middleware` is provisional in mcp 2.x, and fastmcp's way to it is private: this is
-the only module of the SDK that knows them. No framework is imported.
+For mcp's `MCPServer` and low-level `Server`, and for fastmcp 4, which is built on the latter: the middleware sees the
+result as it is sent, so that structured output, errors that the framework wrote and results from other middleware are
+all covered. For fastmcp 2 and 3 pass `leaf_middleware(...)` to `add_middleware`; errors that fastmcp writes itself then
+get no ids. `Server.middleware` is provisional in mcp 2.x, and fastmcp's access to it is private: this is the only
+module of the SDK that knows them. No framework is imported.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,7 +20,7 @@ from leaf_sdk.leaf.shapes import field
 from leaf_sdk.vocab import normalise_hash
 
 Middleware = Callable[[Any, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
-"""Takes a request's context and what comes after it; mcp 2 and fastmcp agree on that."""
+"""Takes a request's context and the next handler; mcp 2 and fastmcp agree on that."""
 
 
 def make_leaf(server: object, meta: MetaTokenizer, *, min_text_length: int = 0) -> None:
@@ -35,7 +35,7 @@ def make_leaf(server: object, meta: MetaTokenizer, *, min_text_length: int = 0) 
         min_text_length: texts shorter than this, in UTF-16 units, get no ids.
 
     Raises:
-        CodecError: a server without a list of middleware.
+        CodecError: the server has no list of middleware.
     """
     inner = getattr(server, "_mcp_server", server)  # fastmcp's own list comes before errors become results
     middleware: object = getattr(inner, "middleware", None)
@@ -45,12 +45,12 @@ def make_leaf(server: object, meta: MetaTokenizer, *, min_text_length: int = 0) 
             "FastMCP; with another framework call wrap_tool_call on each result"
         )
     wrap = leaf_middleware(meta, min_text_length=min_text_length)
-    # Outermost in fastmcp, whose last one answers; innermost in mcp, so that the author's own middleware sees the ids.
+    # First in fastmcp, whose last one answers the call; last in mcp, so that the author's own middleware sees the ids.
     cast("list[Middleware]", middleware).insert(0 if inner is not server else len(cast("list[Any]", middleware)), wrap)
 
 
 def leaf_middleware(meta: MetaTokenizer, *, min_text_length: int = 0) -> Middleware:
-    """Give the middleware alone, for a server whose list you order yourself."""
+    """Return the middleware alone, for a server whose list you order yourself."""
 
     async def wrap(context: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
         result = await call_next(context)
@@ -64,7 +64,7 @@ def leaf_middleware(meta: MetaTokenizer, *, min_text_length: int = 0) -> Middlew
 
 
 def _has_content(result: object) -> bool:
-    """Tell a tool's answer from an interim one, in which a server of 2026 asks for more input."""
+    """Tell a tool's answer from an interim one, in which a server of the modern era asks for more input."""
     return isinstance(field(result, "content"), list)
 
 

@@ -1,7 +1,7 @@
 """Bolt-on tools on a socket: standard input and output, TCP, or a unix socket.
 
-What `codec-leaf serve` calls. Over TCP the MCP face stands at `/mcp` beside the tools' own path; beyond this machine a
-token is required. A unix socket is for its owner alone.
+What `codec-leaf serve` calls. Over TCP, MCP is served at `/mcp` beside the tools' own path; beyond this machine a token
+is required. A unix socket is for its owner alone.
 """
 
 import ipaddress
@@ -25,7 +25,7 @@ from .mcp_server import build_mcp_server
 
 
 def _say_nothing() -> None:
-    """Nobody asked to hear of it."""
+    """Do nothing: nobody asked to be told."""
 
 
 def serve_stdio(tools: Sequence[CodecTool]) -> None:
@@ -44,10 +44,10 @@ def serve_http(
     """Serve `POST /codec/tool/v1/call` and MCP at `/mcp` until interrupted.
 
     Args:
-        on_listening: called once callers can connect and signals are heard: what is refused is never announced.
+        on_listening: called when callers can connect and signals are handled; never if the server does not start.
 
     Raises:
-        BoltOnError: an address beyond this machine without a token, or one that is taken or not ours.
+        BoltOnError: an address beyond this machine without a token, or one that is in use or not this machine's.
     """
     if token is None and not _is_loopback(host):
         raise BoltOnError(f"host {host!r} can be reached from other machines; give a token, or listen on 127.0.0.1")
@@ -62,10 +62,10 @@ def serve_unix(
     """Serve `POST /codec/tool/v1/call` on a unix socket, open to this user alone, until interrupted.
 
     Args:
-        on_listening: as for `serve_http`.
+        on_listening: see `serve_http`.
 
     Raises:
-        BoltOnError: something other than a socket is in the place, or somebody answers there.
+        BoltOnError: something other than a socket is at the path, or a server answers there.
     """
     with bound_unix_socket(Path(path)) as listener:
         try:
@@ -78,34 +78,34 @@ def serve_unix(
 
 
 def http_app(tools: Sequence[CodecTool], *, host: str = "127.0.0.1", token: str | None = None) -> CallApp:
-    """Give the ASGI app of both faces."""
+    """Return the ASGI app that serves calls and MCP."""
     mcp_app = build_mcp_server(tools).streamable_http_app(host=host)
     return CallApp(tools, token=token, rest=cast("Any", mcp_app))
 
 
 def bound_unix_socket(path: Path) -> socket.socket:
-    """Bind a unix socket that only its owner may open; a dead one in its place is removed first.
+    """Bind a unix socket that only its owner may open; a dead one at the path is removed first.
 
     Raises:
-        BoltOnError: something other than a socket is there, or somebody answers.
+        BoltOnError: something other than a socket is at the path, or a server answers there.
     """
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise BoltOnError(f"{str(path)!r} is not a socket; remove it, or choose another path")
         with socket.socket(socket.AF_UNIX) as probe:
             if probe.connect_ex(str(path)) == 0:
-                raise BoltOnError(f"a server answers at {str(path)!r} already; stop it, or choose another path")
+                raise BoltOnError(f"a server already answers at {str(path)!r}; stop it, or choose another path")
         path.unlink()
     except FileNotFoundError:
         pass
     listener = socket.socket(socket.AF_UNIX)
-    # Not the permissions after binding: in between, anybody could connect.
+    # Not by changing permissions after binding: in between, anybody could connect.
     before = os.umask(0o177)
     try:
         listener.bind(str(path))
     except OSError as error:
         listener.close()
-        raise BoltOnError(f"socket {str(path)!r} can't be made: {error}") from error
+        raise BoltOnError(f"socket {str(path)!r} can't be created: {error}") from error
     finally:
         os.umask(before)
     return listener
@@ -116,12 +116,13 @@ def _bound_tcp_socket(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise BoltOnError(
-            f"can't listen on {host}:{port} ({error.strerror or error}); stop what listens there, or choose another"
+            f"can't listen on {host}:{port} ({error.strerror or error}); stop what listens there, "
+            "or choose another address"
         ) from error
 
 
 class _Server(uvicorn.Server):
-    """Says that it listens when callers can connect and a signal ends it in order; not before."""
+    """Announces that it listens when callers can connect and a signal ends it cleanly, not before."""
 
     def __init__(self, config: uvicorn.Config, on_listening: Callable[[], None]) -> None:
         super().__init__(config)
@@ -134,7 +135,7 @@ class _Server(uvicorn.Server):
 
 
 def _run(config: uvicorn.Config, listener: socket.socket, on_listening: Callable[[], None]) -> None:
-    # As uvicorn.run itself does: it has drained by then.
+    # As uvicorn.run itself does: the server has drained by then.
     with suppress(KeyboardInterrupt):
         _Server(config, on_listening).run(sockets=[listener])
 

@@ -1,7 +1,7 @@
-"""A bolt-on tool's function, run: plain or async, its mistakes turned into one sentence.
+"""A bolt-on tool's function and arguments to what it says: plain or async, its mistakes turned into one sentence.
 
-The one place of the SDK where an author's code is called for somebody outside. What it raises on purpose is told to the
-caller; anything else is logged here with its traceback, and the caller learns no more than that it happened.
+The one place in the SDK where an author's code is called for somebody outside. What it raises on purpose is passed on;
+anything else is logged here with its traceback, and the caller learns only that it happened.
 """
 
 import inspect
@@ -27,15 +27,17 @@ async def run_tool(tool: CodecTool, arguments: Mapping[str, Any]) -> str | Fille
     checked = tool.checked(arguments)
     try:
         if inspect.iscoroutinefunction(tool.function):
-            said: object = await tool.function(checked)
+            output: object = await tool.function(checked)
         else:
-            said = await anyio.to_thread.run_sync(tool.function, checked)
+            output = await anyio.to_thread.run_sync(tool.function, checked)
     except (ToolRefusal, CallInvalid):
         raise
     except Exception as error:
         _LOG.exception("tool %r failed", tool.manifest.name)
         raise ToolRefusal(f"tool {tool.manifest.name!r} failed; its log says why", "E_INTERNAL") from error
-    if not isinstance(said, str | Filled):
-        _LOG.error("tool %r said a %s, expected a str or what fill() gives", tool.manifest.name, type(said).__name__)
+    if not isinstance(output, str | Filled):
+        _LOG.error(
+            "tool %r returned a %s, expected a str or the result of fill()", tool.manifest.name, type(output).__name__
+        )
         raise ToolRefusal(f"tool {tool.manifest.name!r} failed; its log says why", "E_INTERNAL")
-    return said
+    return output

@@ -1,10 +1,10 @@
-"""What a tool author tests with: a small real map, strategies for texts and ids, one assertion about a result.
+"""What a tool author needs for tests: a small real map, strategies for texts and ids, one assertion about a result.
 
     def test_my_tool_is_a_leaf():
         assert_leaf_result(wrap_tool_call(my_tool(), tiny_meta()), tiny_map())
 
-The tiny map has every byte, a few merges and four special tokens, built in code: no file, no network, the same bytes
-everywhere. Hypothesis is imported by the strategies alone. Used by tests, never by the SDK itself.
+The tiny map has every byte, a few merges and four special tokens. It is built in code: no file, no network, the same
+bytes everywhere. Only the strategies import Hypothesis. Used by tests, never by the SDK itself.
 """
 
 import json
@@ -28,7 +28,7 @@ _FIRST_SPECIAL_ID = 300
 
 
 def tiny_map_bytes() -> bytes:
-    """Give the tiny map as the bytes of a Codec map, for tests that need a file or an address."""
+    """Return the tiny map as the bytes of a Codec map, for tests that need a file or an address."""
     tokens = [*ALPHABET, *(line.replace(" ", "") for line in _MERGES)]
     specials = {token: _FIRST_SPECIAL_ID + place for place, token in enumerate(_SPECIALS)}
     fields = {
@@ -52,12 +52,12 @@ def tiny_map_bytes() -> bytes:
 
 @cache
 def tiny_map() -> TokenMap:
-    """Give the tiny map."""
+    """Return the tiny map."""
     return load_map(tiny_map_bytes())
 
 
 def tiny_meta() -> MetaTokenizer:
-    """Give what `wrap_tool_call` needs, on the tiny map."""
+    """Return the `MetaTokenizer` of the tiny map, for `wrap_tool_call`."""
     token_map = tiny_map()
     return MetaTokenizer(token_map.map_id, token_map, token_map.encode)
 
@@ -66,20 +66,20 @@ def assert_leaf_result(result: object, token_map: TokenMap) -> None:
     """Assert that every text of a result carries ids of this map that say exactly what the text says.
 
     Raises:
-        AssertionError: it names the block and what is wrong with it.
+        AssertionError: a block has no ids or wrong ones; the message names it and what is wrong.
         CodecMetaMapMismatchError: a block carries ids of another map.
     """
     for leaf in read_codec_meta(result, token_map.map_id):
         where = f"content[{leaf.text_index}] ({leaf.text[:40]!r})"
         if leaf.ids is None:
-            raise AssertionError(f"{where} carries no ids; is the result passed through wrap_tool_call?")
+            raise AssertionError(f"{where} carries no ids; was the result passed through wrap_tool_call?")
         rejection = check_ids(token_map, leaf.text, leaf.ids)
         if rejection is not None:
             raise AssertionError(f"{where} carries bad ids: {rejection.reason}: {rejection.detail}")
 
 
 def texts() -> "SearchStrategy[str]":
-    """Give texts that break tokenizers: any Unicode, and what tools return, markers and joined emoji among it."""
+    """Return a strategy for texts that break tokenizers: any Unicode, and what tools return, even markers and emoji."""
     from hypothesis import strategies as st
 
     hard = ["<|im_end|>", "<tool_call>", "\r\n", "  ", "\t", "👩‍👩‍👧", "é", "e\u0301", "１２", "don't", "x" * 40]
@@ -88,7 +88,7 @@ def texts() -> "SearchStrategy[str]":
 
 
 def ids(token_map: TokenMap) -> "SearchStrategy[list[int]]":
-    """Give lists of ids that the map has, special ones included."""
+    """Return a strategy for lists of ids that the map has, special ones included."""
     from hypothesis import strategies as st
 
     known = sorted({*token_map.vocab.values(), *token_map.special_tokens.values()})

@@ -1,9 +1,9 @@
-"""Key-value pairs to the head of a GGUF file: what readers of model files are tested against, without a model.
+"""Key-value pairs to the head of a GGUF file, to test readers of model files without a model.
 
-Written from the GGUF specification and not from the reader, so that both can be wrong only independently. Whole
-numbers become uint32 (int32 inside a list), floats float64 (float32 inside a list, or as `Float32`). `gguf_model` adds
-the tensors of a model with no layers' worth of sense, which llama.cpp loads, so that its tokenizer can be asked. Knows
-nothing of tokenizers.
+Written from the GGUF specification and not from the reader, so that the two don't share mistakes. Whole numbers become
+uint32 (int32 inside a list), floats float64 (float32 inside a list, or as `Float32`). `gguf_model` adds the tensors of
+a meaningless model with one layer, which llama.cpp loads, so that its tokenizer can be asked. Knows nothing of
+tokenizers.
 """
 
 import math
@@ -21,16 +21,16 @@ class Float32(float):
 
 
 def gguf_head(pairs: Mapping[str, object], *, version: int = 3) -> bytes:
-    """Give the bytes of a file with these pairs and no tensors; lists hold strings, whole numbers or lists."""
+    """Return the bytes of a file with these pairs and no tensors; lists hold strings, whole numbers or lists."""
     return _head(pairs, version, tensors=0)
 
 
 def gguf_model(pairs: Mapping[str, object], weights: Callable[[int], bytes] = bytes) -> bytes:
-    """Give the bytes of a model with this tokenizer and one layer: as small as llama.cpp loads.
+    """Return the bytes of a model with this tokenizer and one layer: as small as llama.cpp loads.
 
     Args:
-        pairs: the tokenizer, and what else its head has.
-        weights: makes so many bytes of little-endian floats; zeros unless told otherwise.
+        pairs: the tokenizer, and anything else for the head.
+        weights: makes that many bytes of little-endian floats; zeros by default.
     """
     vocabulary = len(cast("list[str]", pairs["tokenizer.ggml.tokens"]))
     sizes = {"token_embd.weight": (_WIDTH, vocabulary), "output_norm.weight": (_WIDTH,)}
@@ -63,7 +63,7 @@ def _head(pairs: Mapping[str, object], version: int, *, tensors: int) -> bytes:
 
 
 def gguf_string(text: str) -> bytes:
-    """Give a string as GGUF writes it: its length in bytes, then its UTF-8."""
+    """Return a string as GGUF writes it: its length in bytes, then its UTF-8."""
     data = text.encode()
     return struct.pack("<Q", len(data)) + data
 

@@ -1,7 +1,7 @@
-"""A real HTTP server on this machine for the length of a test: what fetching is tested against, bad manners included.
+"""A real HTTP server on this machine for the length of a test, to test fetching against, misbehaviour included.
 
-The caller's function answers each request with the standard library's handler, so it can break off, drip, or send what
-its headers deny. Binds to a free port of 127.0.0.1. Used by tests, never by the SDK itself.
+The caller's function answers each request with the standard library's handler, so it can break off, send very slowly,
+or contradict its own headers. Binds to a free port of 127.0.0.1. Used by tests, never by the SDK itself.
 """
 
 import threading
@@ -14,7 +14,7 @@ Answer = Callable[[BaseHTTPRequestHandler], object]
 
 @contextmanager
 def serving(answer: Answer) -> Generator[tuple[str, list[str]]]:
-    """Serve GET by `answer`; give the server's address and the list of paths that were asked for."""
+    """Serve GET requests with `answer`; yields the server's address and the list of paths that were asked for."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -40,7 +40,7 @@ def serving(answer: Answer) -> Generator[tuple[str, list[str]]]:
 
 
 def send(handler: BaseHTTPRequestHandler, data: bytes, status: int = 200, **headers: str) -> None:
-    """Send one whole answer; headers override the length that is worked out."""
+    """Send one whole answer; headers override the computed length."""
     handler.send_response(status)
     for name, value in {"Content-Length": str(len(data)), **headers}.items():
         handler.send_header(name.replace("_", "-"), value)

@@ -1,8 +1,8 @@
-"""Texts on which tokenizers differ, by kind: what a new map is held against its reference with.
+"""Texts on which tokenizers differ, by kind: a new map is compared with its reference on them.
 
-Code, prose in twenty scripts, blanks, emoji, control characters, long words, random Unicode, and joints of all of them.
-Deterministic: a number gives the same samples on every machine. Holds no model's markers. Used by the tests, by
-`codec-leaf map verify` and by the benchmark of maps.
+Code, prose in twenty scripts, blanks, emoji, control characters, long words, random Unicode, and pieces of these joined
+together. Deterministic: a count gives the same samples on every machine. Contains no model's markers. Used by the
+tests, by `codec-leaf map verify` and by the benchmark of maps.
 """
 
 import random
@@ -32,7 +32,7 @@ PROSE = (
     "བོད་ཀྱི་སྐད་ཡིག ᠮᠣᠩᠭᠣᠯ ᓀᐦᐃᔭᐍᐏᐣ ᏣᎳᎩ ߒߞߏ 𐍈𐌰𐌿𐍂𐌰 𝔘𝔫𝔦𝔠𝔬𝔡𝔢",
     "Tiếng Việt có dấu: Ở đây trời đẹp quá. Ḥ ǰ ʾ e\u0301 n\u0303 o\u0308\u0323 \u212b \ufb01",
 )
-"""A sentence or two in each of twenty and more scripts."""
+"""A sentence or two in each of more than twenty scripts."""
 CODE = (
     "def f(x: int) -> dict[str, int]:\n    return {'x': x ** 2}  # square\n\n\nclass A(B):\n\tpass\n",
     'for (int i = 0; i < n; ++i) {\n\t\tprintf("%d\\n", a[i] >> 2 & 0xFFu);\r\n\t}\n',
@@ -83,8 +83,8 @@ _RANGES = (
 
 
 def samples(count: int, *, seed: int = 1) -> Iterator[str]:
-    """Give so many texts, the kinds taking turns; the first ones are the plain pieces of each kind."""
-    rng = random.Random(seed)  # noqa: S311 - nothing secret hangs on it
+    """Yield `count` texts, the kinds taking turns; the first ones are the plain pieces of each kind."""
+    rng = random.Random(seed)  # noqa: S311 - no secret depends on it
     fixed = ["", *PROSE, *CODE, *_EMOJI, *_BLANKS, *_CONTROLS]
     yield from fixed[:count]
     for number in range(count - len(fixed)):

@@ -1,7 +1,7 @@
 """Token maps: what a tokenizer is, as data. Sans-IO: bytes in, ids and text out.
 
 `load_map` reads a Codec map, `build_map` makes one from a model's own tokenizer, `TokenMap` encodes and decodes,
-`Detokenizer` decodes a stream. Stands on `errors` alone.
+`Detokenizer` decodes a stream. Builds on `errors` alone.
 """
 
 from .blocks import ToolCalling, ZstdDictionary

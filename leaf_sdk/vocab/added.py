@@ -1,8 +1,8 @@
 """Which added tokens ordinary text may spell: runs of blanks and HTML's own tags, and nothing else.
 
-An added token is matched in any text by the reference, before merging. For a marker that is what this project exists to
-prevent: a tool that writes `<tool_call>` must not open one, whatever flags the tokenizer's file has for it. But Gemma
-adds `\\n\\n` and `<h1>` the same way, and there a text means just that.
+The reference matches an added token in any text, before merging. For a marker, that is what this project exists to
+prevent: a tool that writes `<tool_call>` must not open one, whatever flags the tokenizer's file gives it. But Gemma
+adds `\\n\\n` and `<h1>` the same way, and a text that spells one of these means that token.
 """
 
 import re
@@ -15,9 +15,10 @@ _TAG = re.compile(
 
 
 def is_ordinary(token: str, *, special: bool) -> bool:
-    """Say whether a text may spell an added token.
+    """Return whether ordinary text may spell an added token.
 
-    `<s>` is HTML's strike-through and also the name of a control token; one that its file calls special is no tag.
+    `<s>` is HTML's strike-through and also the name of a control token, so a token that its file calls special is not
+    a tag.
     """
     if _BLANK.fullmatch(token):
         return True

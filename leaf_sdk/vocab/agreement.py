@@ -1,8 +1,8 @@
-"""A map beside something else: another tokenizer over many texts, or another map token by token.
+"""A map compared with something else: another tokenizer over many texts, or another map token by token.
 
-Says where they differ, with both sides, and decides nothing. The other tokenizer is any function from a text to ids: an
-engine's, a library's. Texts that spell a special token are left out and counted: there a map differs on purpose, since
-ordinary text never becomes one.
+Reports where they differ, with both sides, and decides nothing. The other tokenizer is any function from a text to ids:
+an engine's, a library's. Texts that spell a special token are left out and counted: there a map differs on purpose,
+since ordinary text never becomes one.
 """
 
 import re
@@ -23,7 +23,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What came of many texts."""
+    """The result of comparing many texts."""
 
     compared: int
     left_out: int
@@ -32,7 +32,7 @@ class Agreement:
 
 
 def compare_texts(token_map: TokenMap, tokenize: Callable[[str], list[int]], texts: Iterable[str]) -> Agreement:
-    """Encode texts by the map and by `tokenize`, and give those that get other ids.
+    """Encode texts with the map and with `tokenize`, and return those whose ids differ.
 
     Raises:
         MapUnsupported: the map can't encode.
@@ -52,7 +52,7 @@ def compare_texts(token_map: TokenMap, tokenize: Callable[[str], list[int]], tex
 
 
 def compare_specials(token_map: TokenMap, tokenize: Callable[[str], list[int]]) -> list[Difference]:
-    """Give the special tokens whose text gets other ids from `tokenize`, which must parse them."""
+    """Return the special tokens whose text gets other ids from `tokenize`, which must parse special tokens."""
     wrong: list[Difference] = []
     for text, token_id in sorted(token_map.special_texts.items(), key=lambda item: item[1]):
         theirs = tokenize(text)
@@ -68,7 +68,7 @@ class MapDifferences:
     only_first: Mapping[str, int]
     only_second: Mapping[str, int]
     moved: Mapping[str, tuple[int, int]]
-    """Tokens of both that have another id in each."""
+    """Tokens that both have, under different ids."""
     specials: Mapping[str, tuple[int | None, int | None]]
     """Special tokens that the other map does not have, or has under another id."""
     fields: list[str] = field(default_factory=list[str])
@@ -82,7 +82,7 @@ _FIELDS = ("encoder", "algorithm", "normalizer", "ignore_merges", "metaspace", "
 
 
 def compare_maps(first: TokenMap, second: TokenMap) -> MapDifferences:
-    """Compare two maps token by token, and in all else that encoding and decoding read."""
+    """Compare two maps token by token, and in everything else that encoding and decoding use."""
     a, b = first.vocab, second.vocab
     one, two = first.special_texts, second.special_texts
     lists = ("merges", "scores", "added_tokens")

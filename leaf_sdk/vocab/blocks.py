@@ -1,6 +1,6 @@
 """The smaller blocks of a map, read and checked: tool calling, zstd dictionaries, metaspace.
 
-Each reader takes the map's fields and gives a frozen dataclass, or names the field that is wrong. Source: Codec
+Each reader takes the map's fields and returns a frozen dataclass, or names the field that is wrong. Source: Codec
 specification 0.5, "tool_calling" and "zstd_dictionaries".
 """
 
@@ -58,7 +58,7 @@ def read_tool_calling(fields: Mapping[str, Any], special_tokens: Mapping[str, in
 
 
 def write_tool_calling(block: ToolCalling) -> dict[str, Any]:
-    """Give the JSON of `tool_calling`."""
+    """Return the JSON of `tool_calling`."""
     return {
         "convention": block.convention,
         "markers": {"start": block.start, "end": block.end},
@@ -68,7 +68,7 @@ def write_tool_calling(block: ToolCalling) -> dict[str, Any]:
 
 
 def read_dictionaries(fields: Mapping[str, Any]) -> tuple[ZstdDictionary, ...]:
-    """Read `zstd_dictionaries`; their hashes come out in one spelling."""
+    """Read `zstd_dictionaries`, with their hashes normalised."""
     value = fields.get("zstd_dictionaries")
     if value is None:
         return ()
@@ -93,7 +93,7 @@ def _dictionary(entry: object, at: int) -> ZstdDictionary:
 
 
 def read_metaspace(fields: Mapping[str, Any]) -> Metaspace | None:
-    """Read `x_metaspace`, which says what the map's own format leaves open: what happens to spaces."""
+    """Read `x_metaspace`, which says what the map format itself leaves open: what happens to spaces."""
     value = fields.get("x_metaspace")
     if value is None:
         return None
@@ -101,12 +101,14 @@ def read_metaspace(fields: Mapping[str, Any]) -> Metaspace | None:
     flags = {key: part.get(key, False) for key in ("first_only", "split", "collapse")}
     known = part.get("prefix") in ("never", "always", "missing") and set(part) <= {"prefix", *flags}
     if not known or set(map(type, flags.values())) != {bool}:
-        raise refused(f"x_metaspace {str(cast('object', value))[:100]}", "it is not understood; upgrade codec-leaf")
+        raise refused(
+            f"x_metaspace {str(cast('object', value))[:100]}", "this version does not know it; upgrade codec-leaf"
+        )
     return Metaspace(part["prefix"], **flags)
 
 
 def write_metaspace(metaspace: Metaspace) -> dict[str, Any]:
-    """Give the JSON of `x_metaspace`: what is not said is false."""
+    """Return the JSON of `x_metaspace`; flags that are false are left out."""
     return {key: value for key, value in asdict(metaspace).items() if value is not False}
 
 

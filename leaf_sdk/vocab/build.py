@@ -1,9 +1,9 @@
-"""A model's own tokenizer file to the bytes of a Codec map, whatever kind of file it is.
+"""A model's own tokenizer file, of any known kind, to the bytes of a Codec map.
 
 Canonical and deterministic: the same tokenizer gives the same bytes, so the same map id, on every machine. The kinds
 are told apart by their bytes, and each has a reader: `gguf_tokenizer`, `hugging_face`, `sentencepiece_model`,
-`tiktoken_file`. A map of a GGUF file describes what llama.cpp does with it, all others what the library of the file's
-kind does.
+`tiktoken_file`. A map of a GGUF file describes what llama.cpp does with it; any other map, what the library for that
+kind of file does.
 """
 
 import re
@@ -35,14 +35,14 @@ def build_map(
     """Build the bytes of a Codec map from a model's GGUF file, tokenizer.json, SentencePiece or tiktoken file.
 
     Args:
-        source: the file's bytes; for a GGUF file, best a memory map of it.
-        id: `org/family` in lower case; without it, taken from the GGUF file, or "local/tokenizer".
-        cut: for a tiktoken rank file, how it cuts text (`tiktoken_file.CUTS`); the file does not say.
+        source: the file's bytes; for a GGUF file, preferably a memory map of it.
+        id: `org/family` in lower case; by default taken from the GGUF file, or "local/tokenizer".
+        cut: how text is cut, which a tiktoken rank file does not say; see `leaf_sdk.vocab.tiktoken_file.CUTS`.
         special_tokens: for a tiktoken rank file, its special tokens by their text.
 
     Raises:
-        NotAMap: no such file, or a damaged one.
-        MapTruncated: a GGUF file that breaks off in its head.
+        NotAMap: not such a file, or a damaged one; or `id` has another form.
+        MapTruncated: a GGUF file that ends inside its head.
         MapUnsupported: a tokenizer that we can't reproduce exactly.
     """
     if id is not None and not is_map_name(id):
@@ -54,12 +54,12 @@ def build_map(
 
 
 def is_map_name(name: str) -> bool:
-    """Say whether a map may be called so: what discovery can serve as a path."""
+    """Return whether a map may have this name: whether discovery can serve it as a path."""
     return _MAP_ID.fullmatch(name) is not None
 
 
 def is_source(document: Mapping[str, Any]) -> bool:
-    """Say whether parsed JSON is a tokenizer's file, of which a map is built, and no map itself."""
+    """Return whether parsed JSON is a tokenizer's file, from which a map is built, and not a map itself."""
     return ("model" in document and "vocab" not in document) or _is_tekken(document)
 
 
@@ -73,8 +73,8 @@ def _read(source: bytes, cut: PreTokenizer | None, special_tokens: Mapping[str, 
         return read_tekken(document)
     if _is_map(document):
         raise NotAMap(
-            f"the file is a Codec map already, {str(document['id'])[:80]!r}, and no tokenizer's file: "
-            "use it as it is, or write it anew with codec-leaf map convert"
+            f"the file is already a Codec map, {str(document['id'])[:80]!r}, not a tokenizer's file: "
+            "use it as it is, or rewrite it with codec-leaf map convert"
         )
     if not isinstance(document.get("model"), dict):
         raise NotAMap("the JSON has no `model` object, expected a Hugging Face tokenizer.json")
@@ -86,7 +86,7 @@ def _is_tekken(document: Mapping[str, Any]) -> bool:
 
 
 def _is_map(document: Mapping[str, Any]) -> bool:
-    """Of either version: those of version 1 call their vocabulary `tokens`."""
+    """Return whether it is a map of either version: version 1 calls its vocabulary `tokens`."""
     return {"id", "vocab_size"} <= document.keys() and ("vocab" in document or "tokens" in document)
 
 

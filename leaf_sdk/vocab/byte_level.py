@@ -21,7 +21,7 @@ _BYTE_OF = {character: byte for byte, character in enumerate(ALPHABET)}
 
 
 def token_bytes(token: str) -> bytes:
-    """Give the bytes that a raw vocabulary entry stands for.
+    """Return the bytes that a raw vocabulary entry stands for.
 
     A token with a character outside the alphabet is not written in it (an added token such as `<｜end｜>`): its bytes
     are then its own UTF-8, as in Hugging Face's ByteLevel decoder.

@@ -1,7 +1,7 @@
-"""Python's cyclic garbage collector, held while a vocabulary is built.
+"""Python's cyclic garbage collector, paused while a vocabulary is built.
 
-A vocabulary is hundreds of thousands of small objects without a cycle among them. The collector walks all of them again
-and again while they are made, which is a third of the time.
+A vocabulary is hundreds of thousands of small objects without a cycle among them. The collector would walk all of them
+again and again while they are made, which takes a third of the time.
 """
 
 import gc
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_held() -> Generator[None]:
-    """Hold the collector for the block; one that was off stays off."""
+    """Pause the collector for the block; if it was off, it stays off."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,9 +1,9 @@
-"""A map in the form that starts fastest: bytes of every id in one piece, all else in a short head.
+"""A map in the form that loads fastest: the bytes of every id in one piece, everything else in a short head.
 
-Parsing 6 MB of JSON to decode three ids is a waste, so what decoding and checking need is laid down ready: a head
-(JSON), where each id's bytes begin (32-bit little-endian), the bytes, and a sha256 over it all. The vocabulary and the
-merges, which only encoding needs, are read from the map itself when they are first asked for. A compiled map is a cache
-and no exchange format: whatever does not fit is thrown away and made anew.
+Parsing 6 MB of JSON to decode three ids is a waste, so what decoding and checking need is stored ready for use: a head
+(JSON), where each id's bytes begin (32-bit little-endian), the bytes, and a sha256 over all of it. The vocabulary and
+the merges, which only encoding needs, are read from the map itself when they are first needed. A compiled map is a
+cache, not an exchange format: one that does not fit is discarded and made again.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ Item = TypeVar("Item")
 
 
 def compile_map(token_map: TokenMap) -> bytes | None:
-    """Give a map's compiled form; None for a vocabulary with so many gaps that there is nothing to gain."""
+    """Return a map's compiled form; None for a vocabulary with so many gaps that there is nothing to gain."""
     rows = token_map.table.rows()
     if rows is None:
         return None
@@ -60,19 +60,19 @@ def compile_map(token_map: TokenMap) -> bytes | None:
 
 
 def load_compiled(data: bytes, map_id: str, read_map: Callable[[], TokenMap]) -> TokenMap:
-    """Give the map of a compiled form.
+    """Return the map of a compiled form.
 
     Args:
         data: from `compile_map`.
-        map_id: whose form it must be.
-        read_map: reads the whole map, called at most once, when something encodes.
+        map_id: the map whose form it must be.
+        read_map: reads the whole map; called at most once, when something is encoded.
 
     Raises:
-        NotAMap: damaged, or of another version: make it anew.
-        MapHashMismatch: the form of another map.
+        NotAMap: damaged, or of another version: make it again.
+        MapHashMismatch: it is the form of another map.
     """
     if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(data[:-_DIGEST]).digest() != data[-_DIGEST:]:
-        raise NotAMap("the compiled map is damaged or of another version, expected one to be made anew")
+        raise NotAMap("the compiled map is damaged, or of another version; compile the map again")
     at = len(_MAGIC) + 8
     head_size, count = struct.unpack("<II", data[at - 8 : at])
     head = json_object(data[at : at + head_size], "the head of a compiled map")
@@ -102,7 +102,7 @@ def _token_map(head: Mapping[str, Any], table: DecodeTable, later: "_Later") -> 
         byte_fallback=(fallback[0], fallback[1]) if fallback else None,
         added_tokens=tuple(head["added_tokens"]),
     )
-    # Properties that are worked out from the vocabulary on first use are known here already.
+    # Properties that are otherwise computed from the vocabulary on first use are already known here.
     known = {"table": table, "special_ids": frozenset(head["special_ids"]), "special_texts": head["special_texts"]}
     vars(token_map).update(known)
     return token_map

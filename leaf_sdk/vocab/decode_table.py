@@ -18,12 +18,12 @@ class DecodeTable:
         size = max(entries, default=-1) + 1
         self._count = len(entries)
         self._sparse = entries if size > 1024 + _MAX_GAPS * len(entries) else None
-        # None stands for a gap, apart from a token that really has the bytes of U+FFFD.
+        # None marks a gap, to tell it from a token that really has the bytes of U+FFFD.
         self._rows: Sequence[bytes | None] = () if self._sparse is not None else [*map(entries.get, range(size))]
 
     @classmethod
     def of_rows(cls, rows: Sequence[bytes | None]) -> "DecodeTable":
-        """Give the table whose row i is the bytes of id i; None is a gap."""
+        """Return the table whose row i is the bytes of id i; None is a gap."""
         table = cls({})
         table._rows = rows
         table._count = len(rows) - rows.count(None)
@@ -33,30 +33,30 @@ class DecodeTable:
         return self._count
 
     def get(self, token_id: int) -> bytes | None:
-        """Give the bytes of an id, or None where the vocabulary has no such id."""
+        """Return the bytes of an id, or None where the vocabulary has no such id."""
         if self._sparse is not None:
             return self._sparse.get(token_id)
         return self._rows[token_id] if 0 <= token_id < len(self._rows) else None
 
     def ids(self) -> Iterable[int]:
-        """Give every id that has bytes."""
+        """Return every id that has bytes."""
         if self._sparse is not None:
             return self._sparse
         return [token_id for token_id, row in enumerate(self._rows) if row is not None]
 
     def rows(self) -> Sequence[bytes | None] | None:
-        """Give the rows of a dense table; None for a sparse one."""
+        """Return the rows of a dense table; None for a sparse one."""
         return self._rows if self._sparse is None else None
 
     def gaps(self) -> Sequence[int] | None:
-        """Give the numbers below the last id that are no ids; None for a sparse table, which has too many."""
+        """Return the numbers below the last id that are not ids; None for a sparse table, which has too many."""
         if self._sparse is not None:
             return None
         return [] if self._count == len(self._rows) else [i for i, row in enumerate(self._rows) if row is None]
 
     def join(self, ids: Iterable[int]) -> bytes:
-        """Give the bytes of ids, one after the other."""
-        # To ask for the protocol of a sequence takes as long as to join a short one.
+        """Return the bytes of ids, joined."""
+        # Asking whether `ids` is a Sequence would take as long as joining a short one.
         ids = ids if isinstance(ids, _SEQUENCES) else list(ids)
         try:
             if ids and min(ids) >= 0:

@@ -13,16 +13,16 @@ from .token_map import TokenMap
 
 
 class Detokenizer:
-    """Turns ids to text as they come: `feed` each batch, `close` at the end of the stream."""
+    """Turns ids into text as they arrive: `feed` each batch, `close` at the end of the stream."""
 
     def __init__(self, token_map: TokenMap) -> None:
         self._map = token_map
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, ids: Sequence[int]) -> str:
-        """Give the text that these ids complete; "" while a character is unfinished. Unknown ids become U+FFFD."""
+        """Return the text that these ids complete; "" while a character is unfinished. Unknown ids become U+FFFD."""
         return self._decoder.decode(self._map.decode_bytes(ids))
 
     def close(self) -> str:
-        """Give what is left: "" or one U+FFFD for a character that was never finished."""
+        """Return what is left: "", or one U+FFFD for a character that was never finished."""
         return self._decoder.decode(b"", final=True)

@@ -1,8 +1,8 @@
 """A map's bytes to its name: `sha256:` and 64 lower-case hex digits over the exact bytes, as they are served.
 
-Any reformatting of a map file changes its name, on purpose: two parties that name one hash hold one vocabulary. Knows
-nothing of what the bytes mean. Source: Codec specification 0.5, "Hash"; stricter than the reference, which lets any
-text that starts with `sha256:` pass and then fails to match an upper-case one.
+Any reformatting of a map file changes its name, on purpose: two parties that name the same hash hold the same
+vocabulary. Knows nothing of what the bytes mean. Source: Codec specification 0.5, "Hash"; stricter than the reference,
+which lets any text that starts with `sha256:` pass and then fails to match an upper-case one.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ _KEPT = 1024
 
 
 def normalise_hash(text: str) -> str:
-    """Give the one spelling of a hash: `sha256:<64 lower-case hex>`; bare hex and upper case are accepted.
+    """Return the normal form of a hash, `sha256:<64 lower-case hex>`; bare hex and upper case are accepted.
 
     Raises:
         MapHashMalformed: another algorithm, another length, or something that is not hex.
@@ -30,7 +30,7 @@ def normalise_hash(text: str) -> str:
 
 @lru_cache(_KEPT)
 def _normalised(text: str) -> str:
-    """Looked up where it was read before: each text of a result names its map, and they name a few."""
+    """Return the normal form, remembered: every text of a result names its map, and there are only a few maps."""
     bare = text.removeprefix(_PREFIX)
     if _BARE.fullmatch(bare) is None:
         raise _malformed(text)

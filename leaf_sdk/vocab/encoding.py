@@ -1,8 +1,8 @@
-"""A map's parts to the function that gives a text's ids: the one module that builds objects of `tokenizers`.
+"""A map's parts to the function that returns a text's ids: the one module that builds the encoders of `tokenizers`.
 
-The text is ordinary text: special tokens stand outside the tables that encode, so no spelling reaches one. Ordinary
-added tokens (runs of blanks, HTML tags; see `added`) are matched first. Objects are built with the first text, so that
-importing and decoding stay cheap.
+The text is ordinary text: special tokens are kept out of the tables that encode, so no spelling reaches one. Ordinary
+added tokens (runs of blanks, HTML tags; see `added`) are matched first. Objects are built when the first text is
+encoded, so that importing and decoding stay cheap.
 """
 
 import re
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SPACE = "▁"
 Merges = Sequence[tuple[str, str]]
 Encode = Callable[[str], list[int]]
-"""Ids of a text that is already spaced; raises TypeError for a lone surrogate."""
+"""Returns the ids of a text that is already spaced; raises TypeError for a lone surrogate."""
 
 
 def byte_level_encoder(
@@ -37,7 +37,7 @@ def byte_level_encoder(
     ignore_merges: bool,
     added: Collection[str],
 ) -> Encode:
-    """Build the encoder of a byte-level vocabulary; `vocab` holds no special token, and no merge that does is used.
+    """Build the encoder of a byte-level vocabulary; `vocab` holds no special token, and merges with one are not used.
 
     Raises:
         MapUnsupported: merges or a pattern that `tokenizers` refuses.
@@ -67,7 +67,7 @@ def metaspace_encoder(
     added: Collection[str],
     ignore_merges: bool,
 ) -> Encode:
-    """Build the encoder of a metaspace vocabulary; it takes text in which spaces are `▁` already (see `spaced`).
+    """Build the encoder of a metaspace vocabulary; it takes text in which spaces are already `▁` (see `spaced`).
 
     Raises:
         MapUnsupported: merges that `tokenizers` refuses.
@@ -94,13 +94,13 @@ def metaspace_encoder(
 
 
 def spaced(text: str, metaspace: Metaspace, *, first: bool, keep_spaces: bool) -> str:
-    """Give a text as a metaspace vocabulary spells it.
+    """Return a text as a metaspace vocabulary spells it.
 
     Args:
         text: ordinary text.
         metaspace: what happens to spaces.
-        first: whether nothing stands before the text.
-        keep_spaces: added tokens are matched before spaces become `▁`, so that is left to the encoder.
+        first: whether nothing precedes the text.
+        keep_spaces: leave it to the encoder to turn spaces into `▁`, after it has matched added tokens.
     """
     if metaspace.collapse:
         text = re.sub(" +", " ", text.strip(" "))
@@ -123,7 +123,7 @@ def _tokenizer(
             tokenizer = Tokenizer(_build(build, merges, special))
         except Exception as error:  # the library raises a bare Exception for a vocabulary that it refuses
             raise MapUnsupported(
-                f"the merges of the map can't be built ({error}); get the map from its maker anew", what="merges"
+                f"the map's merges can't be used ({error}); get the map from its publisher again", what="merges"
             ) from error
     matched = [AddedToken(token, normalized=False, special=False) for token in added]
     tokenizer.add_tokens(matched)  # pyright: ignore[reportUnknownMemberType] - the stub says a bare list
@@ -133,14 +133,14 @@ def _tokenizer(
 def _build(build: "Callable[[Merges], Model]", merges: Merges, special: Collection[str]) -> "Model":
     try:
         return build(list(merges))
-    except Exception:  # noqa: BLE001 - all that the library raises; what is wrong beside the merges is raised again below
-        # A merge through a special token would let ordinary text reach it; without its vocabulary entry it can't stand.
+    except Exception:  # noqa: BLE001 - the library raises nothing narrower; a fault outside the merges is raised again below
+        # A merge through a special token would let ordinary text reach it; without the token's entry it is refused.
         known = frozenset(special)
         return build([(a, b) for a, b in merges if known.isdisjoint((a, b, a + b))])
 
 
 def _unigram(vocab: Mapping[str, int], scores: Mapping[str, float]) -> "Model":
-    """Build the model over all ids: what is special or missing gets a name that no spaced text can hold."""
+    """Build the model over all ids: special and missing ones get a name that no spaced text can contain."""
     from tokenizers.models import Unigram
 
     names = {token_id: token for token, token_id in vocab.items()}

@@ -1,8 +1,8 @@
-r"""An expression of Oniguruma, by which `tokenizers` cuts text, to the one of Python that makes the same cuts.
+r"""An Oniguruma expression, by which `tokenizers` cuts text, to the Python expression that makes the same cuts.
 
-A class (`\p{L}`, `\s`) is spelled out as the characters that the library itself takes for its members, so that no
-second Unicode table can differ from the first. A construct that tokenizers are not known to use refuses the whole
-expression: nothing is guessed.
+A class (`\p{L}`, `\s`) is spelled out as the characters that the library itself counts as its members, so that no
+second Unicode table can differ from the first. An expression with a construct that tokenizers are not known to use is
+refused: nothing is guessed.
 
 Source: Oniguruma's RE document; Python's `re`.
 """
@@ -13,35 +13,35 @@ from functools import cached_property
 from typing import Final
 
 _FOLDED: Final = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-"""The one group without regard to case that is known; in others one character might fold to several."""
+"""The only case-insensitive group that is accepted; in others one character might fold to several."""
 _CATEGORY: Final = r"\\p\{[A-Z][a-z]?\}|\\s"
 _LITERAL: Final = r"\\[rn]|\\[^\w\s]"
 _OUTSIDE: Final = re.compile(
     rf"(?P<category>{_CATEGORY})|(?P<opposite>\\S)|(?P<folded>{re.escape(_FOLDED)})|(?P<opened>\[\^?)"
     rf"|(?P<same>{_LITERAL}|[^\\\[\](){{}}?*+|.^$]|\(\?[:!=]|\||\)"
-    # No quantifier is lazy, and none stands on another.
+    # No quantifier is lazy, and none follows another.
     r"|[?*+]\+?(?![?*+{])|\{\d+(?:,\d+)?\}(?![?*+{]))"
 )
 _INSIDE: Final = re.compile(rf"(?P<category>{_CATEGORY})|(?P<same>{_LITERAL}|(?!&&)[^\\\[\]])|(?P<closed>\])")
 
 
 NUMERALS: Final = "Digits"
-r"""The class of what the library's own Digits isolates: a few more than `\p{N}` has."""
+r"""The class of the characters that the library's own Digits isolates: a few more than `\p{N}` has."""
 
 
 class Alphabet:
-    """All characters below one, and what the library takes them for."""
+    """All characters below a code point, and the classes that the library puts them into."""
 
     def __init__(self, end: int) -> None:
-        """`end`: the code point behind the last character."""
+        """`end`: the code point after the last character."""
         self._characters = "".join(chr(code) for code in range(end) if not 0xD800 <= code < 0xE000)
         self._outsider = chr(end)
         self._spelled: dict[str, str] = {}
 
     def members(self, category: str) -> str:
-        r"""Spell the members of a class of Oniguruma's (`\s`, `(?i:s)`): what stands between the brackets of Python's.
+        r"""Spell the members of an Oniguruma class (`\s`, `(?i:s)`) for use between the brackets of a Python class.
 
-        A class without members has one that is not in the alphabet, for Python knows no class of nothing.
+        A class without members is given one that is not in the alphabet, because Python has no empty class.
         """
         if category not in self._spelled:
             self._spelled[category] = "".join(map(_spelled, self._runs(category) or [self._outsider]))
@@ -54,18 +54,18 @@ class Alphabet:
 
     @cached_property
     def _letters(self) -> str:
-        """What some letter of ASCII matches in either case."""
+        """The characters that match some ASCII letter when case is ignored."""
         return "".join(matches(self._characters, "(?i:[a-z])"))
 
 
 def translated(pattern: str, members: Callable[[str], str]) -> str | None:
-    """Give Python's expression for the same matches in text of an alphabet; None: refused.
+    """Return the Python expression with the same matches in text of an alphabet; None if the pattern is refused.
 
     It has no capturing group, and no match is empty.
 
     Args:
-        pattern: the expression of Oniguruma.
-        members: of the alphabet.
+        pattern: the Oniguruma expression.
+        members: spells a class, as `Alphabet.members` of the alphabet.
     """
     bare = _translated(pattern, lambda _: "x")
     return _translated(pattern, members) if bare is not None and _surely_holds_something(bare) else None
@@ -94,7 +94,7 @@ def _translated(pattern: str, members: Callable[[str], str]) -> str | None:
 
 
 def _surely_holds_something(expression: str) -> bool:
-    """Whether no match is empty (engines go on differently behind an empty one); False for what does not compile."""
+    """Whether no match is empty (engines continue differently after one that is); False if it does not compile."""
     without_lookaheads = expression.replace("(?!", "(?:|").replace("(?=", "(?:|")
     try:
         return re.match(without_lookaheads, "") is None
@@ -103,7 +103,7 @@ def _surely_holds_something(expression: str) -> bool:
 
 
 def matches(text: str, category: str) -> list[str]:
-    """Give the runs of a class's members in a text, as the library sees them."""
+    """Return the runs of a class's members in a text, as the library sees them."""
     from tokenizers import Regex
     from tokenizers.pre_tokenizers import Digits, Split
 

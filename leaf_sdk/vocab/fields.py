@@ -1,6 +1,6 @@
-"""JSON to checked fields: the questions that every part of a map asks of its bytes.
+"""JSON to checked fields: the checks that every part of a map needs.
 
-Says what is wrong by the field's name, and refuses by name what can't be reproduced exactly. Knows nothing of what a
+An error names the field that is wrong, a refusal names what can't be reproduced exactly. Knows nothing of what a
 tokenizer is.
 """
 
@@ -18,10 +18,10 @@ def json_object(data: bytes, expected: str) -> dict[str, Any]:
     """Parse bytes that must be a JSON object.
 
     Raises:
-        NotAMap: they are not; `expected` says what was.
+        NotAMap: they are not; the message says what was `expected`.
     """
     try:
-        # Decoded strictly first: by itself the parser lets surrogates through that stand in the bytes.
+        # Decoded strictly first: the parser itself would let surrogates in the bytes through.
         parsed: object = json.loads(data.decode("utf-8-sig" if data.startswith(BOM_UTF8) else "utf-8"))
     except (ValueError, RecursionError) as error:
         raise NotAMap(f"the bytes are not JSON ({error}), expected {expected}; is this the right file?") from error
@@ -31,17 +31,17 @@ def json_object(data: bytes, expected: str) -> dict[str, Any]:
 
 
 def as_object(value: object) -> dict[str, Any]:
-    """Give a JSON object as it is, and an empty one for anything else."""
+    """Return a JSON object as it is, or an empty one for anything else."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def as_list(value: object) -> list[object]:
-    """Give a JSON list as it is, and an empty one for anything else."""
+    """Return a JSON list as it is, or an empty one for anything else."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def text_of(fields: Mapping[str, Any], key: str) -> str:
-    """Give a text that must be there."""
+    """Return a required text."""
     value = fields.get(key)
     if not isinstance(value, str) or not value:
         raise NotAMap(f"{key} is {value!r}, expected text that is not empty")
@@ -49,12 +49,12 @@ def text_of(fields: Mapping[str, Any], key: str) -> str:
 
 
 def ids_of(fields: Mapping[str, Any], key: str) -> dict[str, int]:
-    """Give a table of tokens and ids that must be there."""
+    """Return a table of tokens and ids; the key must be there."""
     value = fields[key]
     if not isinstance(value, dict):
         raise NotAMap(f"{key} is a {type(value).__name__}, expected {{token: id}}")
     table = cast("dict[str, Any]", value)
-    # All at once; only a table that fails is searched for the entry.
+    # Checked all at once; only a table that fails is searched for the wrong entry.
     numbers = table.values()
     if table and (set(map(type, numbers)) != {int} or min(numbers) < 0 or max(numbers) > MAX_ID or "" in table):
         _name_the_wrong_one(table, key)
@@ -70,10 +70,10 @@ def _name_the_wrong_one(table: Mapping[str, Any], key: str) -> None:
 
 
 def refused(what: str, why: str) -> MapUnsupported:
-    """Give the error for a real map that can't be reproduced exactly."""
+    """Return the error for a real map that can't be reproduced exactly."""
     return MapUnsupported(f"{what} is refused: {why}", what=what)
 
 
 def inexact(what: str, expected: str) -> MapUnsupported:
-    """Give the error for a part of a tokenizer that can't be reproduced exactly."""
+    """Return the error for a part of a tokenizer that can't be reproduced exactly."""
     return MapUnsupported(f"{what} can't be reproduced exactly, expected {expected}", what=what)

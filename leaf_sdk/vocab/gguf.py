@@ -3,7 +3,7 @@
 A GGUF file opens with key-value pairs, and llama.cpp's tokenizer is among them: the tokens, their types, the merges,
 the name of the pre-tokenizer, the chat template. The caller passes the file as a memory map, so that a model of many
 gigabytes costs only its first megabytes. Every length that the file claims is checked against the bytes that are there
-before anything is allocated for it. Knows nothing of Codec maps: `build` makes one of this.
+before anything is allocated for it. Knows nothing of Codec maps: `build` makes one from this.
 
 Source: the GGUF specification, versions 2 and 3 (little-endian).
 """
@@ -29,14 +29,14 @@ Value = int | float | bool | str | list["Value"]
 
 @dataclass(frozen=True, slots=True)
 class GgufTokenizer:
-    """What a GGUF file says about its tokenizer, as it says it."""
+    """What a GGUF file says about its tokenizer, unchanged."""
 
     model: str
     """`tokenizer.ggml.model`: "gpt2" for byte-level BPE, "llama" for SentencePiece ..."""
     pre: str | None
     tokens: list[str]
     token_types: list[int]
-    """One a token; all NORMAL where the file has none."""
+    """One per token; all NORMAL where the file has none."""
     merges: list[str]
     chat_template: str | None
     name: str | None
@@ -46,12 +46,12 @@ class GgufTokenizer:
     eos_id: int | None
     add_bos: bool | None
     scores: list[float] = field(default_factory=list[float])
-    """One a token in a SentencePiece vocabulary; empty where the file has none."""
+    """One per token in a SentencePiece vocabulary; empty where the file has none."""
     add_space_prefix: bool | None = None
 
 
 def read_gguf_tokenizer(data: bytes | memoryview) -> GgufTokenizer:
-    """Read the tokenizer out of a GGUF file's first bytes (or of the whole file, best as a memory map).
+    """Read the tokenizer from a GGUF file's first bytes (or from the whole file, preferably as a memory map).
 
     Raises:
         NotAMap: not a GGUF file, or one without a tokenizer.
@@ -114,7 +114,7 @@ class _Cursor:
         )
 
     def string(self) -> str:
-        """Read a length and that many bytes of UTF-8; what is not UTF-8 becomes U+FFFD, as its only use is a name."""
+        """Read a length and that many bytes of UTF-8; invalid UTF-8 becomes U+FFFD, as it can only serve as a name."""
         size = cast("int", self.scalar("Q"))
         start = self._take(size)
         return str(self._view[start : start + size], "utf-8", "replace")
@@ -145,7 +145,7 @@ class _Cursor:
         return [self._of_type(kind, nesting) for _ in range(self._checked(count))]
 
     def _string_array(self, count: int) -> list[str]:
-        # A vocabulary has 100,000 of them: this loop is the cost of opening a model, so it holds no calls of our own.
+        # A vocabulary has 100,000 of them: this loop is the cost of opening a model, so it calls none of our functions.
         self._checked(count)
         view, at, end = self._view, self._at, len(self._view)
         length_at = struct.Struct("<Q").unpack_from
@@ -177,7 +177,7 @@ class _Cursor:
     def _short(self, start: int, size: int) -> MapTruncated:
         return MapTruncated(
             f"the GGUF head ends at byte {len(self._view)}, expected {size} more bytes at byte {start}; "
-            "the download may have broken off: get the file again",
+            "the download may be incomplete: get the file again",
             offset=start,
         )
 

@@ -1,8 +1,8 @@
-r"""The table of pre-tokenizer names in GGUF files: how llama.cpp cuts text for each, as far as we cut it the same way.
+r"""The table of pre-tokenizer names in GGUF files: how llama.cpp cuts text for each, where we cut it the same way.
 
-A name is in the table only if ids made here equal those of a llama.cpp server over the whole test corpus, but for
-characters that are newer than its Unicode tables (15). Left out on purpose: names that nobody has held against the
-engine yet, and those whose cut llama.cpp makes by code of its own (`kimi-k2`, `afmoe`). Source: llama.cpp's
+A name is in the table only if ids made here equal those of a llama.cpp server over the whole test corpus, except for
+characters that are newer than its Unicode tables (15). Left out on purpose: names that nobody has compared with the
+engine yet, and those for which llama.cpp cuts with code of its own (`kimi-k2`, `afmoe`). Source: llama.cpp's
 llama-vocab.cpp.
 """
 
@@ -14,13 +14,13 @@ from leaf_sdk.errors import MapUnsupported
 from .pre_tokenizers import GPT2, SMOLLM, PreTokenizer
 from .programs import CJK
 
-# Both cases spelled out, as llama.cpp does: `(?i:'s|...)` of a tokenizer.json also takes the long s for an s.
+# Both cases spelled out, as llama.cpp does: `(?i:'s|...)` of a tokenizer.json also accepts the long s.
 _CONTRACTIONS = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 _LINES_AND_BLANKS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 _WORDS = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|"
 _MARKS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|" + _LINES_AND_BLANKS
 _ASCII_MARK = r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]"""
-# llama.cpp's stand-ins for `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]` and its lower twin: only a-z and A-Z have a case.
+# llama.cpp's stand-ins for `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]` and its lower-case twin: only a-z and A-Z have a case.
 _HIGH, _LOW = r"(?:(?=\p{L})[^a-z])", r"(?:(?=\p{L})[^A-Z])"
 
 
@@ -89,7 +89,7 @@ def from_gguf(name: str) -> GgufPre:
         what = f"tokenizer.ggml.pre {name!r}"
         raise MapUnsupported(
             f"{what} can't be reproduced exactly, expected one of {sorted(GGUF_NAMES)}; "
-            "ids made another way would lie to the model",
+            "other ids would be wrong for the model",
             what=what,
         )
     return found

@@ -1,8 +1,8 @@
 """What a GGUF file says about its tokenizer, to the parts of a tokenizer as llama.cpp runs it.
 
-Two of llama.cpp's kinds are taken: `gpt2` (byte-level BPE, the cut found by its name) and `llama` (SentencePiece BPE by
-scores). A map of a GGUF file describes what the engine does, which normalizes nothing. Tokens that users defined are
-matched in any text by llama.cpp; here they are special, but for blanks and HTML tags.
+Two of llama.cpp's kinds are supported: `gpt2` (byte-level BPE, the cut found by its name) and `llama` (SentencePiece
+BPE by scores). A map of a GGUF file describes what the engine does, which normalizes nothing. llama.cpp matches
+user-defined tokens in any text; here they are special, except for blanks and HTML tags.
 """
 
 from leaf_sdk.errors import NotAMap
@@ -19,10 +19,10 @@ _SPECIAL_TYPES = frozenset({UNKNOWN, CONTROL, USER_DEFINED, BYTE})
 
 
 def read_gguf(gguf: GgufTokenizer) -> Tokenizer:
-    """Take the parts out of a GGUF file's tokenizer.
+    """Read the parts of a GGUF file's tokenizer.
 
     Raises:
-        MapUnsupported: another kind, or a part of one that we don't reproduce.
+        MapUnsupported: another kind, or a part that we don't reproduce.
         NotAMap: the file is damaged.
     """
     if gguf.model == "gpt2":
@@ -48,12 +48,14 @@ def _byte_level(gguf: GgufTokenizer) -> Tokenizer:
 
 def _sentencepiece(gguf: GgufTokenizer) -> Tokenizer:
     if len(gguf.scores) != len(gguf.tokens):
-        raise NotAMap(f"tokenizer.ggml.scores holds {len(gguf.scores)} entries, expected {len(gguf.tokens)}: damaged")
+        raise NotAMap(
+            f"tokenizer.ggml.scores holds {len(gguf.scores)} entries, expected {len(gguf.tokens)}: the file is damaged"
+        )
     vocab = _vocab(gguf)
     added = [token for token in _of_types(gguf, {USER_DEFINED}) if is_ordinary(token, special=False)]
     prefix = gguf.add_space_prefix is not False
     if added and prefix:
-        raise inexact(f"added token {added[0]!r} beside a space before the text", "one or the other")
+        raise inexact(f"added token {added[0]!r} with a space before the text", "only one of the two")
     normal = set(_of_types(gguf, {NORMAL}))
     scores = {token: score for token, score in zip(gguf.tokens, gguf.scores, strict=True) if token in normal}
     special = _SPECIAL_TYPES - {BYTE}
@@ -69,7 +71,7 @@ def _sentencepiece(gguf: GgufTokenizer) -> Tokenizer:
 
 
 def _vocab(gguf: GgufTokenizer) -> dict[str, int]:
-    """Give the tokens with their ids, without unused ones: they pad the matrix, no text becomes one."""
+    """Return the tokens with their ids, without unused ones: those pad the matrix, and no text becomes one."""
     entries = [
         (token, token_id)
         for token_id, (token, kind) in enumerate(zip(gguf.tokens, gguf.token_types, strict=True))
@@ -77,7 +79,7 @@ def _vocab(gguf: GgufTokenizer) -> dict[str, int]:
     ]
     vocab = dict(entries)
     if len(vocab) != len(entries):
-        raise NotAMap("the GGUF file lists one token twice, expected one id for a token")
+        raise NotAMap("the GGUF file lists one token twice, expected one id per token")
     return vocab
 
 

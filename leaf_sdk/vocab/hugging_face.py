@@ -1,9 +1,9 @@
-"""A Hugging Face tokenizer.json to the parts of a tokenizer, or a refusal that names what stands in the way.
+"""A Hugging Face tokenizer.json to the parts of a tokenizer, or a refusal that names what can't be reproduced.
 
-Byte-level BPE is taken, and BPE and unigram with `▁` for spaces and a token for every byte, in the structures that
+Byte-level BPE is supported, and BPE and unigram with `▁` for spaces and a token for every byte, in the structures that
 `pre_tokenizers` and `metaspace_json` know. Post-processors (BOS, EOS, templates) are left out on purpose: ids of a
-tool's text carry none of them. Added tokens count as special, also those marked `special: false`, but for blanks and
-HTML tags (see `added`). Ids are those of `tokenizers`.
+tool's text contain none of that. Added tokens count as special, even those marked `special: false`, except for blanks
+and HTML tags (see `added`). Ids are those of `tokenizers`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class _Added:
 
 
 def read_tokenizer_json(document: Mapping[str, Any]) -> Tokenizer:
-    """Take the parts out of a parsed tokenizer.json.
+    """Read the parts of a parsed tokenizer.json.
 
     Raises:
         MapUnsupported: a model, an option, a normalizer or a pre-tokenizer that we don't reproduce.
@@ -43,7 +43,7 @@ def read_tokenizer_json(document: Mapping[str, Any]) -> Tokenizer:
     """
     model = cast("Mapping[str, Any]", document["model"])
     added = _read_added(document)
-    # Files of older versions of `tokenizers` leave the type out: what has merges is BPE.
+    # Files of older versions of `tokenizers` leave out the type: a model with merges is BPE.
     kind = model.get("type", "BPE" if "merges" in model else None)
     if kind == "Unigram":
         return _unigram(document, model, added)
@@ -68,14 +68,14 @@ def _byte_level(document: Mapping[str, Any], bpe: Tokenizer, model: Mapping[str,
         raise inexact(f"unk_token {model['unk_token']!r}", "a vocabulary that spells every byte")
     normalizer = _normalizer(document.get("normalizer"))
     if normalizer and bpe.added_tokens:
-        raise inexact(f"added token {bpe.added_tokens[0]!r} beside a normalizer", "one or the other")
+        raise inexact(f"added token {bpe.added_tokens[0]!r} with a normalizer", "only one of the two")
     return replace(bpe, pre_tokenizer=from_hugging_face(document.get("pre_tokenizer")), normalizer=normalizer)
 
 
 def _metaspace(document: Mapping[str, Any], bpe: Tokenizer) -> Tokenizer:
     metaspace = read_metaspace_structure(document)
     if bpe.added_tokens and (metaspace.prefix != "never" or metaspace.split):
-        raise inexact(f"added token {bpe.added_tokens[0]!r} beside a space before the text", "one or the other")
+        raise inexact(f"added token {bpe.added_tokens[0]!r} with a space before the text", "only one of the two")
     return replace(bpe, encoder="metaspace", metaspace=metaspace, byte_fallback=byte_range(bpe.vocab))
 
 
@@ -89,12 +89,14 @@ def _unigram(document: Mapping[str, Any], model: Mapping[str, Any], added: _Adde
             case [str(token), int() | float() as score] if token and token not in pieces:
                 pieces[token] = float(score)
             case _:
-                raise NotAMap(f"model.vocab holds {str(row)[:80]!r}, expected a token, once, and a score")
+                raise NotAMap(
+                    f"model.vocab holds {str(row)[:80]!r}, expected a token that is listed once, and its score"
+                )
     ids = {token: token_id for token_id, token in enumerate(pieces)}
     if model.get("byte_fallback") is not True:
         raise inexact("Unigram without byte_fallback", "a token for every byte")
     if added.ordinary:
-        raise inexact(f"added token {next(iter(added.ordinary))!r} of a Unigram model", "none of blanks or tags")
+        raise inexact(f"added token {next(iter(added.ordinary))!r} of a Unigram model", "no added blanks or tags")
     vocab = by_id(ids | added.special)
     return Tokenizer(
         vocab=vocab,
@@ -130,7 +132,7 @@ def _read_added(document: Mapping[str, Any]) -> _Added:
 
 
 def _merge(line: object) -> str:
-    """Give a merge as `left right`; newer files write a pair, older ones a line."""
+    """Return a merge as `left right`; newer files write a pair, older ones a line."""
     pair = line.split(" ") if isinstance(line, str) else line
     if not isinstance(pair, list) or len(cast("list[object]", pair)) != 2:
         raise NotAMap(f"a merge of the tokenizer.json is {str(line)[:100]!r}, expected two tokens")

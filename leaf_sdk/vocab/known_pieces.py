@@ -1,9 +1,9 @@
-"""Ids of a text by its pieces, most of which were seen before: cut here, looked up, and only what is new is merged.
+"""A text to ids by its pieces, most of which were seen before: cut here, looked up, and only new ones are merged.
 
-`tokenizers` keeps offsets, alignments and copies of every piece, of which nobody reads anything but the ids, and lets
-no other thread run meanwhile: 0.8 s for a text of a megabyte. Cutting with Python's engine and looking pieces up takes
-a third to a fifth of its time (`bench.maps`), and others get their turn within 15 ms. What can't be cut here the
-library encodes as a whole.
+`tokenizers` keeps offsets, alignments and copies of every piece, although only the ids are read, and lets no other
+thread run meanwhile: 0.8 s for a text of a megabyte. Cutting with Python's `re` and looking pieces up takes a third to
+a fifth of that time (`bench.maps`), and other threads get their turn within 15 ms. A text that can't be cut here is
+encoded by the library as a whole.
 """
 
 import re
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 LONGEST_PIECE: Final = 32
-"""Characters; longer pieces hardly come twice, and are merged each time."""
+"""Characters; longer pieces hardly ever occur twice, and are merged each time."""
 MOST: Final = 16 * 1024
-"""Pieces that are kept, some 4 MB; then all are forgotten, and those in use are soon known again."""
+"""How many pieces are kept, some 4 MB; then all are forgotten, and those in use are soon known again."""
 _SPELLED: Final = dict(enumerate(ALPHABET))
 
 
@@ -29,11 +29,11 @@ class KnownPieces:
     """Encodes text in front of a byte-level tokenizer."""
 
     def __init__(self, tokenizer: "Tokenizer", stages: Sequence[str], added: Collection[str]) -> None:
-        """Nothing is built before the first text.
+        """Take the tokenizer; nothing is built before the first text.
 
         Args:
-            tokenizer: encodes what can't be done here.
-            stages: the expressions that it cuts by, in turn.
+            tokenizer: encodes what can't be encoded here.
+            stages: the expressions by which it cuts, in turn.
             added: tokens that it matches in ordinary text before it cuts; a text with one is left to it.
         """
         self._tokenizer = tokenizer
@@ -42,7 +42,7 @@ class KnownPieces:
         self._ids = PieceIds(tokenizer)
 
     def encode(self, text: str) -> list[int]:
-        """Give the ids of a text.
+        """Return the ids of a text.
 
         Raises:
             TypeError, UnicodeEncodeError: a lone surrogate.
@@ -62,15 +62,15 @@ class KnownPieces:
 
 
 class PieceIds(dict[str, tuple[int, ...]]):
-    """Ids by piece; a piece that is not known is merged."""
+    """Ids by piece; an unknown piece is merged."""
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
-        """`tokenizer`: whose model merges."""
+        """`tokenizer`: the one whose model merges."""
         super().__init__()
         self._model = tokenizer.model
 
     def __missing__(self, piece: str) -> tuple[int, ...]:
-        """Ask the model, which knows bytes by their letters."""
+        """Ask the model, which takes bytes spelled in GPT-2's alphabet."""
         spelled = piece.encode().decode("latin-1").translate(_SPELLED)
         ids = tuple([token.id for token in self._model.tokenize(spelled)])
         if len(piece) <= LONGEST_PIECE:

@@ -1,7 +1,7 @@
-"""The merges of a map as they stand in it, `left right` lines, read as pairs.
+"""The merges of a map, kept as its `left right` lines and read as pairs.
 
-A vocabulary has as many merges as tokens. Kept as pairs they would be a third of a map's memory, and a third of the
-garbage collector's work; kept as the lines that they came in they are neither, and become pairs where they are used.
+A vocabulary has as many merges as tokens. Kept as pairs, they would take a third of a map's memory and cause a third of
+the garbage collector's work; kept as the lines that the map has, they do neither, and become pairs where they are used.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ class Merges(Sequence[Pair]):
         return iter(self.pairs())
 
     def pairs(self) -> list[Pair]:
-        """Give all of them at once, which takes half the time of giving them one by one."""
+        """Return all of them at once, which takes half the time of reading them one by one."""
         return cast("list[Pair]", [tuple(line.split(" ")) for line in self._lines])
 
     @overload

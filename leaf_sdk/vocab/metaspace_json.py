@@ -1,8 +1,8 @@
 """The structures by which a tokenizer.json says what happens to spaces, to a `Metaspace`.
 
 Older files normalize (a `▁` in front, every space replaced), newer ones have a pre-tokenizer of that name; the two
-differ where a text begins with a space. Whatever else stands in them is refused by name. Also finds the byte tokens, by
-which such vocabularies spell what they have no token for.
+differ where a text begins with a space. Any other structure is refused by name. Also finds the byte tokens, with which
+such vocabularies spell what they have no token for.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from .tokenizer import Metaspace
 
 _PREPEND = {"type": "Prepend", "prepend": "▁"}
 _REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
-# Cuts at spaces, of which none is left.
+# Cuts at spaces, none of which are left by then.
 _INERT_SPLIT = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
 
 
@@ -40,7 +40,7 @@ def byte_range(vocab: Mapping[str, int]) -> tuple[int, int]:
     """Find the ids of `<0x00>` and `<0xFF>`.
 
     Raises:
-        MapUnsupported: a byte has no token, or their ids have gaps: then some text can't be spelled, or written down.
+        MapUnsupported: a byte has no token, so some text can't be spelled, or the ids have gaps: no map can say that.
     """
     first = vocab.get("<0x00>", -1)
     missing = missing_byte(vocab, first)
@@ -50,7 +50,7 @@ def byte_range(vocab: Mapping[str, int]) -> tuple[int, int]:
 
 
 def missing_byte(vocab: Mapping[str, int], first: int) -> int | None:
-    """Find a byte that has no token in the row of ids from `first` on; an ASCII character may stand for its byte."""
+    """Find a byte without a token in the row of ids from `first` on, if any; an ASCII character may be its byte's."""
     for byte in range(256):
         character = vocab.get(chr(byte)) if byte < 0x80 else None
         if first + byte not in (vocab.get(f"<0x{byte:02X}>"), character):

@@ -1,8 +1,7 @@
-"""A text's pieces, cut in Python's engine at the very places where `tokenizers` cuts.
+"""A text's pieces, cut with Python's `re` at exactly the places where `tokenizers` cuts.
 
-Text of ASCII has an expression of its own, which is the fastest; all other text one over Unicode's basic plane, in
-which `stand_ins` stand for what is beyond. Where the cut can't be made here for sure as the library makes it, there is
-none.
+ASCII text has an expression of its own, which is the fastest; all other text has one over Unicode's basic plane, with
+`stand_ins` for the characters beyond. Where it is not certain that the cut would be the library's, none is made.
 """
 
 import re
@@ -16,7 +15,7 @@ from .programs import CJK, DIGIT
 from .stand_ins import StandIns
 
 AT_ONCE: Final = 4 * 1024
-"""Characters. What is longer is cut piece by piece, so that other threads get their turn in between."""
+"""Characters. A longer text is cut piece by piece, so that other threads get their turn in between."""
 _ASCII_END, _PLANE_END = 0x80, 0x10000
 
 
@@ -24,11 +23,11 @@ class PieceCut:
     """Cuts text by one pre-tokenizer's expressions."""
 
     def __init__(self, stages: Sequence[str]) -> None:
-        """`stages`: expressions of Oniguruma that cut in turn. Nothing is built before the first text."""
+        """`stages`: Oniguruma expressions that cut in turn. Nothing is built before the first text."""
         self._stages = stages
 
     def pieces(self, text: str) -> Iterable[str] | None:
-        """Give the pieces, which joined are the text; None: the library alone knows.
+        """Return the pieces, which joined are the text; None if only the library can cut it.
 
         Raises:
             UnicodeEncodeError: a lone surrogate.
@@ -37,7 +36,7 @@ class PieceCut:
             return None if self._ascii is None else self._ascii.pieces(text)
         if self._plane is None:
             return None
-        # Two bytes a character exactly where none is beyond the basic plane.
+        # Exactly two bytes per character: none is beyond the basic plane.
         if len(text.encode("utf-16-le")) == 2 * len(text):
             return self._plane.pieces(text)
         shape = None if self._stand_ins is None else self._stand_ins.shape(text)
@@ -53,7 +52,7 @@ class PieceCut:
 
     @cached_property
     def _stand_ins(self) -> StandIns | None:
-        """None: an expression that names other characters than these may tell a stand-in from what it stands for."""
+        """None if an expression but CJK names non-ASCII characters: it may tell a stand-in from what it stands for."""
         if self._plane is None or not all(stage.isascii() or stage == CJK for stage in self._stages):
             return None
         return StandIns(self._plane.categories)
@@ -65,7 +64,7 @@ class _Expressions:
     def __init__(self, before: Sequence[str], last: str, categories: frozenset[str]) -> None:
         self.categories = categories
         self._before = [re.compile(f"({each})") for each in before]
-        # What no match holds is a piece too, up to the next match.
+        # Text that nothing matches is a piece too, up to the next match.
         self._last = re.compile(rf"{last}|(?:(?!{last})[\s\S])+")
 
     @classmethod
@@ -95,7 +94,7 @@ def _alphabet(end: int) -> Alphabet:
 
 
 def _slices(text: str, pieces: Iterable[str]) -> Iterator[str]:
-    """The text in pieces as long as these."""
+    """Yield the text in pieces of the same lengths as these."""
     at = 0
     for piece in pieces:
         yield text[at : at + len(piece)]

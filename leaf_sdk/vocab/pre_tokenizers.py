@@ -1,9 +1,9 @@
 """How text is cut into pieces before merges are applied: as a map spells it, as a tokenizer.json does, and as an
 object.
 
-A cut is regular expressions applied in turn. A tokenizer.json spells it as a structure, a Codec map as an expression or
-as a program (`programs`), a GGUF file by a name (`gguf_names`), and `tokenizers` builds an object of it. What can't be
-reproduced exactly is refused with its name. Knows nothing of vocabularies.
+A cut is a series of regular expressions, applied in turn. A tokenizer.json spells it as a structure, a Codec map as an
+expression or a program (`programs`), a GGUF file as a name (`gguf_names`), and `tokenizers` builds an object from it.
+What can't be reproduced exactly is refused by name. Knows nothing of vocabularies.
 
 Sources: Hugging Face `tokenizers`; Codec specification 0.5. `tokenizers` is imported when the first object is built,
 so that importing is cheap.
@@ -26,7 +26,7 @@ _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)
 
 @dataclass(frozen=True, slots=True)
 class PreTokenizer:
-    """Cut at the matches of `pattern`, each match and each gap a piece, after those of `before` have cut in turn."""
+    """A cut at the matches of `pattern`, each match and each gap a piece, after those of `before` have cut in turn."""
 
     pattern: str
     before: tuple[str, ...] = ()
@@ -44,8 +44,8 @@ SMOLLM = PreTokenizer(_GPT2, before=(DIGIT,))
 def from_map(fields: Mapping[str, Any]) -> PreTokenizer:
     """Read the pre-tokenizer of a Codec map: our own stages, a program of version 2, a pattern, a program of version 1.
 
-    A version 1 program is the pattern spelled without a regular expression, so beside one the pattern is enough; a
-    version 2 program says what no single pattern can.
+    A version 1 program is the pattern spelled without a regular expression, so where both are given the pattern is
+    enough; a version 2 program says what no single pattern can.
 
     Raises:
         MapUnsupported: a program with a part that we don't know, or neither a program nor a pattern.
@@ -64,9 +64,9 @@ def from_map(fields: Mapping[str, Any]) -> PreTokenizer:
 
 
 def to_map(pre_tokenizer: PreTokenizer) -> dict[str, Any]:
-    """Spell a pre-tokenizer as the fields of a Codec map: a pattern, a program where one says it, else our own key.
+    """Spell a pre-tokenizer as the fields of a Codec map: a pattern, else a known program, else our own key.
 
-    Beside a program stands the pattern that makes the same cuts, if there is one, for readers that know no programs.
+    A program comes with the pattern that makes the same cuts, if there is one, for readers that don't know programs.
     """
     if not pre_tokenizer.before:
         return {"pre_tokenizer_pattern": pre_tokenizer.pattern}
@@ -101,7 +101,7 @@ def from_hugging_face(node: object) -> PreTokenizer:
 
 
 def _pattern(stage: Mapping[str, Any]) -> str | None:
-    """Give the expression by which a stage isolates, or None for what cuts otherwise."""
+    """Return the expression by which a stage isolates, or None if it cuts in another way."""
     if stage.get("type") == "Digits":
         return DIGIT if stage.get("individual_digits") is True else None
     if stage.get("type") != "Split" or not isinstance(stage.get("pattern"), dict):
@@ -109,12 +109,12 @@ def _pattern(stage: Mapping[str, Any]) -> str | None:
     regex = cast("dict[str, Any]", stage["pattern"]).get("Regex")
     if not isinstance(regex, str):
         return None
-    # Spelled out, so that a program's expression and a file's are one text.
+    # Spelled out, so that a program's expression and a file's are the same text.
     regex = regex.replace("\r", r"\r").replace("\n", r"\n")
     if regex == DIGIT:
         return rf"[{DIGIT}]"  # the library's own Digits knows a few more numerals than its expressions do
     isolated = stage.get("behavior") == "Isolated" and stage.get("invert", False) is False
-    # What is not matched is dropped here, and these patterns match everything.
+    # Such a stage drops what is not matched, but these patterns match everything.
     matched = stage.get("behavior") == "Removed" and stage.get("invert") is True and regex.endswith(_REST)
     return regex if isolated or matched else None
 
@@ -148,7 +148,7 @@ def _isolating(pattern: str) -> "hf.PreTokenizer":
 
 
 def stages_of(node: object) -> list[dict[str, Any]]:
-    """Give a structure's stages, with nested sequences laid flat; none for what is no structure."""
+    """Return a structure's stages, with nested sequences flattened; none if it is not a structure."""
     if not isinstance(node, dict):
         return []
     stage = cast("dict[str, Any]", node)
@@ -159,13 +159,13 @@ def stages_of(node: object) -> list[dict[str, Any]]:
 
 
 def shape_of(node: object) -> str:
-    """Name a structure in one short line, whatever stands in it: it goes into an error message."""
+    """Name a structure in one short line, whatever it contains: it goes into an error message."""
     names = [str(stage.get("type", "?")) for stage in stages_of(node)]
     return (repr(names) if names and names != ["?"] else repr(node))[:200]
 
 
 def _unsupported(what: str, expected: str) -> MapUnsupported:
     return MapUnsupported(
-        f"{what} can't be reproduced exactly, expected {expected}; ids made another way would lie to the model",
+        f"{what} can't be reproduced exactly, expected {expected}; other ids would be wrong for the model",
         what=what,
     )

@@ -1,11 +1,11 @@
 r"""Codec's pre-tokenizer programs, versions 1 and 2, to regular expressions, and back for the cuts that have one.
 
 A program spells a cut as named operations, for readers without a regular-expression engine; each operation is one
-alternative of an expression, so a program of version 1 is one expression, and one of version 2 several, applied to each
-other's pieces. What version 1 leaves unmatched is cut into single characters, what version 2 does is one piece. Classes
-are the engine's: `\p{L}` of Oniguruma, as in `tokenizers`.
+alternative of an expression, so a program of version 1 is one expression, and one of version 2 is several, each applied
+to the pieces of the one before. What version 1 leaves unmatched is cut into single characters; in version 2 it is one
+piece. Classes such as `\p{L}` are Oniguruma's, as in `tokenizers`.
 
-Source: Codec's PRETOKENIZER_PROGRAM, and of version 2 the operations that published maps use.
+Source: Codec's PRETOKENIZER_PROGRAM and, for version 2, the operations that published maps use.
 """
 
 import re
@@ -37,7 +37,7 @@ Op = Mapping[str, Any]
 
 
 def patterns_of(program: object) -> tuple[str, ...]:
-    """Give the expressions that a program stands for, in the order in which they cut.
+    """Return the expressions that a program stands for, in the order in which they cut.
 
     Raises:
         MapUnsupported: another version, or an operation or option that is not known: a guess would cut elsewhere.
@@ -53,7 +53,7 @@ def patterns_of(program: object) -> tuple[str, ...]:
 
 
 def program_of(patterns: tuple[str, ...]) -> dict[str, Any] | None:
-    """Give the program of a cut in several stages, or None where the operations can't say it."""
+    """Return the program of a cut in several stages, or None where none is known."""
     for program in _known():
         if patterns_of(program) == patterns:
             return program
@@ -61,10 +61,10 @@ def program_of(patterns: tuple[str, ...]) -> dict[str, Any] | None:
 
 
 def single_of(patterns: tuple[str, ...]) -> str | None:
-    """Give the one expression that makes the cut of several in turn, for readers that know no program; None: not known.
+    """Return one expression that cuts as several in turn do, for readers that don't know programs; None if unknown.
 
-    What the earlier ones isolate ends a piece, so the last one's classes leave it out, and behind white space it stands
-    for the end of the text.
+    What the earlier ones isolate ends a piece, so the classes of the last one leave it out, and after white space it
+    counts as the end of the text.
     """
     return {patterns_of(program): single for program, single in zip(_known(), _SINGLES, strict=True)}.get(patterns)
 
@@ -80,7 +80,7 @@ _DEEPSEEK = (
     rf"| ?(?:(?!{_KANA})[\p{{P}}\p{{S}}])+[\r\n]*|\s*[\r\n]+|\s+(?![^\s\p{{N}}{_KANA[1:-1]}])|\s+"
 )
 _SINGLES = (_SMOLLM, rf"{_DEEPSEEK}|(?:(?!{_DEEPSEEK}){_ANY})+")
-"""In the order of `_known`. What the second program matches nowhere is one piece, up to where something matches."""
+"""In the order of `_known`. Text that the second program does not match is one piece, up to the next match."""
 
 
 def _known() -> list[dict[str, Any]]:
@@ -137,11 +137,11 @@ def _op(op: object) -> str:
         raise _unsupported(op, f"one of {sorted(_OPS)}")
     options, pattern = known
     if strange := set(fields) - {"op"} - options:
-        raise _unsupported(op, f"no other options than {sorted(options)}, not {sorted(strange)}")
+        raise _unsupported(op, f"only the options {sorted(options)}, found {sorted(strange)}")
     try:
         return pattern(fields)
     except (KeyError, TypeError) as error:
-        raise _unsupported(op, "options of the values that the program defines") from error
+        raise _unsupported(op, "valid values of its options") from error
 
 
 def _literals(op: Op) -> str:
@@ -149,12 +149,12 @@ def _literals(op: Op) -> str:
 
 
 def _literals_ci(op: Op) -> str:
-    """Case of ASCII letters alone is ignored: `(?i:'s)` would take the long s too."""
+    """Ignore the case of ASCII letters only: `(?i:'s)` would also accept the long s."""
     return "|".join(map(_either_case, _longest_first(op["patterns"])))
 
 
 def _longest_first(literals: list[str]) -> list[str]:
-    """The longest literal that fits is taken: where one begins another, order matters."""
+    """Order literals so that the longest that fits is taken; this matters only where one begins another."""
     begins = any(a != b and b.startswith(a) for a in literals for b in literals)
     return sorted(literals, key=len, reverse=True) if begins else literals
 

@@ -1,12 +1,12 @@
-"""The bytes of a Codec map to a `TokenMap`, checked before anything is believed.
+"""The bytes of a Codec map to a `TokenMap`, checked before anything is used.
 
 Reads maps of versions 1 and 2. Unknown keys are ignored, as every Codec reader must; those that begin with `x_` and are
 listed in docs/maps.md are ours, and say what the format has no field for. What can't be reproduced exactly is refused
-by name. Maps that only decode (version 1, plain text, metaspace without `x_metaspace`) are read when that is all that
-is asked for.
+by name. Maps that can only decode (version 1, plain text, metaspace without `x_metaspace`) are read only for a caller
+that asks for no more.
 
-Source: Codec specification 0.5, "Tokenizer map"; the checks are the reference validator's, and stricter where it lets
-a map pass that could only fail later.
+Source: Codec specification 0.5, "Tokenizer map"; the checks are the reference validator's, but stricter where it passes
+a map that could only fail later.
 """
 
 import re
@@ -41,12 +41,12 @@ def load_map(data: bytes, expected_hash: str | None = None, *, decode_only: bool
 
     Args:
         data: the file's bytes, unchanged: their sha256 is the map's name.
-        expected_hash: `sha256:<hex>` or bare hex; without it the bytes are taken as they are.
-        decode_only: take also maps that say too little to encode exactly; `TokenMap.can_encode` tells.
+        expected_hash: `sha256:<hex>` or bare hex; without it any bytes are accepted.
+        decode_only: also accept maps that say too little to encode exactly; `TokenMap.can_encode` tells.
 
     Raises:
         MapHashMalformed: `expected_hash` is not a sha256.
-        MapHashMismatch: the bytes are not the ones that it names.
+        MapHashMismatch: the bytes are not those that it names.
         NotAMap: not JSON, or a field is missing or of the wrong kind.
         MapUnsupported: a placeholder, or a map that can't be reproduced exactly.
     """
@@ -70,7 +70,7 @@ def _read(fields: Mapping[str, Any], map_id: str) -> TokenMap:
     if type(size) is not int or size < 1:
         raise NotAMap(f"vocab_size is {size!r}, expected a positive whole number")
     if marks := [key for key in _PLACEHOLDER_KEYS if fields.get(key)]:
-        raise refused(f"map {name!r}, marked {marks[0]}", "it is a placeholder, its ids mean nothing")
+        raise refused(f"map {name!r}, marked {marks[0]}", "it is a placeholder, whose ids mean nothing")
     _check_shape(fields)
     vocab = ids_of(fields, "vocab") if "vocab" in fields else _version_1(fields)
     special_tokens = ids_of(fields, "special_tokens") if fields.get("special_tokens") is not None else {}
@@ -94,13 +94,13 @@ def _read(fields: Mapping[str, Any], map_id: str) -> TokenMap:
 
 
 def _encoding(plain: TokenMap, fields: Mapping[str, Any]) -> TokenMap:
-    """Add what encoding needs, where the map says it."""
+    """Add what encoding needs, if the map says it."""
     metaspace = read_metaspace(fields)
     if plain.encoder == "metaspace" and (metaspace is None or plain.byte_fallback is None):
         return plain
     algorithm = fields.get("x_algorithm", "bpe")
     if algorithm not in _ALGORITHMS or (algorithm != "bpe" and plain.encoder != "metaspace"):
-        raise refused(f"x_algorithm {algorithm!r:.80}", "it is not known here; upgrade codec-leaf")
+        raise refused(f"x_algorithm {algorithm!r:.80}", "this version does not know it; upgrade codec-leaf")
     return replace(
         plain,
         algorithm=algorithm,
@@ -132,7 +132,7 @@ def _kind(fields: Mapping[str, Any]) -> str:
 
 
 def _version_1(fields: Mapping[str, Any]) -> dict[str, int]:
-    """Give the vocabulary of a version 1 map, `{"7": "text"}`; where a text has several ids, the first is kept."""
+    """Return the vocabulary of a version 1 map, `{"7": "text"}`; a text with several ids is refused."""
     table = fields["tokens"]
     if not isinstance(table, dict):
         raise NotAMap(f"tokens is a {type(table).__name__}, expected {{id: text}}")
@@ -143,13 +143,13 @@ def _version_1(fields: Mapping[str, Any]) -> dict[str, int]:
         if not isinstance(text, str) or any("\ud800" <= character <= "\udfff" for character in text):
             raise NotAMap(f"tokens[{number!r}] is {text!r:.40}, expected Unicode text")
         if text in vocab:
-            raise refused(f"tokens {vocab[text]} and {number} with one text", "a version 2 map has one id for a token")
+            raise refused(f"one text for tokens {vocab[text]} and {number}", "a version 2 map has one id per token")
         vocab[text] = int(number)
     return vocab
 
 
 def _check_unicode(data: bytes, fields: Mapping[str, Any]) -> None:
-    """Refuse a lone surrogate in any token; they are searched only where the bytes may hold an escape of one."""
+    """Refuse a lone surrogate in any token; the tokens are searched only if the bytes may hold an escape of one."""
     if _SURROGATE.search(data) is None:
         return
     for key in ("vocab", "special_tokens"):
@@ -162,9 +162,9 @@ def _check_unicode(data: bytes, fields: Mapping[str, Any]) -> None:
 
 def _check_vocab(fields: Mapping[str, Any], vocab: Mapping[str, int], special_tokens: Mapping[str, int]) -> None:
     if len(set(vocab.values())) != len(vocab):
-        raise NotAMap("two tokens of vocab share one id, expected one token for an id")
+        raise NotAMap("two tokens of vocab share one id, expected one token per id")
     if len(vocab) < 2:
-        raise refused(f"map {fields['id']!r} of {len(vocab)} tokens", "it is a placeholder, its ids mean nothing")
+        raise refused(f"map {fields['id']!r} of {len(vocab)} tokens", "it is a placeholder, whose ids mean nothing")
     special = {*special_tokens.values()}
     one_byte = [token for token in ALPHABET if vocab.get(token) in special] if fields.get("encoder") else []
     if one_byte:
@@ -176,7 +176,9 @@ def _byte_fallback(fields: Mapping[str, Any], vocab: Mapping[str, int]) -> tuple
     if first is None:
         return None
     if type(first) is not int or type(last) is not int or last - first != 255:
-        raise NotAMap(f"byte_fallback_start {first!r} and byte_fallback_end {last!r} must be 256 ids, one a byte")
+        raise NotAMap(
+            f"byte_fallback_start {first!r} and byte_fallback_end {last!r} must span 256 ids, one for each byte"
+        )
     missing = missing_byte(vocab, first)
     if missing is not None:
         raise NotAMap(
@@ -194,7 +196,7 @@ def _merges(fields: Mapping[str, Any], vocab: Mapping[str, int]) -> Merges:
         index, line = next((at, each) for at, each in enumerate(items) if not isinstance(each, str))
         raise NotAMap(f"merges[{index}] is {line!r:.80}, expected 'left right'")
     lines = cast("list[str]", items)
-    # All at once, and only what the two sides join to: sides that are no tokens are refused when merging is built.
+    # Checked all at once, and only what the sides join to: sides that are not tokens are refused when merges are built.
     joined = [*map(str.replace, lines, repeat(" "), repeat(""))]
     one_space = set(map(str.count, lines, repeat(" "))) <= {1}
     if not one_space or not (_stand_in_a_row(joined, vocab) or all(map(vocab.__contains__, joined))):
@@ -203,7 +205,7 @@ def _merges(fields: Mapping[str, Any], vocab: Mapping[str, int]) -> Merges:
 
 
 def _stand_in_a_row(joined: Sequence[str], vocab: Mapping[str, int]) -> bool:
-    """Say whether these tokens follow each other in the vocabulary, as trained ones do: quicker than finding each."""
+    """Return whether these tokens are consecutive in the vocabulary, as trained ones are: faster than finding each."""
     if not joined or joined[0] not in vocab:
         return not joined
     tokens = [*vocab]
@@ -217,7 +219,7 @@ def _name_the_wrong_merge(lines: Sequence[str], vocab: Mapping[str, int]) -> Non
         if not space or " " in right:
             raise NotAMap(f"merges[{index}] is {line!r:.80}, expected 'left right'")
         if left not in vocab or right not in vocab or left + right not in vocab:
-            raise NotAMap(f"merges[{index}] is {line!r:.80}, expected both sides and what they join to in vocab")
+            raise NotAMap(f"merges[{index}] is {line!r:.80}, expected both sides and their concatenation in vocab")
 
 
 def _scores(fields: Mapping[str, Any], count: int) -> Sequence[float]:
@@ -232,7 +234,9 @@ def _normalizer(fields: Mapping[str, Any]) -> Normalizer | None:
     value = fields.get("x_normalizer")
     if value is None or value in _NORMALIZERS:
         return value
-    raise refused(f"x_normalizer {value!r:.80}", f"only {', '.join(_NORMALIZERS)} are known here; upgrade codec-leaf")
+    raise refused(
+        f"x_normalizer {value!r:.80}", f"this version knows only {', '.join(_NORMALIZERS)}; upgrade codec-leaf"
+    )
 
 
 def _added_tokens(fields: Mapping[str, Any], plain: TokenMap) -> Sequence[str]:
@@ -242,5 +246,5 @@ def _added_tokens(fields: Mapping[str, Any], plain: TokenMap) -> Sequence[str]:
         if not isinstance(token, str) or token not in plain.vocab or plain.vocab[token] in plain.special_ids:
             raise NotAMap(f"x_added_tokens holds {token!r:.80}, expected tokens of vocab that are not special")
         if not is_ordinary(token, special=False):
-            raise refused(f"x_added_tokens entry {token!r:.80}", "ordinary text may spell blanks and HTML tags alone")
+            raise refused(f"x_added_tokens entry {token!r:.80}", "ordinary text may spell only blanks and HTML tags")
     return tuple(cast("list[str]", tokens))

@@ -1,10 +1,10 @@
 """Scored pieces to ranked merges: SentencePiece's BPE, and tiktoken's, in the form that `tokenizers` runs.
 
-Both merge whichever neighbours join into the best-scored piece, the leftmost first; ranked merges name the two halves.
-They are one process: what joins into a piece, in any text, are the two halves that remain when the piece is tokenized
-alone, since merges inside it happen in the same order there, and none crosses its ends. So one merge a piece is enough,
-and a piece that its own text does not reach is never reached. This needs scores that order pieces strictly; ties are
-let through only among runs of one character that come last, and are tried out at every length.
+Both merge the neighbours that join into the best-scored piece, the leftmost first; ranked merges name the two halves.
+The results are the same: in any text, a piece is joined from the two halves that remain when the piece is tokenized
+alone, since merges inside it happen in the same order there, and none crosses its ends. So one merge per piece is
+enough, and a piece that is not reached from its own text is never reached. This needs scores that order pieces
+strictly; ties are accepted only among runs of one character that come last, and are tested at every length below 300.
 """
 
 from collections import Counter
@@ -26,10 +26,10 @@ class RankedMerges:
 
 
 def ranked_merges(scores: Mapping[str, float]) -> RankedMerges:
-    """Give the merges of scored pieces; single characters need none.
+    """Return the merges of scored pieces; single characters need none.
 
     Raises:
-        MapUnsupported: two pieces share a score and are not runs that come last, or a half is not a piece.
+        MapUnsupported: two pieces share a score and are not runs that come last, or merges can't reproduce the runs.
     """
     order = sorted((piece for piece in scores if len(piece) > 1), key=lambda piece: -scores[piece])
     runs = _tied_runs(order, scores)
@@ -47,7 +47,7 @@ def ranked_merges(scores: Mapping[str, float]) -> RankedMerges:
 def merge_by_score(text: str, scores: Mapping[str, float], *, stop_at: int = 1) -> list[str]:
     """Cut a text into pieces by SentencePiece's rule: join the best-scored neighbours, the leftmost first.
 
-    Written for being right, not fast: it defines what the merges must do. Stops early when `stop_at` parts are left.
+    Written to be right, not fast: it defines what the merges must do. Stops early when `stop_at` parts are left.
     """
     parts: list[str | None] = list(text)
     after = [*range(1, len(parts)), -1]
@@ -75,15 +75,17 @@ def merge_by_score(text: str, scores: Mapping[str, float], *, stop_at: int = 1) 
 
 
 def _tied_runs(order: Sequence[str], scores: Mapping[str, float]) -> list[str]:
-    """Give the pieces at the end of the order that share one score, if all are runs of one character; refuse others."""
+    """Return the pieces at the end of the order that share one score, all runs of one character; refuse other ties."""
     counts = Counter(scores[piece] for piece in order)
     tied = [piece for piece in order if counts[scores[piece]] > 1]
     if not tied:
         return []
     last = list(order)[len(order) - len(tied) :]
     if tied != last or len(set("".join(tied))) != 1 or len({scores[piece] for piece in tied}) != 1:
-        what = f"pieces {tied[0]!r} and {tied[1]!r} of one score"
-        raise MapUnsupported(f"{what} can't be reproduced exactly, expected a score for each piece", what=what)
+        what = f"pieces {tied[0]!r} and {tied[1]!r} with the same score"
+        raise MapUnsupported(
+            f"{what} can't be reproduced exactly, expected a different score for each piece", what=what
+        )
     return last
 
 
@@ -96,8 +98,10 @@ def _merges_of_runs(runs: Sequence[str], scores: Mapping[str, float]) -> list[st
     for length in range(1, _LONGEST_RUN):
         text = runs[0][0] * length
         if _merge_by_rank(text, ranks) != merge_by_score(text, scores):
-            what = f"runs of {runs[0][0]!r} that share one score"
-            raise MapUnsupported(f"{what} can't be reproduced exactly, expected a score for each piece", what=what)
+            what = f"runs of {runs[0][0]!r} with the same score"
+            raise MapUnsupported(
+                f"{what} can't be reproduced exactly, expected a different score for each piece", what=what
+            )
     return [" ".join(pair) for pair in pairs]
 
 

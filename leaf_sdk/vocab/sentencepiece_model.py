@@ -1,9 +1,9 @@
 """A SentencePiece model file to the parts of a tokenizer; the ids are those of the `sentencepiece` library.
 
-BPE and unigram with a token for every byte are taken, without a character map (a rewriting of the text before it is
-cut, which no Codec map can carry). The file is a protobuf message, of which a dozen fields are read here by hand: the
-SDK needs no protobuf for it. Symbols that users defined are special, but for blanks and HTML tags, which are refused in
-unigram. Source: sentencepiece_model.proto.
+BPE and unigram with a token for every byte are supported, without a character map (which rewrites the text before it is
+cut; no Codec map can hold one). The file is a protobuf message; the dozen fields needed are read by hand, so the SDK
+needs no protobuf for it. User-defined symbols are special; blanks and HTML tags among them are refused. Source:
+sentencepiece_model.proto.
 """
 
 import struct
@@ -38,15 +38,15 @@ class Piece:
 
 
 def looks_like_a_model(data: bytes) -> bool:
-    """Say whether bytes may be a SentencePiece model: it begins with a piece, which begins with its text."""
+    """Return whether bytes may be a SentencePiece model, which begins with a piece, which begins with its text."""
     return len(data) > 4 and data[0] == _PIECES << 3 | _BYTES and data[2] == _PIECES << 3 | _BYTES
 
 
 def read_sentencepiece(data: bytes) -> Tokenizer:
-    """Take the parts out of a model file.
+    """Read the parts of a model file.
 
     Raises:
-        MapUnsupported: another algorithm than BPE and unigram, a character map, or no byte tokens.
+        MapUnsupported: another algorithm than BPE and unigram, or something else that can't be reproduced.
         NotAMap: the file is damaged.
     """
     pieces, trainer, normalizer = read_pieces(data)
@@ -58,7 +58,7 @@ def read_sentencepiece(data: bytes) -> Tokenizer:
 
 
 def read_pieces(data: bytes) -> tuple[list[Piece], dict[int, Value], dict[int, Value]]:
-    """Give a model's entries in the order of their ids, and the fields of its trainer's and its normalizer's settings.
+    """Return a model's entries in the order of their ids, and the fields of its trainer and normalizer settings.
 
     Raises:
         NotAMap: the file is damaged.
@@ -79,12 +79,12 @@ def read_pieces(data: bytes) -> tuple[list[Piece], dict[int, Value], dict[int, V
 def _parts(pieces: list[Piece], model_type: Value, normalizer: dict[int, Value]) -> Tokenizer:
     vocab = {piece.text: token_id for token_id, piece in enumerate(pieces)}
     if len(vocab) != len(pieces):
-        raise NotAMap("the SentencePiece model lists one piece twice, expected one id for a piece")
+        raise NotAMap("the SentencePiece model lists one piece twice, expected one id per piece")
     if unused := [piece.text for piece in pieces if piece.kind == _UNUSED]:
-        raise inexact(f"unused piece {unused[0]!r}", "pieces that are all used")
+        raise inexact(f"unused piece {unused[0]!r}", "no unused pieces")
     added = [p.text for p in pieces if p.kind == _USER_DEFINED and is_ordinary(p.text, special=False)]
     if added:
-        raise inexact(f"user-defined symbol {added[0]!r}", "symbols that no ordinary text holds")
+        raise inexact(f"user-defined symbol {added[0]!r}", "no symbols that ordinary text may spell")
     special = [p.text for p in pieces if p.kind in (_UNKNOWN, _CONTROL, _USER_DEFINED)]
     parts = Tokenizer(
         vocab=vocab,
@@ -108,7 +108,9 @@ def _piece(data: bytes) -> Piece:
     fields = dict(_message(data))
     text, score, kind = fields.get(1), fields.get(2, b"\0\0\0\0"), fields.get(3, _NORMAL)
     if not isinstance(text, bytes) or not text or not isinstance(score, bytes) or not isinstance(kind, int):
-        raise NotAMap(f"a piece of the SentencePiece model is {data[:40]!r}, expected text, score and type: damaged")
+        raise NotAMap(
+            f"a piece of the SentencePiece model is {data[:40]!r}, expected text, score and type: the file is damaged"
+        )
     try:
         return Piece(text.decode(), struct.unpack("<f", score)[0], kind)
     except (UnicodeDecodeError, struct.error) as error:
@@ -116,7 +118,7 @@ def _piece(data: bytes) -> Piece:
 
 
 def _message(data: bytes) -> Iterator[tuple[int, Value]]:
-    """Give a protobuf message's fields: whole numbers as such, everything else as bytes."""
+    """Yield a protobuf message's fields: whole numbers as such, everything else as bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)

@@ -1,7 +1,7 @@
 r"""tiktoken's files to the parts of a tokenizer: `*.tiktoken` rank files, and Mistral's `tekken.json`.
 
-A rank file has byte strings and their ranks, and nothing else: who builds a map of one names the cut and the special
-tokens. A tekken.json has all of it. tiktoken joins whichever neighbours have the lowest rank together, which
+A rank file holds byte strings and their ranks, and nothing else: whoever builds a map from one names the cut and the
+special tokens. A tekken.json holds all of it. tiktoken joins the neighbours that have the lowest rank together, which
 `score_merges` turns into merges. Ids are those of `tiktoken` and `mistral-common`.
 """
 
@@ -31,7 +31,7 @@ CUTS: Mapping[str, PreTokenizer] = {
         + _REST
     ),
 }
-"""The cuts of tiktoken's encodings, by name; `cl100k` is Llama 3's too."""
+"""The cuts of tiktoken's encodings, by name; `cl100k` is also Llama 3's."""
 
 _TEKKEN_SPECIAL = (
     *("<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]"),
@@ -42,26 +42,28 @@ _TEKKEN_SPECIAL = (
 
 
 def looks_like_ranks(data: bytes) -> bool:
-    """Say whether bytes may be a rank file: base64, a space, a number."""
+    """Return whether bytes may be a rank file: base64, a space, a number."""
     token, _, rank = data[:4096].partition(b"\n")[0].partition(b" ")
     return bool(token) and rank.strip().isdigit() and token.rstrip(b"=").replace(b"+", b"").replace(b"/", b"").isalnum()
 
 
 def read_ranks(data: bytes, cut: PreTokenizer | None, special_tokens: Mapping[str, int]) -> Tokenizer:
-    """Take the parts out of a rank file.
+    """Read the parts of a rank file.
 
     Args:
         data: the file's bytes.
-        cut: how text is cut; the file does not say it. See `CUTS`.
-        special_tokens: by their text; the file has none.
+        cut: how text is cut, which the file does not say; see `CUTS`.
+        special_tokens: ids by their text; the file has none.
 
     Raises:
-        MapUnsupported: no cut was named, or ranks that are no merging order.
+        MapUnsupported: no cut was named, or the ranks are not an order of merges.
         NotAMap: the file is damaged.
     """
     if cut is None:
         what = "a tiktoken file without a cut"
-        raise MapUnsupported(f"{what} is refused: the file does not say it, expected one of {sorted(CUTS)}", what=what)
+        raise MapUnsupported(
+            f"{what} is refused: the file does not say how text is cut; choose one of {sorted(CUTS)}", what=what
+        )
     ranks: dict[bytes, int] = {}
     for number, line in enumerate(data.split(b"\n"), start=1):
         token, _, rank = line.strip().partition(b" ")
@@ -74,10 +76,10 @@ def read_ranks(data: bytes, cut: PreTokenizer | None, special_tokens: Mapping[st
 
 
 def read_tekken(document: Mapping[str, Any]) -> Tokenizer:
-    """Take the parts out of a parsed tekken.json: ids are ranks behind the special tokens.
+    """Read the parts of a parsed tekken.json; its ids are ranks, shifted by the number of special tokens.
 
     Raises:
-        MapUnsupported: ranks that are no merging order.
+        MapUnsupported: the ranks are not an order of merges.
         NotAMap: the file is damaged.
     """
     try:
@@ -89,7 +91,7 @@ def read_tekken(document: Mapping[str, Any]) -> Tokenizer:
         named = {int(row["rank"]): str(row["token_str"]) for row in listed} or dict(enumerate(_TEKKEN_SPECIAL))
         cut = PreTokenizer(str(config["pattern"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise NotAMap(f"the tekken.json lacks or garbles {error}: it is damaged") from error
+        raise NotAMap(f"the tekken.json is damaged: a field is missing or invalid ({error})") from error
     special = {named.get(number, f"<SPECIAL_{number}>"): number for number in range(count)}
     return _parts(ranks, {token: rank + count for token, rank in ranks.items()}, cut, special)
 
@@ -102,14 +104,14 @@ def _parts(
         raise NotAMap(f"byte {missing_bytes(spelled)[0]} has no rank, expected all 256: the file is damaged")
     found = ranked_merges({text: -float(ranks[token]) for text, token in spelled.items()})
     vocab = {text: ids[token] for text, token in spelled.items()}
-    # A special token may have the spelling of an ordinary one; then it stands beside the vocabulary.
+    # A special token may be spelled like an ordinary one; it is then kept out of the vocabulary.
     own = {text: number for text, number in special_tokens.items() if text not in vocab}
     return Tokenizer(
         vocab=by_id(vocab | own),
         special_tokens=by_id(special_tokens),
         merges=found.merges,
         pre_tokenizer=cut,
-        # tiktoken looks a whole piece up first, which only matters for tokens that merging does not reach.
+        # tiktoken looks up a whole piece first, which only matters for tokens that merging does not reach.
         ignore_merges=bool(found.unreached),
     )
 

@@ -2,7 +2,7 @@
 
 `encode` treats its text as ordinary text: no spelling of `<|im_end|>` in it can become the control token. The special
 ids are kept out of the tables that encode, so this holds by construction, not by a check. Only a chat template, which
-is ours, is encoded with `specials=True`. Objects that encode are built with the first text.
+is ours, is encoded with `specials=True`. The objects that encode are built when the first text is encoded.
 """
 
 import re
@@ -31,7 +31,7 @@ _COMPARED = (
 )
 
 CANNOT_ENCODE = (
-    "it says how to decode only, and ids made by guessing would lie to the model; "
+    "the map only says how to decode, and guessed ids would be wrong for the model; "
     "build a map from the model's own tokenizer with `codec-leaf map build`"
 )
 
@@ -42,7 +42,7 @@ def _without(separator: str, text: str) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TokenMap:
-    """One tokenizer. Two maps are the same exactly when their `map_id` is."""
+    """One tokenizer. Two maps are the same exactly when they have the same `map_id`."""
 
     id: str
     """What its maker calls it, `org/family`; says nothing about the bytes."""
@@ -50,7 +50,7 @@ class TokenMap:
     map_id: str
     """`sha256:<hex>` of the bytes that it was read from."""
     vocab: Mapping[str, int]
-    """Raw tokens as `encoder` spells them, special tokens among them."""
+    """Raw tokens as `encoder` spells them, including special tokens."""
     special_tokens: Mapping[str, int]
     merges: Sequence[tuple[str, str]]
     pre_tokenizer: PreTokenizer | None
@@ -59,14 +59,14 @@ class TokenMap:
     tool_calling: ToolCalling | None = None
     normalizer: Normalizer | None = None
     ignore_merges: bool = False
-    """A piece that is a token as a whole is taken as it is (Llama 3)."""
+    """Whether a piece that is itself a token skips the merges (Llama 3)."""
     algorithm: Algorithm | None = "bpe"
-    """None in a map that can be decoded by, and not encoded by: see `can_encode`."""
+    """None in a map that can decode but not encode: see `can_encode`."""
     metaspace: Metaspace | None = None
     scores: Sequence[float] = ()
     """Unigram: the score of each token, in the order of `vocab`."""
     byte_fallback: tuple[int, int] | None = None
-    """The ids of the bytes 0x00 and 0xFF, with those of all others between them."""
+    """The ids of the bytes 0x00 and 0xFF; those of all others are between them."""
     added_tokens: Sequence[str] = ()
     """Added tokens that ordinary text may spell: runs of blanks, HTML tags."""
     zstd_dictionaries: Sequence[ZstdDictionary] = ()
@@ -81,12 +81,12 @@ class TokenMap:
         return len(self.table)
 
     def encode(self, text: str, *, specials: bool = False, separator: str = "") -> list[int]:
-        """Give the ids of a text, without BOS or EOS.
+        """Return the ids of a text, without BOS or EOS.
 
-        With `specials`, spellings of special tokens become their ids: for our own templates only, never for text that
-        came from outside. Where both stand in one text, a `separator` inside a spelling keeps it ordinary; it is left
-        out itself, and a special token of a single character, which nothing can stand in, is then never meant. Bytes
-        that the vocabulary can't spell are left out, as the engine leaves them out.
+        With `specials`, spellings of special tokens become their ids: for our own templates only, never for text from
+        outside. Where one text contains both, a `separator` inside a spelling keeps it ordinary. The separator itself
+        is left out; a special token of a single character can't contain one, so that character is then always ordinary
+        text. Bytes that the vocabulary can't spell are left out, as the engine does.
 
         Raises:
             TextNotUnicode: the text holds a lone surrogate.
@@ -97,15 +97,15 @@ class TokenMap:
         return self._encode_ordinary(_without(separator, text))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Give the text of ids: specials as their own text, invalid UTF-8 and unknown ids as U+FFFD."""
+        """Return the text of ids: special tokens as their own text, invalid UTF-8 and unknown ids as U+FFFD."""
         return self.decode_bytes(ids).decode("utf-8", "replace")
 
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
-        """Give the bytes of ids, which need not be whole characters; an unknown id gives the bytes of U+FFFD."""
+        """Return the bytes of ids, which need not form whole characters; an unknown id becomes the bytes of U+FFFD."""
         return self.table.join(ids)
 
     def token_bytes(self, token_id: int) -> bytes:
-        """Give the bytes of one token; a special token's are the UTF-8 of its text.
+        """Return the bytes of one token; a special token's are the UTF-8 of its text.
 
         Raises:
             UnknownTokenId: the map has no such id (a KeyError too).
@@ -116,29 +116,29 @@ class TokenMap:
         return found
 
     def has_id(self, token_id: int) -> bool:
-        """Say whether the map has this id. (`vocab_size` would not tell: ids may have gaps.)"""
+        """Return whether the map has this id. (The number of ids does not tell: they may have gaps.)"""
         return self.table.get(token_id) is not None
 
     @property
     def exact_decode(self) -> bool:
-        """Whether decoding the ids of a text gives that text back: not after a normalizer or a space put before it."""
+        """Whether decoding the ids of a text returns that text: not if a normalizer or an added space changed it."""
         exact_spaces = self.metaspace is None or (self.metaspace.prefix == "never" and not self.metaspace.collapse)
         return self.normalizer is None and exact_spaces
 
     @property
     def can_encode(self) -> bool:
-        """Whether the map says enough to encode exactly. Version 1 maps and maps of plain text only decode."""
+        """Whether the map says enough to encode exactly. Version 1 maps and maps of plain text can only decode."""
         return self.algorithm is not None
 
     def is_same_tokenizer(self, other: "TokenMap") -> bool:
-        """Whether two maps are one tokenizer whatever the text: all that encoding and decoding read is equal."""
+        """Return whether two maps are the same tokenizer: all that encoding and decoding use is equal."""
         return all(getattr(self, name) == getattr(other, name) for name in _COMPARED) and (
             list(self.merges) == list(other.merges) and list(self.scores) == list(other.scores)
         )
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
-        """Every added, control or marker id: ordinary text never gets one, and ids from outside may not hold one.
+        """Every added, control or marker id: ordinary text never gets one, and ids from outside may not include one.
 
         A vocabulary entry of the form `<|name|>` counts as one even where the map does not list it.
         """
@@ -146,7 +146,7 @@ class TokenMap:
 
     @cached_property
     def special_texts(self) -> dict[str, int]:
-        """Special tokens by the text that a template writes; a role's name ("eos") is no spelling of its token."""
+        """Ids of special tokens by the text that a template writes; a role's name ("eos") does not spell its token."""
         spelled = {token: self.vocab[token] for token in self._shaped}
         spelled |= {name: i for name, i in self.special_tokens.items() if self.vocab.get(name) == i}
         if unnamed := self.special_ids.difference(spelled.values()):
@@ -160,7 +160,7 @@ class TokenMap:
 
     @cached_property
     def ordinary_ids(self) -> frozenset[int]:
-        """Every id that ordinary text may get: all that the map has, without the special ones."""
+        """Every id that ordinary text may get: all ids of the map except the special ones."""
         return frozenset(self.table.ids()) - self.special_ids
 
     @cached_property

@@ -1,7 +1,7 @@
-"""The parts of a tokenizer, whoever wrote it down: what every reader of a model's file gives and a map is made of.
+"""The parts of a tokenizer, from whatever file: what every reader of a model's file returns and a map is made of.
 
-Data and nothing else. Readers (`hugging_face`, `gguf_tokenizer`, `tiktoken_file`, `sentencepiece_model`) make one or
-refuse; `write` turns it into a map's bytes.
+Only data. Readers (`hugging_face`, `gguf_tokenizer`, `tiktoken_file`, `sentencepiece_model`) make one or refuse;
+`write` turns it into a map's bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ Encoder = Literal["byte_level", "metaspace"]
 """How a raw token spells its bytes: in GPT-2's alphabet, or as text with `▁` for a space and `<0x0A>` for a byte."""
 
 Algorithm = Literal["bpe", "unigram", "unigram32"]
-"""Ranked merges; the best-scored path in doubles, as `tokenizers` adds them, or in floats, as `sentencepiece` does."""
+"""Ranked merges; or the best-scored path, added up in doubles as `tokenizers` does, or in floats as `sentencepiece`."""
 
 Normalizer = Literal["NFC", "NFD", "NFKC", "NFKD"]
 
@@ -26,11 +26,11 @@ class Metaspace:
     prefix: Literal["never", "always", "missing"] = "always"
     """Whether a `▁` is put before a text: never, always, or only where the text does not begin with one."""
     first_only: bool = False
-    """The prefix goes before the text alone, not before what follows a special token in a template."""
+    """Whether the prefix goes only before the text, not before what follows a special token in a template."""
     split: bool = False
-    """No token spans the place before a `▁`."""
+    """Whether text is cut before each `▁`, so that no token spans that place."""
     collapse: bool = False
-    """Spaces at both ends are dropped and runs of them become one."""
+    """Whether spaces at both ends are dropped and runs of spaces become one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Tokenizer:
     """One tokenizer's parts. Metaspace vocabularies hold all 256 byte tokens, from `byte_fallback` on."""
 
     vocab: Mapping[str, int]
-    """Raw tokens, special ones among them, in the order of their ids."""
+    """Raw tokens, including special ones, in the order of their ids."""
     special_tokens: Mapping[str, int]
     merges: Sequence[str] = ()
-    """`left right`, the first is applied first."""
+    """`left right` lines; the first is applied first."""
     pre_tokenizer: PreTokenizer | None = None
     ignore_merges: bool = False
     normalizer: Normalizer | None = None
@@ -57,5 +57,5 @@ class Tokenizer:
 
 
 def by_id(vocab: Mapping[str, int]) -> dict[str, int]:
-    """Give a vocabulary in the order of its ids."""
+    """Return a vocabulary in the order of its ids."""
     return dict(sorted(vocab.items(), key=lambda entry: entry[1]))

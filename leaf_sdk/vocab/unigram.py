@@ -1,8 +1,8 @@
 """Text to pieces by the best-scored path, added up in single precision as `sentencepiece` does.
 
 `tokenizers` adds the same scores in double precision, and takes other paths where two are nearly equal: a run of one
-letter is enough. Here every sum is rounded to a float, so ties fall as in the reference. Knows nothing of spaces or of
-special tokens.
+letter is enough. Here every sum is rounded to a float, so ties are decided as in the reference. Knows nothing of spaces
+or of special tokens.
 
 Source: sentencepiece's unigram_model.cc, the optimized encoder; a text of n characters costs n times the longest piece
 that fits.
@@ -26,7 +26,7 @@ class FloatUnigram:
         self._beginnings = frozenset(piece[:end] for piece in pieces for end in range(1, len(piece) + 1))
 
     def encode(self, text: str) -> list[int]:
-        """Give the ids of the best path; of two equal ones that whose last piece is longer."""
+        """Return the ids of the best path; of two equal ones, the one whose last piece is longer."""
         starts = self._best_starts(text)
         ids: list[int] = []
         end = len(text)

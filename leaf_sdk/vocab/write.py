@@ -1,7 +1,7 @@
 """A tokenizer's parts to the bytes of a Codec map: canonical, so that one tokenizer has one map id on every machine.
 
-The bytes are indented by two with no newline at the end, as published maps are, and fields come in one order. What the
-format has no field for stands in keys that begin with `x_` (docs/maps.md).
+The JSON is indented by two with no newline at the end, as published maps are, and its fields have a fixed order. What
+the format has no field for goes into keys that begin with `x_` (docs/maps.md).
 """
 
 import json
@@ -21,8 +21,8 @@ _ORDER = (
     *("x_ignore_merges", "x_normalizer", "x_added_tokens", "special_tokens", "tool_calling", "zstd_dictionaries"),
 )
 
-# Conventions by their markers, in the order of the reference's registry; the formats are of arguments and of results.
-# Those that its registry lacks are `custom` ones.
+# Conventions by their markers, in the order of the reference's registry, with the formats of arguments and results.
+# Those that its registry lacks are `custom`.
 _CONVENTIONS = (
     ToolCalling("llama3", "<|python_tag|>", "<|eom_id|>", "python_args", "json"),
     ToolCalling("qwen25", "<tool_call>", "</tool_call>", "json", "json"),
@@ -35,12 +35,12 @@ _NO_JSON = ("<function=", "<arg_key>")
 
 
 def write_tokenizer(map_id: str, tokenizer: Tokenizer, *, chat_template: str | None = None) -> bytes:
-    """Give the bytes of the map that describes a tokenizer.
+    """Return the bytes of the map that describes a tokenizer.
 
     Args:
         map_id: `org/family`.
         tokenizer: its parts.
-        chat_template: declares a tool-calling convention only where it writes the convention's marker.
+        chat_template: if given, a tool-calling convention is declared only where the template writes its marker.
 
     Raises:
         NotAMap: a token that is not Unicode text.
@@ -65,7 +65,7 @@ def write_tokenizer(map_id: str, tokenizer: Tokenizer, *, chat_template: str | N
 
 
 def write_fields(fields: Mapping[str, Any]) -> bytes:
-    """Give the canonical bytes of a map's fields: known ones in their order, then others as they come.
+    """Return the canonical bytes of a map's fields: known ones in their order, then others as they come.
 
     Raises:
         NotAMap: text that has no UTF-8.
@@ -80,7 +80,7 @@ def write_fields(fields: Mapping[str, Any]) -> bytes:
 
 
 def convert_fields(fields: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a map's fields as version 2, with some of them changed; what is not known is kept.
+    """Return a map's fields as version 2, with some of them changed; unknown fields are kept.
 
     A version 1 map (`{"7": "text"}`) becomes a vocabulary of plain text, which decodes as it did.
     """
@@ -106,7 +106,7 @@ def _additive(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _tool_calling(tokenizer: Tokenizer, chat_template: str | None) -> ToolCalling | None:
-    """Declare a convention when both of its markers are single tokens, and the chat template, if known, writes them."""
+    """Choose a convention whose markers are both special tokens, and that the chat template, if known, writes."""
     for known in _CONVENTIONS:
         written = chat_template is None or known.start in chat_template
         if chat_template and known.args_format == "json" and any(each in chat_template for each in _NO_JSON):

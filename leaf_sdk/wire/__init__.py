@@ -1,7 +1,7 @@
 """The wire: streams of token ids as frames, compressed so that they still stream. Sans-IO: bytes in, frames out.
 
-`FrameWriter` and `FrameReader` know the formats, `FlushGate` when frames leave, `open_encoder` and `Decoder` the
-content codings, `choose` which coding a client gets. Stands on `errors` alone, beside `vocab`.
+`FrameWriter` and `FrameReader` know the formats, `FlushGate` decides when frames are sent, `open_encoder` and `Decoder`
+know the content codings, `choose` decides which coding a client gets. Builds on `errors` alone, beside `vocab`.
 """
 
 from .choose_coding import Choice, Reason, choose

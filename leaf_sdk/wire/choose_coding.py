@@ -1,7 +1,7 @@
-"""An `Accept-Encoding` header, the flush policy and the expected length to a content coding, and to why it was chosen.
+"""An `Accept-Encoding` header, the flush policy and the expected length to a content coding, and the reason for it.
 
-The client's weights come first; among codings it likes equally the measurement decides. Knows no headers but the one
-value and opens no encoder. Source: RFC 9110 12.5.3 for the header, `bench/results/wire.json` for the order.
+The client's weights come first; among codings of equal weight the measurement decides. Knows no header but this one
+and opens no encoder. Source: RFC 9110 12.5.3 for the header, `bench/results/wire.json` for the order.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,9 +13,9 @@ from .compression import CODINGS, Coding, Effort
 from .flush import FlushPolicy
 
 _RARELY: Final = 1.0
-"""Seconds: where flushes lie further apart than this, a body is as good as whole."""
+"""Seconds: if flushes may be this far apart, a body is as good as whole."""
 _SHORT: Final[dict[Effort, int]] = {"streaming": 16, "whole": 64}
-"""Streams of so few ids are smaller as they are: gzip has 18 bytes around a body, and nothing repeats yet."""
+"""Streams of no more ids than this are smaller uncompressed: gzip adds 18 bytes to a body, and nothing repeats yet."""
 _ORDER: Final[dict[Effort, tuple[Coding, ...]]] = {
     "streaming": ("gzip", "br", "zstd", "identity"),
     "whole": ("br", "gzip", "zstd", "identity"),
@@ -28,7 +28,7 @@ _ORDER_WITH_DICTIONARY: Final[dict[Effort, tuple[Coding, ...]]] = {
 that; once flushes are rare, the dictionary decides, and without one br is the smallest."""
 
 _UNASKED: Final = 1e-6
-"""The weight of identity where the client does not name it: acceptable, and less than any weight that can be named."""
+"""The weight of identity where the client does not name it: acceptable, but less than any weight that can be named."""
 
 
 class Reason(StrEnum):
@@ -39,25 +39,25 @@ class Reason(StrEnum):
     TOO_SHORT = "too_short"
     """The stream is so short that compressing would make it longer."""
     CLIENT_WEIGHTS = "client_weights"
-    """The client likes this one best, by its q-values."""
+    """The client prefers this one, by its q-values."""
     MEASURED_BEST = "measured_best"
-    """The best by measurement of several that the client likes equally."""
+    """The best, by measurement, of several that the client prefers equally."""
     ONLY_ONE = "only_one"
-    """The only one that client and server share."""
+    """The only one that client and server have in common."""
     NO_DICTIONARY = "no_dictionary"
-    """zstd was asked for, and there is no dictionary for this stream; the best of the others."""
+    """zstd was asked for, but there is no dictionary for this stream: this is the best of the others."""
     NONE_ACCEPTED = "none_accepted"
-    """The client refuses all that we have, identity included: identity is sent all the same."""
+    """The client refuses everything that we have, identity included: identity is sent anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A coding, and why."""
+    """A coding, and why it was chosen."""
 
     coding: Coding
     reason: Reason
     effort: Effort = "streaming"
-    """What to tell `open_encoder`."""
+    """The effort to pass to `open_encoder`."""
 
 
 def choose(
@@ -72,12 +72,12 @@ def choose(
     """Choose the coding of one stream.
 
     Args:
-        accept_encoding: the header's value; None or "" where there is none.
+        accept_encoding: the header's value; None or "" if there is none.
         policy: when the stream is flushed.
         available: what the server can write.
-        has_dictionary: whether there is a zstd dictionary for this format and map. Codec's clients refuse zstd without.
+        has_dictionary: whether there is a zstd dictionary for this format and map; Codec's clients refuse zstd without.
         plain_zstd: whether zstd without a dictionary may be used: for JSON streams, or where it was asked for by name.
-        expected_ids: how many ids the stream will have at most, where that is known.
+        expected_ids: the most ids that the stream can have, if known.
     """
     weights = _weights(accept_encoding or "")
     if not (accept_encoding or "").strip():
@@ -108,7 +108,7 @@ def _reason(usable: Mapping[Coding, float], coding: Coding, no_dictionary: bool)
 
 
 def _weights(value: str) -> dict[Coding, float]:
-    """Read q-values. What is not named has that of `*`; identity, not named, is acceptable and liked least."""
+    """Read q-values. A coding that is not named gets that of `*`; identity, if not named, is acceptable as the last."""
     named: dict[str, float] = {}
     for part in value.split(","):
         name, _, parameters = part.partition(";")

@@ -2,7 +2,7 @@
 
 One encoder serves one body, in one context from its first byte to its last; every flush costs some bytes. Knows no
 headers and no policy: `choose` picks a coding and `flush` says when to flush. brotli and zstd belong to the extra
-`wire` and are imported when first used. The way back is `decompression`.
+`wire` and are imported when first used. The reverse is `decompression`.
 """
 
 import zlib
@@ -20,9 +20,9 @@ Coding = Literal["identity", "gzip", "br", "zstd"]
 CODINGS: Final[tuple[Coding, ...]] = get_args(Coding)
 
 GZIP_WINDOW: Final = 31
-"""zlib's number for its greatest window inside a gzip header and trailer."""
+"""zlib's number for its largest window, with a gzip header and trailer."""
 _WINDOW_LOG: Final = 17
-"""128 KiB of history for br and zstd: a long stream has no more, and an encoder's memory grows with it."""
+"""128 KiB of history for br and zstd: a long stream has no more, and an encoder's memory grows with the window."""
 
 Effort = Literal["streaming", "whole"]
 """What an encoder is tuned for: many flushes, or a body that is flushed a few times at most."""
@@ -30,23 +30,23 @@ _LEVELS: Final[dict[Effort, dict[Coding, int]]] = {
     "streaming": {"gzip": 6, "br": 5, "zstd": 3},
     "whole": {"gzip": 6, "br": 11, "zstd": 19},
 }
-"""By measurement (`make bench-wire`). Between flushes the greatest levels find next to nothing more and cost up to 40
-times as much CPU; on whole frames they cost some microseconds a token. On JSON's text br takes 40 times that."""
+"""By measurement (`make bench-wire`). Between flushes the highest levels find next to nothing more and cost up to 40
+times as much CPU; on whole frames they cost some microseconds per token. On JSON text br takes 40 times that."""
 
 
 class Encoder(Protocol):
     """Compresses one body."""
 
     def write(self, data: bytes, /) -> bytes:
-        """Take the next bytes, and give what happens to be ready: often nothing."""
+        """Take the next bytes, and return what happens to be ready: often nothing."""
         ...
 
     def flush(self) -> bytes:
-        """Give what makes everything written so far readable."""
+        """Return what makes everything written so far readable."""
         ...
 
     def close(self) -> bytes:
-        """Give the end of the body."""
+        """Return the end of the body."""
         ...
 
 
@@ -69,7 +69,7 @@ class _Gzip:
         self.close = stream.flush
 
     def flush(self) -> bytes:
-        # A partial flush is as readable as a sync flush and ends in 10 bits where that takes 5 bytes.
+        # After a partial flush everything can be read, as after a sync flush; it takes 10 bits, that one 5 bytes.
         return self._flush(zlib.Z_PARTIAL_FLUSH)
 
 
@@ -92,7 +92,7 @@ class _Zstd:
             CompressionParameter.dict_id_flag: 0,
         }
         if level == _LEVELS["whole"]["zstd"]:
-            # Left to itself, it takes 80 MB a stream for its tables, whatever the window.
+            # By default, it takes 80 MB per stream for its tables, whatever the window.
             options |= {CompressionParameter.hash_log: _WINDOW_LOG, CompressionParameter.chain_log: _WINDOW_LOG}
         loaded = None if dictionary is None else dictionary.loaded
         self._stream = ZstdCompressor(options=options, zstd_dict=loaded)
@@ -104,7 +104,7 @@ class _Zstd:
 
 
 def open_encoder(coding: Coding, dictionary: Dictionary | None = None, effort: Effort = "streaming") -> Encoder:
-    """Begin a body in a coding. The dictionary is for zstd, which does without one too; other codings have none.
+    """Begin a body in a coding. The dictionary is for zstd, which also works without one; other codings ignore it.
 
     Raises:
         CodingUnavailable: unknown, or its library is not installed.
@@ -125,7 +125,7 @@ def open_encoder(coding: Coding, dictionary: Dictionary | None = None, effort: E
 
 
 def available_codings() -> tuple[Coding, ...]:
-    """Say which codings can be used here: all where the extra `wire` is installed."""
+    """Return the codings that can be used here: all of them where the extra `wire` is installed."""
     return tuple(coding for coding in CODINGS if _opens(coding))
 
 

@@ -1,7 +1,7 @@
-"""Compressed bodies that come in any pieces to what was written, up to a limit.
+"""Compressed bodies, in pieces of any size, to what was written, up to a limit.
 
-A decoder gives out all that its bytes make readable, and stops before it grows past the limit, so that a small body
-can't fill the memory. Damage, an early end and bytes after the end are errors. The way there is `compression`.
+A decoder returns everything that its bytes make readable, and stops before it exceeds the limit, so that a small body
+can't fill the memory. Damage, an early end and bytes after the end are errors. The reverse is `compression`.
 """
 
 import zlib
@@ -13,18 +13,18 @@ from .compression import GZIP_WINDOW, Coding, brotli_module, unavailable
 from .dictionary import Dictionary
 
 MAX_BODY: Final = 16 * 2**20
-"""The bytes that a body may decompress to, where the caller names no other limit."""
+"""The bytes that a body may decompress to, unless the caller names another limit."""
 _WINDOW_LOG: Final = 23
 """A zstd frame may ask for this much memory, 8 MiB: what RFC 8878 has every decoder support."""
 
 
 class _Inflater(Protocol):
-    """One library's decompressor behind one face."""
+    """One library's decompressor behind a common interface."""
 
     errors: tuple[type[Exception], ...]
 
     def take(self, data: bytes, room: int) -> bytes:
-        """Give at most about `room` bytes; all that is readable where they are fewer."""
+        """Return at most about `room` bytes; everything that is readable if that is less."""
         ...
 
     def ended(self) -> bool: ...
@@ -45,14 +45,14 @@ class Decoder:
         self._failed = False
 
     def feed(self, data: bytes) -> bytes:
-        """Give what these bytes make readable.
+        """Return what these bytes make readable.
 
         Raises:
             BodyTooLarge: more than `max_bytes` in all.
-            BodyInvalid: the bytes are damaged, in another coding or of another dictionary, or follow the end.
+            BodyInvalid: the bytes are damaged, in another coding, made with another dictionary, or follow the end.
         """
         if self._failed:
-            raise BodyInvalid(f"the {self._coding} body was given up at a fault before; open a new decoder")
+            raise BodyInvalid(f"the {self._coding} body could not be decompressed earlier; open a new decoder")
         if not data:
             return b""
         self._failed = True
@@ -60,7 +60,7 @@ class Decoder:
             room = self._max_bytes - self._given + 1
             out = self._inflater.take(data, room)
         except self._inflater.errors as error:
-            raise BodyInvalid(f"the {self._coding} body is damaged, or is something else ({error})") from error
+            raise BodyInvalid(f"the {self._coding} body is damaged, or not in this coding ({error})") from error
         self._given += len(out)
         if self._given > self._max_bytes:
             raise BodyTooLarge(self._max_bytes)
@@ -70,13 +70,13 @@ class Decoder:
         return out
 
     def close(self) -> bytes:
-        """Say that no bytes will come; gives none, as `feed` held none back.
+        """End the body; returns b"", as `feed` holds nothing back.
 
         Raises:
             BodyInvalid: the body is not complete.
         """
         if self._failed or not self._inflater.ended():
-            raise BodyInvalid(f"the {self._coding} body ends early, after {self._given} bytes; ask again")
+            raise BodyInvalid(f"the {self._coding} body ends early, after {self._given} bytes; request it again")
         return b""
 
 

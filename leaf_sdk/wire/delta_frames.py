@@ -1,7 +1,7 @@
 """Frames whose ids are differences: msgpack maps with `base_id` and `ids_delta`, under the name "msgpack-delta".
 
-The first id is written as its difference to `base_id`, which every frame carries (the last id of the frame before it, 0
-at first), each later one as the difference to the one before; differences are zigzagged so that small ones are short.
+The first id is written as its difference from `base_id`, which every frame carries (the last id before the frame, 0 at
+first), each later one as its difference from the one before; differences are zigzagged so that small ones are short.
 Nothing else differs from `msgpack_frames`. No engine sends them. Source: Codec v0.5.
 """
 
@@ -20,22 +20,22 @@ class DeltaWriter:
         self._base = 0
 
     def write(self, frame: Frame) -> bytes:
-        """Give a frame's bytes.
+        """Return a frame's bytes.
 
         Raises:
             ValueError: an id that is negative or over 2**32 - 1.
         """
         ids = frame.ids
         if ids and not 0 <= min(ids) <= max(ids) <= MAX_ID:
-            raise ValueError(f"ids hold {min(ids)!r} to {max(ids)!r}, expected 0 to {MAX_ID}")
+            raise ValueError(f"ids range from {min(ids)!r} to {max(ids)!r}, expected 0 to {MAX_ID}")
         fields = write_fields(frame, {"base_id": self._base, "ids_delta": differences(self._base, ids)})
-        fields.setdefault("finish_reason", None)  # the reference spells its absence out
+        fields.setdefault("finish_reason", None)  # the reference writes it even if there is none
         self._base = ids[-1] if ids else self._base
         return pack(fields)
 
 
 def differences(base: int, ids: Sequence[int]) -> list[int]:
-    """Give each id as its zigzagged difference to the one before it; the first to `base`."""
+    """Return each id as its zigzagged difference from the one before it; the first from `base`."""
     deltas: list[int] = []
     for token in ids:
         step = token - base
@@ -54,7 +54,7 @@ def sums(base: int, deltas: Sequence[int]) -> list[int]:
 
 
 def read_delta(fields: Fields, limits: Limits) -> Frame:
-    """Make a frame of one map.
+    """Make a frame from one map.
 
     Raises:
         FieldInvalid: a field is missing or of another type, or the differences lead below 0 or over 2**32 - 1.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .zstandard import ZstdDict
 
 HEADER: Final = "Codec-Zstd-Dict"
-"""The response's header that names the dictionary; it goes with every `Content-Encoding: zstd` that uses one."""
+"""The response header that names the dictionary; sent with every `Content-Encoding: zstd` that uses one."""
 _MAGIC: Final = b"\x37\xa4\x30\xec"
 _TABLES: Final = 1024
 """The bytes that a dictionary's header and statistics may take."""
@@ -38,20 +38,20 @@ class Dictionary:
 
     @cached_property
     def loaded(self) -> "ZstdDict":
-        """The dictionary as the library holds it; bytes without the format's magic are taken as raw content."""
+        """The dictionary as the library holds it; bytes without the format's magic number are taken as raw content."""
         from .zstandard import ZstdDict
 
         return ZstdDict(self.data, is_raw=not self.data.startswith(_MAGIC))
 
 
 def train(samples: Sequence[bytes], size: int = 64 * 2**10) -> Dictionary:
-    """Make a dictionary of at most `size` bytes from bodies as they are before compression, the most typical last.
+    """Make a dictionary of at most `size` bytes from uncompressed bodies, the most typical last.
 
-    Their ends are kept as they are, with the statistics of all of them. On streams of ids that is a tenth better than
-    what zstd's own training picks, which looks for repeats that are longer than most of theirs.
+    The end of the joined bodies is kept as it is, with the statistics of all of them. On streams of ids that is a tenth
+    better than what zstd's own training picks, which looks for repeats that are longer than most in such streams.
 
     Raises:
-        ZstdError: too few samples, or too short ones; some times the size is enough.
+        ZstdError: too few samples, or too short ones; a few times `size` in all is enough.
     """
     from .zstandard import ZstdDict, finalize_dict
 
@@ -60,7 +60,7 @@ def train(samples: Sequence[bytes], size: int = 64 * 2**10) -> Dictionary:
 
 
 def dictionary_for(headers: Mapping[str, str], loaded: Mapping[str, Dictionary]) -> Dictionary | None:
-    """Find the dictionary that a response names, among those loaded by hash; None where it is not zstd.
+    """Find the dictionary that a response names among those in `loaded`, by hash; None if the response is not zstd.
 
     Raises:
         BodyInvalid: zstd without the header, a malformed hash, or one that is not loaded. Nothing is guessed.
@@ -70,7 +70,7 @@ def dictionary_for(headers: Mapping[str, str], loaded: Mapping[str, Dictionary])
         return None
     named = found.get(HEADER.lower())
     if named is None:
-        raise BodyInvalid(f"the body is zstd and no {HEADER} header names its dictionary; ask for gzip instead")
+        raise BodyInvalid(f"the body is zstd, but no {HEADER} header names its dictionary; ask for gzip instead")
     if _HASH.match(named) is None:
         raise BodyInvalid(f"{HEADER} is {named!r:.100}, expected 'sha256:' and 64 lower-case hex digits")
     if named not in loaded:

@@ -13,15 +13,15 @@ Fields = Mapping[str, Any]
 
 
 class FieldInvalid(ValueError):
-    """A field that is missing or of another type. Readers turn it into an error with an offset."""
+    """A field is missing or of another type. Readers turn this into an error with an offset."""
 
 
 class FieldTooLarge(FieldInvalid):
-    """A field over a limit."""
+    """A field is over a limit."""
 
 
 def write_fields(frame: Frame, ids: dict[str, Any]) -> dict[str, Any]:
-    """Give a frame's object: `ids` as the encoding spells them, then the rest in the order of the reference."""
+    """Return a frame's object: `ids` as the encoding spells them, then the rest in the order of the reference."""
     fields = {**ids, "done": frame.done}
     if frame.finish_reason is not None:
         fields["finish_reason"] = frame.finish_reason
@@ -65,10 +65,10 @@ def _write_usage(usage: Usage) -> dict[str, int]:
 
 
 def read_frame(fields: Fields, ids: tuple[int, ...], limits: Limits) -> Frame:
-    """Make a frame of its object, whose ids have been read already.
+    """Make a frame from its object, whose ids have already been read.
 
     Raises:
-        FieldInvalid: it names the field.
+        FieldInvalid: a field is missing or of another type; the message names it.
     """
     done = fields.get("done")
     if done.__class__ is not bool:
@@ -83,8 +83,8 @@ def read_ids(value: object, key: str, limits: Limits) -> tuple[int, ...]:
     """Check a list of ids.
 
     Raises:
-        FieldInvalid: no list, or something in it is no id.
-        FieldTooLarge: too long a list, or too great an id.
+        FieldInvalid: not a list, or something in it is not an id.
+        FieldTooLarge: the list is too long, or an id too large.
     """
     if not isinstance(value, list):
         refuse(key, value, "a list of ids")
@@ -153,7 +153,7 @@ def _maps(fields: Fields, key: str, limits: Limits) -> list[Fields]:
 def _text(fields: Fields, key: str) -> str:
     value = fields.get(key)
     if not isinstance(value, str):
-        refuse(key, value, "a text")
+        refuse(key, value, "a string")
     return value
 
 

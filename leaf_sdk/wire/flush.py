@@ -1,10 +1,10 @@
-"""When frames leave: a policy, and the pure object that keeps it. Frames and times in, frames to send at once out.
+"""When frames are sent: a policy, and the pure object that applies it. Frames and times in, frames to send at once out.
 
-Every flush of a compressed stream costs bytes, so ids wait for each other, are put into one frame, and leave together:
-when the oldest has waited as long as the policy allows, or when enough have gathered. The first ids of a stream never
-wait, and neither does a frame that says more than ids; nor do ids behind a pause as long as they could wait, since by
-all that is known nothing would come in time to go with them: a slow engine's stream is not held back. Knows no clock,
-no encoding and no compression: the caller says what time it is, writes what it gets back and flushes once after it.
+Every flush of a compressed stream costs bytes, so ids wait for each other and are sent together in one frame: when the
+oldest has waited as long as the policy allows, or when there are enough. The first ids of a stream never wait, nor does
+a frame that holds more than ids. Nor do ids that follow a pause as long as they might wait: after such a pause, nothing
+more is expected in time, so a slow engine's stream is not held back. Knows no clock, no encoding and no compression:
+the caller passes the time, writes what is returned and flushes once after it.
 """
 
 import math
@@ -16,12 +16,12 @@ from .frame import Frame, merge
 
 @dataclass(frozen=True, slots=True)
 class FlushPolicy:
-    """How long ids may wait for each other. Whichever bound is reached first counts."""
+    """How long ids may wait for each other. Whichever bound is reached first applies."""
 
     max_delay: float = 0.040
-    """Seconds that an id may wait; infinity where only the count decides."""
+    """Seconds that an id may wait; infinity if only the count decides."""
     max_ids: int = 1024
-    """How many ids leave together at most; 1 where none may wait."""
+    """How many ids may wait before all are sent; 1 if none may wait."""
 
 
 INTERACTIVE: Final = FlushPolicy()
@@ -33,7 +33,7 @@ AT_ONCE: Final = FlushPolicy(max_delay=0.0, max_ids=1)
 
 
 class FlushGate:
-    """Holds the frames of one stream back as long as its policy allows."""
+    """Holds back the frames of one stream as long as its policy allows."""
 
     def __init__(self, policy: FlushPolicy = INTERACTIVE) -> None:
         self._policy = policy
@@ -44,13 +44,13 @@ class FlushGate:
 
     @property
     def deadline(self) -> float | None:
-        """When the ids that wait must leave, on the clock that `feed` is told; None where none wait or none must."""
+        """When the waiting ids must be sent, on the clock of `feed`; None if none wait or only the count decides."""
         if not self._waiting or self._policy.max_delay == math.inf:
             return None
         return self._since + self._policy.max_delay
 
     def feed(self, frame: Frame, now: float) -> list[Frame]:
-        """Take a frame at a time in seconds, and give the frames that must leave at once: none, one or two."""
+        """Take a frame that came at `now`, in seconds, and return the frames to send at once: none, one or two."""
         if self._begun and frame.ids and frame.is_plain:
             paused, self._came = now - self._came, now
             if not self._waiting:
@@ -66,13 +66,13 @@ class FlushGate:
         return [*earlier, frame] if merged is None else [merged]
 
     def tick(self, now: float) -> list[Frame]:
-        """Give the ids that wait, as one frame, if they must leave by now."""
+        """Return the waiting ids as one frame, if they must be sent by now."""
         deadline = self.deadline
         due = deadline is not None and now >= deadline
         return self.close() if due or len(self._waiting) >= self._policy.max_ids else []
 
     def close(self) -> list[Frame]:
-        """Give the ids that wait, as one frame, whatever the time."""
+        """Return the waiting ids as one frame, whatever the time."""
         if not self._waiting:
             return []
         frame = Frame(tuple(self._waiting))

@@ -1,8 +1,8 @@
 """Frames as msgpack maps, one after the other, with nothing between them and no length before them.
 
 Plain frames are put together from their fixed bytes, which is several times faster than packing an object; all others
-are packed. Reading keeps what a frame may claim within limits, and says at which byte of the stream a bad frame starts.
-`MapReader` is also what delta frames are read with. Source: Codec v0.5.
+are packed. A reader keeps what a frame may claim within limits, and says at which byte of the stream a bad frame
+starts. `MapReader` reads delta frames, too. Source: Codec v0.5.
 """
 
 from collections.abc import Callable
@@ -19,28 +19,28 @@ _msgpack = cast("Any", msgpack)  # it has no types
 pack: Final = cast("Callable[[object], bytes]", _msgpack.Packer().pack)
 _unpack: Final = cast("Callable[[bytes], object]", _msgpack.unpackb)
 _NESTED: Final = 1024
-"""The most keys of a map. No map of a frame has more than ten, but unknown fields may hold anything."""
+"""The most keys that a map may have. No map of a frame has more than ten, but unknown fields may hold anything."""
 
 PLAIN_HEAD: Final = b"\x82\xa3ids"
 PLAIN_TAIL: Final = b"\xa4done\xc2"
 
 
 def write_msgpack(frame: Frame) -> bytes:
-    """Give a frame's bytes.
+    """Return a frame's bytes.
 
     Raises:
         ValueError: an id that is negative or over 2**32 - 1.
     """
     ids = frame.ids
     if ids and not 0 <= min(ids) <= max(ids) <= MAX_ID:
-        raise ValueError(f"ids hold {min(ids)!r} to {max(ids)!r}, expected 0 to {MAX_ID}")
+        raise ValueError(f"ids range from {min(ids)!r} to {max(ids)!r}, expected 0 to {MAX_ID}")
     if frame.is_plain:
         return PLAIN_HEAD + pack(ids) + PLAIN_TAIL
     return pack(write_fields(frame, {"ids": ids}))
 
 
 def read_msgpack(fields: Fields, limits: Limits) -> Frame:
-    """Make a frame of one map.
+    """Make a frame from one map.
 
     Raises:
         FieldInvalid: a field is missing or of another type.
@@ -49,7 +49,7 @@ def read_msgpack(fields: Fields, limits: Limits) -> Frame:
 
 
 def read_plain(data: bytes, limits: Limits) -> Frame | None:
-    """Make a frame of bytes that are one plain frame as everybody writes it; None where they may be anything else."""
+    """Make a frame from bytes that are one plain frame in the usual spelling; None if they may be anything else."""
     if not (data.startswith(PLAIN_HEAD) and data.endswith(PLAIN_TAIL)) or len(data) > limits.frame_bytes:
         return None
     try:
@@ -59,7 +59,7 @@ def read_plain(data: bytes, limits: Limits) -> Frame | None:
 
 
 class MapReader:
-    """Cuts a stream into msgpack maps and makes a frame of each, by the function given."""
+    """Cuts a stream into msgpack maps and makes a frame from each, with the given function."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class MapReader:
         self._limits = limits
         self._fed: int = 0
         self.offset: int = 0
-        """The byte at which the frame starts that comes next, or that is not complete."""
+        """The byte at which the next or unfinished frame starts."""
         self._skipped: int = 0
         """The bytes that were read without the unpacker."""
         self._unpacker = _msgpack.Unpacker(
@@ -84,14 +84,14 @@ class MapReader:
 
     @property
     def pending(self) -> int:
-        """How many bytes of an unfinished frame have come."""
+        """How many bytes of an unfinished frame have arrived."""
         return self._fed - self.offset
 
     def feed(self, data: bytes, frames: list[Frame]) -> None:
         """Add the frames that these bytes complete to the list, up to the one that says `done`.
 
         Raises:
-            FrameInvalid: no frame; those before it are in the list.
+            FrameInvalid: not a frame; those before it are in the list.
             FrameTooLarge: over a limit.
         """
         if self._read_short is not None and self._fed == self.offset:
@@ -102,7 +102,7 @@ class MapReader:
                 self._fed += len(data)
                 self.offset += len(data)
                 return
-        step = self._limits.frame_bytes  # so that the unpacker's buffer holds less than two frames of the greatest size
+        step = self._limits.frame_bytes  # so that the unpacker's buffer holds less than two frames of the largest size
         for start in range(0, len(data), step):
             piece = data[start : start + step]
             self._unpacker.feed(piece)
@@ -130,7 +130,7 @@ class MapReader:
             raise self._too_large(f"is over a limit: {error}") from error
         except FieldInvalid as error:
             raise FrameInvalid(f"the frame at byte {self.offset}: {error}", offset=self.offset) from error
-        except (ValueError, TypeError, RecursionError) as error:  # msgpack's own errors, all of them
+        except (ValueError, TypeError, RecursionError) as error:  # all of msgpack's own errors
             if "exceeds max_" in str(error):
                 raise self._too_large(f"is over a limit: {error}") from error
             message = f"at byte {self.offset} there is no msgpack map ({error or type(error).__name__})"

@@ -1,8 +1,8 @@
 """Frames as protobuf messages, each after its length in 4 bytes, big-endian.
 
-What is written is canonical: fields in order, defaults left out. Both spellings of `done: false` are read, and ids that
-are not packed. Imported when first used: the library belongs to the extra `wire`. Source: Codec v0.5 and the protobuf
-encoding.
+What is written is canonical: fields in order, defaults left out. Both spellings of `done: false` are read, and so are
+ids that are not packed. Imported when first used: the library belongs to the extra `wire`. Source: Codec v0.5 and the
+protobuf encoding.
 """
 
 from typing import Final
@@ -18,11 +18,11 @@ from .wide import WideFrame
 _PREFIX: Final = 4
 _IDS_TAG: Final = 0x0A
 _BY_HAND: Final = 26
-"""Payloads up to this length, a dozen ids and nothing else, are read without protobuf."""
+"""Payloads up to this length, of a dozen ids and nothing else, are read without protobuf."""
 
 
 def write_protobuf(frame: Frame) -> bytes:
-    """Give a frame's bytes, its length before it.
+    """Return a frame's bytes, preceded by its length.
 
     Raises:
         ValueError: an id that is negative or over 2**32 - 1.
@@ -59,26 +59,26 @@ def _write_extras(extras: Extras, message: pb.CodecFrame) -> None:
 
 
 class MessageReader:
-    """Cuts a stream into messages and makes a frame of each."""
+    """Cuts a stream into messages and makes a frame from each."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._buffer = bytearray()
         self._needed = _PREFIX
         self.offset = 0
-        """The byte at which the frame starts that comes next, or that is not complete."""
+        """The byte at which the next or unfinished frame starts."""
 
     @property
     def pending(self) -> int:
-        """How many bytes of an unfinished frame have come."""
+        """How many bytes of an unfinished frame have arrived."""
         return len(self._buffer)
 
     def feed(self, data: bytes, frames: list[Frame]) -> None:
         """Add the frames that these bytes complete to the list, up to the one that says `done`.
 
         Raises:
-            FrameInvalid: no frame; those before it are in the list.
-            FrameTooLarge: over a limit, also where only its length has come.
+            FrameInvalid: not a frame; those before it are in the list.
+            FrameTooLarge: over a limit, even if only its length has arrived.
         """
         if self._buffer:
             self._buffer += data
@@ -97,7 +97,7 @@ class MessageReader:
             if frame.done:
                 return
         self._buffer = bytearray(data[at:])
-        # A frame that comes in crumbs is put together once, not at every crumb.
+        # A frame that arrives in small pieces is put together once, not with every piece.
         self._needed = self._size(data, at) if end - at >= _PREFIX else _PREFIX
 
     def _size(self, data: bytes, at: int) -> int:
@@ -131,7 +131,7 @@ class MessageReader:
 
 
 def _plain_ids(payload: bytes) -> tuple[int, ...] | None:
-    """Read a message that is one list of packed ids, as plain frames are; None where it may be anything else."""
+    """Read a message that is one list of packed ids, as plain frames are; None if it may be anything else."""
     if len(payload) < 2 or payload[0] != _IDS_TAG:
         return None
     if len(payload) <= _BY_HAND:
@@ -147,7 +147,7 @@ def _plain_ids(payload: bytes) -> tuple[int, ...] | None:
 
 
 def _varints(packed: bytes) -> tuple[int, ...] | None:
-    """Read a few packed ids, for which making a message costs ten times as much; None where one is cut off."""
+    """Read a few packed ids, for which parsing a message would cost ten times as much; None if one is cut off."""
     ids: list[int] = []
     token = shift = 0
     for byte in packed:

@@ -1,7 +1,7 @@
-"""The two ends of a stream of frames: frames to bytes, and bytes that come in any pieces to frames.
+"""The two ends of a stream of frames: frames to bytes, and bytes, in pieces of any size, to frames.
 
-They keep the rules that hold in every format: nothing follows the frame that says `done`, a stream that ends without
-one is an error, and a reader that failed stays failed. Compression, flushing and sockets are other modules' affairs.
+They enforce the rules that hold in every format: nothing follows the frame that says `done`, a stream that ends without
+one is an error, and a reader that failed stays failed. Compression, flushing and sockets are left to other modules.
 """
 
 from collections.abc import Callable
@@ -44,11 +44,11 @@ class FrameWriter:
         """Whether the last frame has been written."""
 
     def write(self, frame: Frame) -> bytes:
-        """Give a frame's bytes.
+        """Return a frame's bytes.
 
         Raises:
-            FrameInvalid: an id is out of range, or a frame has been written that says `done`. The stream goes on as if
-                the frame had not been tried.
+            FrameInvalid: an id is out of range, or a frame that says `done` has been written. The stream continues as
+                if this frame had not been passed.
         """
         if self.done:
             raise FrameInvalid(
@@ -66,7 +66,7 @@ class FrameWriter:
 class FrameReader:
     """Reads one stream; raises `FormatUnavailable` as the writer does.
 
-    Frames that come before a fault are given first: the call after that raises.
+    Frames before a fault are returned first; the next call raises.
     """
 
     def __init__(self, form: Format, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -74,14 +74,14 @@ class FrameReader:
         self._parser = _parser(form, limits)
         self._error: FrameError | None = None
         self.done = False
-        """Whether the last frame has come. What follows it is not looked at."""
+        """Whether the last frame has arrived. What follows it is ignored."""
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Give the frames that these bytes complete.
+        """Return the frames that these bytes complete.
 
         Raises:
-            FrameInvalid: bytes that are not a frame.
-            FrameTooLarge: a frame over a limit.
+            FrameInvalid: the bytes are not a frame.
+            FrameTooLarge: a frame is over a limit.
         """
         if self._error is not None:
             raise self._error
@@ -98,11 +98,11 @@ class FrameReader:
         return frames
 
     def close(self) -> list[Frame]:
-        """Say that no bytes will come; gives no frames, as none can be left.
+        """End the stream; returns no frames, as none can be left.
 
         Raises:
-            FrameTruncated: inside a frame, or before a frame said `done`.
-            FrameError: the one that a `feed` put off.
+            FrameTruncated: the stream ends inside a frame, or before a frame said `done`.
+            FrameError: the fault that a `feed` did not raise yet.
         """
         if self._error is not None:
             raise self._error
@@ -113,15 +113,16 @@ class FrameReader:
         if self._parser.pending:
             where = f"inside the frame that starts at byte {self._parser.offset}"
         self._error = FrameTruncated(
-            f"the {self.format} stream ends at byte {end}, {where}; the connection broke off: ask again", offset=end
+            f"the {self.format} stream ends at byte {end}, {where}; the connection was lost: send the request again",
+            offset=end,
         )
         raise self._error
 
 
 def available_formats() -> tuple[Format, ...]:
-    """Say which formats can be used here: all where the extra `wire` is installed.
+    """Return the formats that can be used here: all of them where the extra `wire` is installed.
 
-    protobuf takes a tenth of a second to import: a server that asks for this at its start spares its first client that.
+    protobuf takes a tenth of a second to import: a server that calls this at its start spares its first client that.
     """
     return tuple(form for form in MEDIA_TYPES if _opens(form))
 

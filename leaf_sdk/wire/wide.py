@@ -1,8 +1,8 @@
 """The messages of `codec.proto` with every 32-bit number widened to 64 bits: the classes that frames are read with.
 
-A protobuf parser cuts a number that is too great for its field to 32 bits without a word, and the wrong token would go
-to the model. On the wire both widths are the same, so reading with the wider one shows the number that was sent. Stands
-on the generated module.
+A protobuf parser silently cuts a number that is too large for its field to 32 bits, and the wrong token would go to the
+model. Both widths have the same encoding, so reading with the wider one shows the number that was sent. Built from the
+generated module.
 """
 
 from typing import Final, cast

@@ -1,6 +1,6 @@
 """The zstd library under one name: the standard library's from Python 3.14 on, its backport before.
 
-Imported when first used, as the backport belongs to the extra `wire`.
+Imported when first used, because the backport belongs to the extra `wire`.
 """
 
 import sys

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leaf_sdk.errors import TrajectoryInvalid
-from leaf_sdk.trajectories import for_trl, for_verl, read_trajectories
+from leaf_sdk.trajectories import Trajectories, for_trl, for_verl, read_trajectories
 
 END = 9
 
@@ -28,9 +29,13 @@ def line(name: str, ids: list[int], before: str | None = None, kept: int = 0, **
         "kept": kept,
         "ids": ids,
         "spans": [{"source": "user", "ids": len(ids) - 2}, {"source": "model", "ids": 2}],
-        "sampled": [{"start": kept + len(ids) - 2, "ids": 2, "ended_by": END, "guessed": False}],
+        "sampled": [turn(kept + len(ids) - 2, 2)],
     }
     return {**told, **changed}
+
+
+def turn(start: int, ids: int) -> dict[str, Any]:
+    return {"start": start, "ids": ids, "ended_by": END, "guessed": False}
 
 
 def samples(*told: dict[str, Any]) -> list[Any]:
@@ -69,8 +74,47 @@ def test_answer_without_its_beginning_is_named_and_left_out() -> None:
 
     assert found.incomplete == ["b", "c"]
     assert list(found.samples()) == []
-    with pytest.raises(TrajectoryInvalid, match="no line has the answer 'a'"):
+    with pytest.raises(TrajectoryInvalid, match="no line holds the answer 'a'"):
         found.sample("c")
+
+
+def test_order_of_the_lines_does_not_matter() -> None:
+    lines = [line("a", [1, 2, 3, 4]), line("b", [END, 5, 6, 7], "a", 4), line("c", [8, 6, 7], "b", 8)]
+    (in_order,), (reversed_,) = samples(*lines), samples(*lines[::-1])
+
+    assert reversed_ == in_order
+
+
+def test_answer_read_before_the_one_it_continues_is_left_out_where_their_beginning_is_missing() -> None:
+    found = read_trajectories([json.dumps(line("c", [8, 6, 7], "b", 7)), json.dumps(line("b", [5, 6, 7], "a", 4))])
+
+    assert found.incomplete == ["c", "b"]
+    assert list(found.samples()) == []
+
+
+def test_line_that_keeps_more_ids_than_a_later_line_has_is_named() -> None:
+    later = [json.dumps(line("b", [5, 6, 7], "a", 9)), "", json.dumps(line("a", [1, 2, 3, 4]))]
+
+    with pytest.raises(TrajectoryInvalid, match=r"line 1 .*: it keeps 9 ids of an answer that has only 4"):
+        read_trajectories(later)
+
+
+@pytest.mark.parametrize("kept", [3, 2])
+@pytest.mark.parametrize("size", [2, 3])
+def test_answers_that_continue_each_other_in_a_circle_are_named(size: int, kept: int) -> None:
+    circle = [line(str(number), [1, 2, 3], str((number + 1) % size), kept) for number in range(size)]
+    told = [line("a", [1, 2, 3]), *circle, line("b", [1, 2, 3], "0", kept)]
+
+    with pytest.raises(TrajectoryInvalid, match=r"line 2 .* the answer '0' continues itself"):
+        read_trajectories(map(json.dumps, told))
+
+
+def test_sample_of_answers_in_a_circle_is_an_error() -> None:
+    answers = read_trajectories(map(json.dumps, [line("a", [1, 2, 3]), line("b", [1, 2, 3], "a", 2)])).answers
+    circle = Trajectories({**answers, "a": replace(answers["a"], before="b", kept=2)})
+
+    with pytest.raises(TrajectoryInvalid, match="the answer 'a' continues itself"):
+        list(circle.samples())
 
 
 def test_trl_and_verl_get_their_fields_and_unknown_logprobs_are_masked() -> None:
@@ -99,19 +143,25 @@ def test_trl_and_verl_get_their_fields_and_unknown_logprobs_are_masked() -> None
         "{",
         "[]",
         "7",
+        "\xff",
         '{"dropped": "x"}',
+        '{"dropped": Infinity}',
+        json.dumps({key: value for key, value in line("a", [1, 2, 3]).items() if key != "before"}),
         json.dumps(line("a", [1, -2, 3])),
         json.dumps(line("a", [1, 2, 3], spans=[])),
         json.dumps(line("a", [1, 2, 3], "a", 0)),
         json.dumps(line("a", [1, 2, 3], None, 3)),
         json.dumps(line("a", [1, 2, 3], sampled=[])),
         json.dumps(line("a", [1, 2, 3], sampled=[{"start": 2, "ids": 2, "ended_by": 1, "guessed": False}])),
+        json.dumps(line("a", [1, 2, 3], sampled=[turn(2, 1), turn(1, 1)])),
+        json.dumps(line("a", [1, 2, 3], sampled=[turn(1, 2), turn(2, 1)])),
+        json.dumps(line("a", [1, 2, 3], sampled=[{**turn(1, 2), "logprobs": [10**400, 0, 0]}])),
         json.dumps(line("first", [1, 2, 3])),
         json.dumps(line("b", [1, 2, 3], "first", 5)),
     ],
 )
 def test_line_that_is_none_is_named(told: str) -> None:
-    with pytest.raises(TrajectoryInvalid, match="line 2 is no line of a file of trajectories"):
+    with pytest.raises(TrajectoryInvalid, match="line 2 is not a valid line of a trajectory file: "):
         read_trajectories([json.dumps(line("first", [1, 2, 3, 4])), told])
 
 

@@ -1,9 +1,9 @@
-"""Bolt-on tools: called with token ids, answering with token ids, most of them made when the tool was built.
+"""Bolt-on tools: called with token ids, they answer with token ids, most of which were made when the tool was built.
 
-`manifest` and `messages` are what goes over the wire; `template`, `cuts` and `patterns` the proof that cached parts may
-be joined; `precaching` and `cache` the building, `fragments` and `tool` the answering, `files` and `tool_files` the
-reading of files, `source` a tool as its author writes it. Stands on the leaf contract's own ground (`vocab`, `errors`).
-A module is imported with the first of its names: who calls tools does not pay for building them.
+`manifest` and `messages` are the published formats; `template`, `cuts` and `patterns` prove that cached parts may be
+joined; `precaching` and `cache` are for building, `fragments` and `tool` for answering, `files` and `tool_files` for
+reading files, and `source` is a tool as its author writes it. Builds on `vocab` and `errors`, as the leaf contract
+does. A module is imported when one of its names is first used: calling tools does not pay for building them.
 """
 
 from importlib import import_module

@@ -1,9 +1,9 @@
 """The file of a tool's precached fragments for one map, read and written.
 
-`parts` is the published form: each literal's ids, and the slots between them, as other readers join them. Beside it
-stand our own two keys: `x_text`, the fragment's text, and `x_pieces`, its cores (ids) and regions (texts and slots), of
-which the ids of the whole can be put together without error at the seams. Only shapes are checked here; whether the ids
-are right is `verify_cache`'s question. Source: Codec's tool-kit cache file.
+`parts` is the published form: each literal's ids, and the slots between them, as other readers join them. We add two
+keys of our own: `x_text`, the fragment's text, and `x_pieces`, its cores (ids) and regions (texts and slots), from
+which the ids of the whole can be put together without errors at the seams. Only shapes are checked here; `verify_cache`
+checks whether the ids are right. Source: Codec's tool-kit cache file.
 """
 
 import json
@@ -54,7 +54,7 @@ class FragmentCache:
     fragments: Mapping[str, CachedFragment]
 
     def to_json(self) -> str:
-        """Give the text of the file."""
+        """Return the text of the file."""
         fragments = {name: _written(fragment) for name, fragment in self.fragments.items()}
         fields = {"tokenizerHash": self.tokenizer_hash, "fragments": fragments}
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n"
@@ -64,14 +64,14 @@ def parse_cache(data: bytes) -> FragmentCache:
     """Read a cache file, ours or another tool's.
 
     Raises:
-        FragmentCacheInvalid: it names the first thing that is wrong.
+        FragmentCacheInvalid: not a valid cache; the message names the first fault.
     """
     if len(data) > MAX_CACHE_BYTES:
         _refuse(f"is {len(data)} bytes, expected at most {MAX_CACHE_BYTES}")
     try:
         document: object = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise FragmentCacheInvalid(f"a fragment cache is not JSON ({error}); build it anew") from error
+        raise FragmentCacheInvalid(f"a fragment cache is not JSON ({error}); build it again with precache") from error
     fields = _object(document, "the file")
     found = _HASH.fullmatch(str(fields.get("tokenizerHash")))
     if found is None:
@@ -106,7 +106,7 @@ def _read(name: str, value: object) -> CachedFragment:
     fields = _object(value, where)
     text = fields.get("x_text")
     if text is not None and not isinstance(text, str):
-        _refuse(f"has {where}.x_text {text!r:.60}, expected a text")
+        _refuse(f"has {where}.x_text {text!r:.60}, expected a string")
     match fields.get("kind"):
         case "static":
             held = _ids(fields.get("ids"), where)
@@ -147,7 +147,7 @@ def _region_part(value: object, where: str) -> Part:
 def _ids(value: object, where: str) -> Ids:
     ids = cast("list[int]", _list(value, f"{where}.ids"))
     if set(map(type, ids)) - {int}:
-        _refuse(f"has {where} with something that is no id")
+        _refuse(f"has {where}.ids with something that is not an id")
     return Ids(tuple(ids))
 
 
@@ -168,4 +168,4 @@ def _refuse(why: str) -> NoReturn:
 
 
 def _invalid(why: str) -> FragmentCacheInvalid:
-    return FragmentCacheInvalid(f"a fragment cache {why}; build it anew with precache")
+    return FragmentCacheInvalid(f"a fragment cache {why}; build it again with precache")

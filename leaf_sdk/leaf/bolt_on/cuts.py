@@ -1,10 +1,10 @@
-"""A map to the places where text may be cut and encoded in parts: ids of the parts, joined, are ids of the whole.
+"""A map to the places where text may be cut and encoded in parts: the ids of the parts, joined, are those of the whole.
 
-A byte-level tokenizer cuts text into pieces and merges inside each, so parts may be encoded apart exactly where a piece
-surely ends, whatever stands before and behind. That is concluded from the pre-tokenizer, not tried out: between two
-ASCII characters such that no match of any stage spans them or looks ahead at the second, while in some stage a match
-surely begins there. Text to the left is then matched as if it ended there, text to the right as if it began there:
-patterns with lookbehinds are refused. A map of another kind has no safe places.
+A byte-level tokenizer cuts text into pieces and merges inside each, so parts may be encoded separately exactly where a
+piece is sure to end, whatever comes before and after. This is derived from the pre-tokenizer, not tried out: a place
+between two ASCII characters is safe if no match of any stage spans them or looks ahead at the second, and in some stage
+a match is sure to begin there. Text to the left is then matched as if it ended there, text to the right as if it began
+there; hence patterns with lookbehinds are refused. A map of another kind has no safe places.
 """
 
 import json
@@ -18,19 +18,19 @@ from leaf_sdk.vocab.pre_tokenizers import to_tokenizers
 
 from .patterns import UNIVERSE, Pattern, PatternUnknown, read_pattern
 
-# What `tokenizers`' ByteLevel cuts by where `use_regex` is on.
+# The pattern by which `tokenizers`' ByteLevel cuts where `use_regex` is on.
 _BYTE_LEVEL: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 
 class _Stage(Protocol):
-    """One step of cutting. Later steps see the pieces of earlier ones, each for itself."""
+    """One step of cutting. Later steps see the pieces of earlier ones, each on its own."""
 
     def spans(self, before: str, after: str) -> bool:
-        """Say whether what is cut on one side may depend on the other."""
+        """Return whether the cuts on one side may depend on the text on the other."""
         ...
 
     def parts(self, before: str, after: str) -> bool:
-        """Say whether there surely is a cut between two characters that this stage does not span."""
+        """Return whether there is sure to be a cut between two characters that this stage does not span."""
         ...
 
 
@@ -58,7 +58,7 @@ class _Split:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Where text may be cut under one map; without stages nowhere."""
+    """Where text may be cut under one map: nowhere if there are no stages."""
 
     stages: tuple[_Stage, ...]
     normalizes: bool = False
@@ -66,15 +66,15 @@ class Cuts:
     """Added tokens that are matched in ordinary text, before any stage."""
 
     def places(self, literal: str) -> list[int]:
-        """List the offsets inside a literal text at which it may be cut, whatever stands before and behind it."""
+        """List the offsets inside a literal text at which it may be cut, whatever comes before and after it."""
         return [at for at in range(1, len(literal)) if self.allows(literal, at)]
 
     def allows(self, literal: str, at: int) -> bool:
-        """Say whether a literal text may be cut before its character `at`."""
+        """Return whether a literal text may be cut before its character `at`."""
         before, after = literal[at - 1], literal[at]
         if before not in UNIVERSE or after not in UNIVERSE:
             return False
-        # NFC may join an accent to the character behind the cut, unless that is a blank or the literal goes on.
+        # NFC may join an accent to the character after the cut, unless that is a blank or more ASCII follows it.
         followed = at + 1 < len(literal) and literal[at + 1].isascii()
         if self.normalizes and after not in " \n" and not followed:
             return False
@@ -84,13 +84,13 @@ class Cuts:
             if stage.spans(before, after):
                 return False
             if stage.parts(before, after):
-                return True  # what is parted here, later stages see apart
+                return True  # later stages see the two sides separately
         return False
 
 
 @lru_cache(maxsize=64)
 def cuts_of(token_map: TokenMap) -> Cuts:
-    """Give the safe cuts of a map; none where its pre-tokenizer is not understood."""
+    """Return the safe cuts of a map; none where its pre-tokenizer is not understood."""
     pre_tokenizer = token_map.pre_tokenizer
     if token_map.encoder != "byte_level" or pre_tokenizer is None or token_map.normalizer not in (None, "NFC"):
         return Cuts(())
@@ -102,7 +102,7 @@ def cuts_of(token_map: TokenMap) -> Cuts:
 
 
 def cuts_by(pre_tokenizer: object, *, normalizes: bool = False) -> Cuts:
-    """Give the safe cuts of a pre-tokenizer of `tokenizers`, behind NFC or without a normalizer.
+    """Return the safe cuts of a pre-tokenizer of `tokenizers`, after NFC or without a normalizer.
 
     Raises:
         PatternUnknown: a stage or a pattern that is not understood.
@@ -112,7 +112,7 @@ def cuts_by(pre_tokenizer: object, *, normalizes: bool = False) -> Cuts:
 
 
 def _stages(state: object) -> list[_Stage]:
-    """Read what `tokenizers` itself says that it does, so that no second description can differ from the first."""
+    """Read the stages from what `tokenizers` itself reports, so that no second description can differ from it."""
     node = cast("dict[str, Any]", state)
     match node:
         case {"type": "Sequence", "pretokenizers": inner}:

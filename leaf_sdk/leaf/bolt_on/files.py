@@ -1,8 +1,8 @@
-"""Manifests from files: a path, a folder or bytes to what they hold.
+"""Manifests from files: a path, a folder or bytes to the manifests in them.
 
-What lies in a folder of manifests was put there by someone else. So names are taken from the folder alone: a symbolic
-link out of it, a path with `..` and anything that is not a regular file are refused with their name, and every file
-has a bound.
+The files in a folder of manifests were put there by someone else. So only files inside the folder are read: a symbolic
+link out of it, a path with `..` and anything that is not a regular file are refused by name, and the size of every file
+is bounded.
 """
 
 import os
@@ -21,7 +21,7 @@ def load_manifest(source: str | Path | bytes) -> Manifest:
     """Read one manifest: its bytes, its file, or the folder that holds `manifest.json`.
 
     Raises:
-        ManifestInvalid: no such file, a link out of its folder, too large, or no manifest.
+        ManifestInvalid: no such file, a link out of its folder, too large, or not a manifest.
     """
     if isinstance(source, bytes):
         return parse_manifest(source)
@@ -32,13 +32,13 @@ def load_manifest(source: str | Path | bytes) -> Manifest:
 
 
 def load_manifests(folder: str | Path) -> tuple[list[Manifest], list[ManifestInvalid]]:
-    """Read every manifest of a folder: `*.json` in it, and `manifest.json` in the folders of it, by name.
+    """Read every manifest of a folder: its `*.json` files, and `manifest.json` in its subfolders, in order of name.
 
-    Files that are no manifests are returned as errors beside the good ones, so that one bad file does not take the
-    others down; a fragment cache beside its manifest is not one of them.
+    Files that are not manifests are returned as errors beside the valid manifests, so that one bad file does not
+    affect the others; a fragment cache beside its manifest is not an error.
 
     Raises:
-        ManifestInvalid: the folder itself can't be read, or holds too many.
+        ManifestInvalid: the folder itself can't be read, or holds too many files.
     """
     root = Path(folder)
     try:
@@ -49,7 +49,7 @@ def load_manifests(folder: str | Path) -> tuple[list[Manifest], list[ManifestInv
     paths += [path / MANIFEST_NAME for path in names if (path / MANIFEST_NAME).exists() and path.is_dir()]
     if len(paths) > MAX_MANIFESTS:
         raise ManifestInvalid(
-            f"folder {str(root)!r} holds {len(paths)} files, at most {MAX_MANIFESTS}", source=str(root)
+            f"folder {str(root)!r} holds {len(paths)} files, expected at most {MAX_MANIFESTS}", source=str(root)
         )
     manifests: list[Manifest] = []
     errors: list[ManifestInvalid] = []
@@ -71,11 +71,11 @@ def _manifest_bytes(path: Path, folder: Path | None = None) -> bytes:
 
 
 def bytes_inside(folder: Path, path: Path, limit: int) -> bytes:
-    """Read a regular file that really lies in a folder; raises OSError where it does not."""
+    """Read a regular file that is really inside a folder; raises OSError if it is not, or is larger than `limit`."""
     real = path.resolve(strict=True)
     if not real.is_relative_to(folder.resolve(strict=True)):
         raise OSError(f"it is a link to {str(real)!r}, outside its folder; copy the file instead")
-    # Opened without following a link that came in between, and without waiting for a pipe's writer.
+    # Opened without following a link that was created in between, and without waiting for a pipe's writer.
     handle = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -87,7 +87,7 @@ def bytes_inside(folder: Path, path: Path, limit: int) -> bytes:
 
 
 def _is_cache(data: bytes) -> bool:
-    # Only here: who has no folder of manifests does not pay for reading caches.
+    # Imported here: only a program with a folder of manifests pays for it.
     from .cache import parse_cache
 
     try:

@@ -1,7 +1,7 @@
 """A tool's cached fragments under one map, and the values of a call, to the ids of the whole text: the hot path.
 
-Cores are copied; a region is encoded with its slots filled, and remembered, for most tools say the same few things
-again and again. The ids are those that the map gives to the whole text: `template.plan` says why. Slot values are
+Cores are copied; a region is encoded with its slots filled, and remembered, because most tools say the same few things
+again and again. The ids are those that the map gives to the whole text: `template` explains why. Slot values are
 ordinary text, as all text of a tool is.
 """
 
@@ -38,7 +38,7 @@ class Fragment:
         self._encode = encode
 
     def ids(self, values: Mapping[str, str]) -> list[int]:
-        """Give the ids of the whole text.
+        """Return the ids of the whole text.
 
         Raises:
             FragmentUnknown: a slot without a value, a value without a slot, or a value that is not text.
@@ -52,7 +52,7 @@ class Fragment:
         return filled
 
     def text(self, values: Mapping[str, str]) -> str:
-        """Give the whole text; raises as `ids` does."""
+        """Return the whole text; raises `FragmentUnknown` as `ids` does."""
         if values.keys() != self._slots or set(map(type, values.values())) - {str}:
             raise _unfit(self.source, values)
         return joined(self._parts, values)
@@ -62,11 +62,11 @@ class Fragments:
     """All fragments of a tool under one map."""
 
     def __init__(self, token_map: TokenMap, cache: FragmentCache, *, also_known_as: Collection[str] = ()) -> None:
-        """Take a cache for use.
+        """Check a cache and prepare its fragments.
 
         Args:
             token_map: the map that the cache was made for.
-            cache: from `precache` or `parse_cache`; `verify_cache` says whether its ids are right.
+            cache: from `precache` or `load_cache`; `verify_cache` says whether its ids are right.
             also_known_as: other hashes that name the same tokenizer, such as its tokenizer.json's.
 
         Raises:
@@ -75,18 +75,18 @@ class Fragments:
         known = {normalise_hash(each) for each in (token_map.map_id, *also_known_as)}
         if f"sha256:{cache.tokenizer_hash}" not in known:
             raise FragmentCacheInvalid(
-                f"the fragments were cached for tokenizer {cache.tokenizer_hash!r}, and the map is "
-                f"{token_map.map_id!r}; build the cache anew for this map"
+                f"the fragments were cached for tokenizer {cache.tokenizer_hash!r}, but the map is "
+                f"{token_map.map_id!r}; build the cache again for this map"
             )
         self.token_map = token_map
         self._encode = _remembering(token_map)
         self._fragments = {name: self._open(name, each) for name, each in cache.fragments.items()}
 
     def __getitem__(self, name: str) -> Fragment:
-        """Give a fragment.
+        """Return a fragment.
 
         Raises:
-            FragmentUnknown: none of that name.
+            FragmentUnknown: no fragment has that name.
         """
         found = self._fragments.get(name)
         if found is None:
@@ -94,7 +94,7 @@ class Fragments:
         return found
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Give the ids of a text that is not a fragment."""
+        """Return the ids of a text that is not a fragment."""
         return tuple(self.token_map.encode(text))
 
     def _open(self, name: str, cached: CachedFragment) -> Fragment:
@@ -137,11 +137,11 @@ def _remembering(token_map: TokenMap) -> Callable[[str], tuple[int, ...]]:
 
 
 def _recovered(name: str, cached: CachedFragment, token_map: TokenMap) -> tuple[FragmentText, tuple[Piece, ...]]:
-    """Take a fragment of another tool's file: its text is what its ids say, and its seams are planned anew."""
+    """Use a fragment from another tool's file: its text is decoded from its ids, and its seams are planned again."""
     if not token_map.exact_decode:
         raise FragmentCacheInvalid(
-            f"fragment {name!r:.60} has no x_text, and map {token_map.map_id!r} does not decode to the text that was "
-            "encoded; build the cache anew with precache"
+            f"fragment {name!r:.60} has no x_text, and map {token_map.map_id!r} does not decode exactly, so that its "
+            "text is unknown; build the cache again with precache"
         )
     parts = tuple(part if isinstance(part, Slot) else token_map.decode(part.ids) for part in cached.parts)
     slots = any(isinstance(part, Slot) for part in parts)
@@ -154,15 +154,17 @@ def _check(name: str, ids: tuple[int, ...], token_map: TokenMap) -> None:
     for token_id in ids:
         if token_id in token_map.special_ids or not token_map.has_id(token_id):
             raise FragmentCacheInvalid(
-                f"fragment {name!r:.60} holds id {token_id!r:.20}, which map {token_map.map_id!r} gives to no ordinary "
-                "text; build the cache anew"
+                f"fragment {name!r:.60} holds id {token_id!r:.20}, which map {token_map.map_id!r} never gives to "
+                "ordinary text; build the cache again"
             )
 
 
 def _unfit(source: FragmentText, values: Mapping[str, str]) -> FragmentUnknown:
     wrong = [name for name, value in values.items() if type(value) is not str]
     if wrong:
-        return FragmentUnknown(f"fragment {source.id!r:.60} got no text for slot {wrong[0]!r:.60}; give it a str")
+        return FragmentUnknown(
+            f"slot {wrong[0]!r:.60} of fragment {source.id!r:.60} has a value that is not a str; give it a str"
+        )
     missing = [name for name in source.slots if name not in values]
     if missing:
         return FragmentUnknown(f"missing slot {missing[0]!r}; give every slot of fragment {source.id!r:.60} a text")

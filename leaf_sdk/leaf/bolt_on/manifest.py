@@ -1,9 +1,9 @@
 """The published description of a bolt-on tool, from JSON and back, in both dialects that are in use.
 
 The tool kit's dialect (schema "1") lists models with the hash of each one's tokenizer; the engines' dispatcher wants
-one `tokenizerHash` and an `endpoint` at the top. A manifest may say both, and is then read by either. Here every hash
-is lower-case hex without a prefix, as published. Reads no files: that is `files`. The same rules as JSON Schema stand
-in `manifest.schema.json`, and a test holds the two together. Source: Codec's tool-kit manifest and engine dispatcher.
+one `tokenizerHash` and an `endpoint` at the top. A manifest may hold both, so that either can read it. Here every hash
+is lower-case hex without a prefix, as published. Reads no files: `files` does. `manifest.schema.json` states the same
+rules as JSON Schema, and a test compares the two. Source: Codec's tool-kit manifest and engine dispatcher.
 """
 
 import json
@@ -25,11 +25,11 @@ class ModelBinding:
     """One tokenizer that a tool has ids for."""
 
     model_id: str
-    """What a call names; empty in a manifest of the engines' dialect, which names none."""
+    """The name by which a call refers to the model; empty in a manifest of the engines' dialect, which has none."""
     tokenizer_hash: str
     """64 lower-case hex digits: of the map's bytes, or of the model's tokenizer.json."""
     cache_file: str | None = None
-    """A path beside the manifest, with `/`; None where nothing is precached."""
+    """A path relative to the manifest, with `/`; None where nothing is precached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Manifest:
     models: tuple[ModelBinding, ...]
     homepage: str | None = None
     endpoint: str | None = None
-    """`http(s)://...`, or `unix:/path/to/socket`; None where the reader has to know."""
+    """`http(s)://...`, or `unix:/path/to/socket`; None where the reader has to know it already."""
     folder: Path | None = field(default=None, compare=False)
     """Where it was read from, so that cache files are found; not part of what is published."""
 
@@ -52,15 +52,15 @@ class Manifest:
         return next((binding for binding in self.models if binding.model_id == model_id), None)
 
     def binding_for_hashes(self, hashes: Collection[str]) -> ModelBinding | None:
-        """Find the first binding whose hash is one of these, in whatever spelling: the map's or a tokenizer.json's."""
+        """Find the first binding whose hash is one of these, in any spelling: the map's or a tokenizer.json's."""
         wanted = {found[1].lower() for each in hashes if (found := _HASH.fullmatch(each))}
         return next((binding for binding in self.models if binding.tokenizer_hash in wanted), None)
 
     def reads_as_call(self, name: object) -> bool:
-        """Say whether an object with this `name` and with `arguments` or `parameters` is a whole call of the tool.
+        """Return whether an object with this `name` and with `arguments` or `parameters` is a whole call of the tool.
 
-        A gateway may offer the tool under a name with a prefix, and that is what a model writes. So any name will do,
-        unless one of the tool's own arguments is called like a part of a call.
+        A gateway may offer the tool under a name with a prefix, and that is what a model writes. So any name is
+        accepted, unless the schema lists no arguments, or one that is named like a part of a call.
         """
         if not isinstance(name, str) or name == self.name:
             return name == self.name
@@ -69,7 +69,7 @@ class Manifest:
         return bool(own) and own.isdisjoint(("name", "arguments", "parameters"))
 
     def to_fields(self) -> dict[str, Any]:
-        """Give the published object, in the tool kit's dialect; an endpoint adds the dispatcher's keys."""
+        """Return the published object in the tool kit's dialect; an endpoint adds the dispatcher's keys."""
         fields: dict[str, Any] = {
             "schema": SCHEMA,
             "name": self.name,
@@ -85,7 +85,7 @@ class Manifest:
         return fields
 
     def to_json(self) -> str:
-        """Give the published text."""
+        """Return the published text."""
         return json.dumps(self.to_fields(), ensure_ascii=False, indent=2) + "\n"
 
 
@@ -98,7 +98,7 @@ def parse_manifest(data: bytes, *, source: str = "manifest", folder: Path | None
         folder: where it was read from.
 
     Raises:
-        ManifestInvalid: it names the first thing that is wrong.
+        ManifestInvalid: not a valid manifest; the message names the first fault.
     """
     if len(data) > MAX_MANIFEST_BYTES:
         _refuse(source, f"is {len(data)} bytes, expected at most {MAX_MANIFEST_BYTES}")
@@ -145,7 +145,7 @@ class _Reader:
     def _text(self, key: str, default: str | None = None) -> str:
         value = self.fields.get(key, default)
         if not isinstance(value, str) or (default is None and not value):
-            _refuse(self.source, f"has {key} {value!r:.60}, expected a text")
+            _refuse(self.source, f"has {key} {value!r:.60}, expected a string")
         return value
 
     def _arguments_schema(self, *, optional: bool) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class _Reader:
         if engine_only and listed is None:
             return (ModelBinding("", self._hash(self.fields.get("tokenizerHash"), "tokenizerHash")),)
         if not isinstance(listed, list) or not listed:
-            _refuse(self.source, "has no models, expected a list with at least one")
+            _refuse(self.source, "has no models, expected a list of at least one")
         return tuple(self._binding(place, each) for place, each in enumerate(cast("list[object]", listed)))
 
     def _binding(self, place: int, value: object) -> ModelBinding:
@@ -169,7 +169,7 @@ class _Reader:
         fields = cast("dict[str, object]", value)
         model_id, cache_file = fields.get("modelId"), fields.get("cacheFile")
         if not isinstance(model_id, str) or not model_id:
-            _refuse(self.source, f"has {where}.modelId {model_id!r:.60}, expected a text")
+            _refuse(self.source, f"has {where}.modelId {model_id!r:.60}, expected a string")
         if cache_file is not None and (not isinstance(cache_file, str) or not cache_file):
             _refuse(self.source, f"has {where}.cacheFile {cache_file!r:.60}, expected a path")
         return ModelBinding(model_id, self._hash(fields.get("tokenizerHash"), f"{where}.tokenizerHash"), cache_file)

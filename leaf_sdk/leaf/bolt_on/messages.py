@@ -1,8 +1,8 @@
 """A call to a bolt-on tool and its answer, from msgpack or JSON fields and back, in both dialects that are in use.
 
 The tool kit sends the raw ids between the model's markers and gets ids, text or an error; the engines' dispatcher sends
-the arguments' text and gets ids. A call remembers its dialect, and the answer is written in the same. No tokenizer and
-no socket is known here. Source: Codec's tool-kit messages and engine dispatcher.
+the arguments' text and gets ids. A call remembers its dialect, and the answer is written in the same one. Knows nothing
+of tokenizers or sockets. Source: Codec's tool-kit messages and engine dispatcher.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ import msgpack
 from leaf_sdk.errors import CallInvalid
 
 CALL_PATH: Final = "/codec/tool/v1/call"
-"""Where a bolt-on takes calls, over HTTP."""
+"""The HTTP path at which a bolt-on takes calls."""
 MANIFEST_PATH: Final = "/codec/tool/v1/manifest/"
-"""Where it lists its tools; followed by a tool's name, where its manifest is."""
+"""The path at which it lists its tools; followed by a tool's name, the path of that tool's manifest."""
 MEDIA_TYPE: Final = "application/x-msgpack"
 MAX_CALL_BYTES: Final = 4 * 2**20
 _MAX_ID: Final = 2**32
@@ -33,16 +33,16 @@ class CodecToolCall:
     name: str
     call_id: str | int
     argument_ids: tuple[int, ...] | None = None
-    """The ids between the model's markers, unread by whoever sends them."""
+    """The ids between the model's markers, not decoded by the sender."""
     model_id: str | None = None
     arguments_json: str | None = None
-    """The arguments as text: always in the engines' dialect; in the tool kit's, where the caller speaks no model that
-    the tool has ids for (`x_arguments_json`, an addition of ours)."""
+    """The arguments as text: always in the engines' dialect; in the tool kit's, where the tool has no ids for the
+    caller's model (`x_arguments_json`, our own addition)."""
     tokenizer_hash: str | None = None
     dialect: Dialect = "tool-kit"
 
     def to_fields(self) -> dict[str, Any]:
-        """Give the object that goes on the wire, in the call's dialect."""
+        """Return the object to send, in the call's dialect."""
         if self.dialect == "engine":
             return {
                 "tool_name": self.name,
@@ -55,7 +55,7 @@ class CodecToolCall:
         return fields if self.arguments_json is None else {**fields, "x_arguments_json": self.arguments_json}
 
     def to_bytes(self) -> bytes:
-        """Give the msgpack body."""
+        """Return the msgpack body."""
         return _packed(self.to_fields())
 
     @classmethod
@@ -63,7 +63,7 @@ class CodecToolCall:
         """Read either dialect.
 
         Raises:
-            CallInvalid: it names the field that is missing or of another type.
+            CallInvalid: a field is missing or of another type; the message names it.
         """
         if "tool_name" in fields:
             return cls(
@@ -87,14 +87,14 @@ class CodecToolCall:
         """Read a msgpack body of at most `MAX_CALL_BYTES`.
 
         Raises:
-            CallInvalid: no msgpack, or no call.
+            CallInvalid: too large, not msgpack, or not a call.
         """
         return cls.from_fields(_unpack(data, "call"))
 
 
 @dataclass(frozen=True, slots=True)
 class CodecToolResult:
-    """The answer to one call: exactly one of ids, a text and an error. Make it with `tokens`, `said` or `failed`."""
+    """The answer to one call: either ids, a text or an error. Make it with `tokens`, `said` or `failed`."""
 
     call_id: str | int
     kind: Literal["tokens", "text", "error"]
@@ -110,7 +110,7 @@ class CodecToolResult:
 
     @classmethod
     def said(cls, call_id: str | int, text: str) -> "CodecToolResult":
-        """Answer with a text: the caller tokenizes it."""
+        """Answer with a text, which the caller tokenizes."""
         return cls(call_id, "text", text=text)
 
     @classmethod
@@ -119,7 +119,7 @@ class CodecToolResult:
         return cls(call_id, "error", message=message, code=code)
 
     def to_fields(self, dialect: Dialect = "tool-kit") -> dict[str, Any]:
-        """Give the object that goes on the wire.
+        """Return the object to send.
 
         Raises:
             CallInvalid: a text in the engines' dialect, which has no field for one.
@@ -136,7 +136,7 @@ class CodecToolResult:
                 return {**head, "message": self.message} | ({} if self.code is None else {"code": self.code})
 
     def to_bytes(self, dialect: Dialect = "tool-kit") -> bytes:
-        """Give the msgpack body."""
+        """Return the msgpack body."""
         return _packed(self.to_fields(dialect))
 
     @classmethod
@@ -144,7 +144,7 @@ class CodecToolResult:
         """Read either dialect.
 
         Raises:
-            CallInvalid: it names the field that is missing or of another type.
+            CallInvalid: a field is missing or of another type; the message names it.
         """
         if "response_ids" in fields or "is_error" in fields:
             call_id = _call_id(fields, "call_id")
@@ -168,7 +168,7 @@ class CodecToolResult:
         """Read a msgpack body of at most `MAX_CALL_BYTES`.
 
         Raises:
-            CallInvalid: no msgpack, or no answer.
+            CallInvalid: too large, not msgpack, or not an answer.
         """
         return cls.from_fields(_unpack(data, "answer"))
 
@@ -203,14 +203,14 @@ def _unpack(data: bytes, what: str) -> Mapping[str, Any]:
 def _text(fields: Mapping[str, Any], key: str) -> str:
     value = fields.get(key)
     if not isinstance(value, str):
-        _refuse(f"{key} {value!r:.60}", "a text")
+        _refuse(f"{key} {value!r:.60}", "a string")
     return value
 
 
 def _call_id(fields: Mapping[str, Any], key: str) -> str | int:
     value = fields.get(key)
     if not isinstance(value, str) and type(value) is not int:
-        _refuse(f"{key} {value!r:.60}", "a text or a whole number")
+        _refuse(f"{key} {value!r:.60}", "a string or a whole number")
     return value
 
 
@@ -220,7 +220,7 @@ def _ids(fields: Mapping[str, Any], key: str) -> tuple[int, ...]:
         _refuse(f"{key} {value!r:.60}", "a list of ids")
     ids = cast("list[int]", value)
     if set(map(type, ids)) - {int} or (ids and not 0 <= min(ids) <= max(ids) < _MAX_ID):
-        _refuse(f"{key} with something that is no id", "whole numbers from 0 to 2^32 - 1")
+        _refuse(f"{key} with something that is not an id", "whole numbers from 0 to 2^32 - 1")
     return tuple(ids)
 
 

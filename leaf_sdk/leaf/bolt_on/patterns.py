@@ -1,8 +1,8 @@
-"""A pre-tokenizer's regular expression to what it says about two neighbouring characters, whatever stands around them.
+"""A pre-tokenizer's regular expression to what it says about two neighbouring characters, whatever surrounds them.
 
-May some match hold both? Does one surely begin at the second? Is there a lookahead that would notice the second? The
-answers are for ASCII, and err towards "may": the pattern is read into the classes that can follow one another, not
-executed. A construct that is not understood refuses the whole pattern. Knows nothing of maps. Method: Glushkov's first,
+Can some match contain both? Is one sure to begin at the second? Can a lookahead notice the second? The answers are for
+ASCII, and err towards "may": the pattern is not executed, but read as the classes of characters that can follow one
+another. A pattern with a construct that is not understood is refused. Knows nothing of maps. Method: Glushkov's first,
 last and follow sets of a regular expression.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 UNIVERSE: Final = frozenset(map(chr, range(0x20, 0x7F))) | {"\n"}
-"""The characters that are asked about. Others only ever stand outside the question."""
+"""The characters that may be asked about; every set below holds only these."""
 
 CharSet = frozenset[str]
 _NONE: Final[CharSet] = frozenset()
@@ -34,7 +34,7 @@ _MAX_PATTERN: Final = 4000
 
 
 class PatternUnknown(Exception):
-    """The pattern has a construct that this reading does not cover: nothing may be concluded from it."""
+    """The pattern has a construct that is not covered here: nothing may be concluded from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class Pattern:
     """Characters at which some match can always begin and, if nothing follows, end."""
 
     def spans(self, before: str, after: str) -> bool:
-        """Say whether a match may hold both, or the text before may be matched otherwise because of the one after."""
+        """Return whether a match may contain both, or the second may change how the text before it is matched."""
         return any(before in left and after in right for left, right in (*self.pairs, *self.guards))
 
     def starts(self, after: str) -> bool:
-        """Say whether a match surely begins at this character, where none spans it and the one before."""
+        """Return whether a match is sure to begin at this character, where none spans it and the one before."""
         return after in self.starters
 
 
@@ -75,19 +75,19 @@ def read_pattern(pattern: str) -> Pattern:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A part of a pattern by what it can begin and end with."""
+    """A part of a pattern, described by what it can begin and end with."""
 
     first: tuple[CharSet, ...] = ()
     last: tuple[CharSet, ...] = ()
     alone: CharSet = _NONE
-    """Characters that it surely matches by themselves."""
+    """Characters that it is sure to match by themselves."""
     nullable: bool = True
     skippable: bool = True
-    """Surely matches nothing where it must; a lookahead does not."""
+    """Whether it can match the empty text wherever it has to; a lookahead can't."""
 
 
 class _Reader:
-    """Recursive descent over a pattern; pairs and guards gather on the way."""
+    """Recursive descent over a pattern; pairs and guards are collected on the way."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern

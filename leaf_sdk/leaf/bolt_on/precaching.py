@@ -1,8 +1,8 @@
 """A tool's texts to their ids under one map, made once, when the tool is built.
 
 Where a literal's end and a slot's value would merge into one token, the ids of the parts are not those of the whole.
-The plan keeps such ends out of the cache; here that is tried on values that join badly, and the seams that had to move
-are reported, each with the text that shows it. Should the planned ids ever differ, nothing is written: `SeamUnsafe`.
+The plan keeps such ends out of the cache; here that is tested with values that join badly, and the seams that had to
+move are reported, each with a text that shows why. If the planned ids ever differ, no cache is made: `SeamUnsafe`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -78,17 +78,17 @@ PROBES: Final = (
     ),
     *"bcdefghijklmnopqrtuvwxyz",
 )
-"""Values that join badly: halves of words, digits, blanks, accents, markers."""
+"""Values that join badly: parts of words, digits, blanks, accents, markers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """A place where joined parts would not have the ids of the whole, and that is therefore not a seam."""
+    """A place that can't be a seam: the parts, joined there, would not have the ids of the whole."""
 
     fragment: str
     slot: str
     example: str
-    """A filled text around the slot that shows it."""
+    """The text around the slot, filled so that the ids differ."""
     whole: tuple[int, ...]
     apart: tuple[int, ...]
 
@@ -103,14 +103,14 @@ def precache(
     """Make the cache of a tool's fragments under one map.
 
     Args:
-        fragments: the texts, or texts by id.
+        fragments: the texts as `FragmentText`, or texts by id.
         token_map: the map.
-        tokenizer_hash: what the manifest calls the tokenizer, if not by the map's own hash.
-        probes: slot values that the seams are tried with.
+        tokenizer_hash: the hash by which the manifest names the tokenizer, if not the map's own.
+        probes: slot values with which the seams are tested.
 
     Raises:
         SeamUnsafe: for some values the ids would not be those of the whole text; its `example` shows it.
-        FragmentCacheInvalid: two fragments with one id.
+        FragmentCacheInvalid: two fragments have the same id.
     """
     texts = _texts(fragments)
     digest = normalise_hash(token_map.map_id if tokenizer_hash is None else tokenizer_hash)
@@ -124,17 +124,17 @@ def precache(
 def moved_seams(
     fragments: Iterable[FragmentText] | Mapping[str, str], token_map: TokenMap, *, probes: Sequence[str] = PROBES
 ) -> list[Seam]:
-    """List the slots whose ends would not do as seams, one example each: what other readers of the cache get wrong."""
+    """List the slots whose ends can't be seams, one example each: other readers of the cache get these wrong."""
     found = (_bad_seam(text, place, token_map, probes) for text in _texts(fragments) for place in _slot_places(text))
     return [seam for seam in found if seam is not None]
 
 
 def verify_cache(cache: FragmentCache, token_map: TokenMap, *, also_known_as: Iterable[str] = ()) -> list[str]:
-    """List what is wrong with a cache: another tokenizer, or ids and seams that the map does not give. Empty: good.
+    """List what is wrong with a cache: another tokenizer, or ids and seams that the map does not give; empty if valid.
 
     Args:
-        cache: from `parse_cache`.
-        token_map: the map that it should be of.
+        cache: from `load_cache` or `precache`.
+        token_map: the map that it should have been made for.
         also_known_as: other hashes that name the same tokenizer.
     """
     try:
@@ -172,7 +172,7 @@ def _prove(text: FragmentText, ready: Fragments, probes: Sequence[str]) -> None:
         whole = text.fill(values)
         if ready[text.id].ids(values) != ready.token_map.encode(whole):
             raise SeamUnsafe(
-                f"fragment {text.id!r:.60} put together has other ids than the whole text {whole!r:.200}; "
+                f"the ids of fragment {text.id!r:.60} in parts are not those of the whole text {whole!r:.200}; "
                 "leave it out of the cache and report the map",
                 example=whole,
             )
@@ -198,11 +198,11 @@ def _bad_seam(text: FragmentText, place: int, token_map: TokenMap, probes: Seque
 def _faults(name: str, cached: CachedFragment, token_map: TokenMap) -> list[str]:
     if cached.source is None:
         encoded = [(part.ids, token_map.decode(part.ids)) for part in cached.parts if isinstance(part, Ids)]
-        wrong = [said for ids, said in encoded if token_map.encode(said) != list(ids)]
-        return [f"fragment {name!r:.60}: the map gives other ids to {said!r:.80}" for said in wrong]
+        wrong = [text for ids, text in encoded if token_map.encode(text) != list(ids)]
+        return [f"fragment {name!r:.60}: the map gives other ids for {text!r:.80}" for text in wrong]
     fresh = _cached(cached.source, token_map)
     if fresh.parts != cached.parts:
         return [f"fragment {name!r:.60}: `parts` are not the ids of x_text {cached.source.text!r:.80}"]
     if fresh.pieces != cached.pieces:
-        return [f"fragment {name!r:.60}: `x_pieces` are not what this map's cuts give; build the cache anew"]
+        return [f"fragment {name!r:.60}: `x_pieces` are not what this map's cuts give; build the cache again"]
     return []

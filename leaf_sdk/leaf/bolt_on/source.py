@@ -1,6 +1,6 @@
 """A bolt-on tool as its author writes it, to the folder that is published, and from there to a tool that answers.
 
-`ToolSource` says in one place what the manifest says, the texts, and the function. Building makes a cache for each map
+`ToolSource` holds what the manifest says, the texts and the function in one place. Building makes a cache for each map
 and a manifest that lists them; nothing is written before every cache is proven. Opening refuses a folder that was built
 from other texts.
 """
@@ -24,21 +24,21 @@ from .tool_files import load_cache, load_tool
 
 @dataclass(frozen=True, slots=True)
 class ToolSource:
-    """One tool: what is published of it, what it says, and the function that chooses."""
+    """One tool: what is published about it, what it can say, and the function that chooses what to say."""
 
     name: str
     version: str
     description: str
     arguments_schema: Mapping[str, Any]
     texts: Mapping[str, str]
-    """What the tool says, by the names that `fill` takes; `{name}` is a slot."""
+    """What the tool can say, by the names that `fill` takes; `{name}` is a slot."""
     function: Callable[[Mapping[str, Any]], Any]
-    """The arguments to a `str`, to what `fill` gives, or to an awaitable of either."""
+    """Takes the arguments; returns a `str`, what `fill` returns, or an awaitable of either."""
     folder: Path
-    """Where the manifest and the caches lie."""
+    """Where the manifest and the caches are."""
 
     def manifest(self) -> Manifest:
-        """Give what is published, with the models that the folder has so far."""
+        """Return what is published, with the models that the folder has so far."""
         described = Manifest(self.name, self.version, self.description, self.arguments_schema, ())
         if not (self.folder / MANIFEST_NAME).exists():
             return replace(described, folder=self.folder)
@@ -55,26 +55,26 @@ class ModelMap:
     model_id: str
     token_map: TokenMap
     tokenizer_hash: str
-    """What the manifest names the tokenizer by, 64 hex digits: the map's hash, or the tokenizer.json's."""
+    """The hash by which the manifest names the tokenizer, 64 hex digits: the map's, or the tokenizer.json's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """Everything that a tool's folder is to hold, proven and not yet written."""
+    """Everything that belongs in a tool's folder: proven, but not yet written."""
 
     manifest: Manifest
     caches: Mapping[str, FragmentCache]
-    """By their paths in the folder."""
+    """The caches, by their paths in the folder."""
     dropped: tuple[str, ...]
-    """Models that the folder had ids for, of other texts."""
+    """Models that are no longer listed, because their ids in the folder are of other texts."""
 
 
 def build_tool(manifest: Manifest, texts: Mapping[str, str], models: Sequence[ModelMap]) -> Build:
-    """Make a tool's caches under some maps; models that the folder has of the same texts stay.
+    """Make a tool's caches under some maps; models that the folder already has for the same texts are kept.
 
     Args:
-        manifest: what is published, its models those of the folder so far.
-        texts: what the tool says, by fragment.
+        manifest: what is published; its models are those that the folder has so far.
+        texts: what the tool can say, by fragment.
         models: the maps.
 
     Raises:
@@ -94,7 +94,7 @@ def build_tool(manifest: Manifest, texts: Mapping[str, str], models: Sequence[Mo
 
 
 def write_build(build: Build, folder: Path) -> list[Path]:
-    """Write a tool's folder and give the files: the caches, then the manifest that names them.
+    """Write a tool's folder and return its files: the caches, then the manifest that names them.
 
     Raises:
         BoltOnError: a file can't be written.
@@ -111,10 +111,10 @@ def write_build(build: Build, folder: Path) -> list[Path]:
 
 
 def texts_of(manifest: Manifest) -> dict[str, str]:
-    """Give the texts of a published tool, from the first of its caches that holds them.
+    """Return the texts of a published tool, from the first of its caches that holds them.
 
     Raises:
-        FragmentCacheInvalid: none does: the published form alone has only ids.
+        FragmentCacheInvalid: no cache does: the published form holds only ids.
     """
     found = (_cached_texts(manifest, binding) for binding in manifest.models)
     for texts in found:
@@ -126,14 +126,14 @@ def texts_of(manifest: Manifest) -> dict[str, str]:
 
 
 def open_tools(sources: Iterable[ToolSource], map_paths: Iterable[str | Path]) -> list[CodecTool]:
-    """Open tools that were built, for the models whose maps are given.
+    """Open tools that have been built, for the models whose maps are given.
 
     Args:
         sources: the tools as their author writes them.
         map_paths: Codec maps, GGUF files or tokenizer.json files.
 
     Raises:
-        CodecError: not built yet, built from other texts or without one of the maps, or a map can't be had.
+        CodecError: a tool is not built yet, or from other texts or without one of the maps; or a map can't be obtained.
     """
     paths = list(map_paths)
     return [_open(source, paths) for source in sources]
@@ -142,16 +142,16 @@ def open_tools(sources: Iterable[ToolSource], map_paths: Iterable[str | Path]) -
 def _open(source: ToolSource, paths: Sequence[str | Path]) -> CodecTool:
     if not (source.folder / MANIFEST_NAME).exists():
         raise ManifestInvalid(
-            f"tool {source.name!r:.60} was not built yet: no {MANIFEST_NAME!r} in {str(source.folder)!r}; "
-            "run codec-leaf precache on its package",
+            f"tool {source.name!r:.60} has not been built yet: there is no {MANIFEST_NAME!r} in {str(source.folder)!r}"
+            "; run codec-leaf precache on its package",
             source=str(source.folder),
         )
     tool = load_tool(source.folder, source.function, paths)
     stale = [name for name in tool.models if not _is_built_from(tool.manifest, name, source.texts)]
     if stale:
         raise FragmentCacheInvalid(
-            f"the cache of tool {source.name!r:.60} for {stale[0]!r:.80} was made from other texts than the package "
-            "has now; run codec-leaf precache again"
+            f"the cache of tool {source.name!r:.60} for {stale[0]!r:.80} was made from other texts than the "
+            "package's; run codec-leaf precache again"
         )
     return tool
 
@@ -171,7 +171,7 @@ def _cached_texts(manifest: Manifest, binding: ModelBinding) -> dict[str, str] |
 
 
 def _cache_file(manifest: Manifest, model_id: str, taken: set[str | None]) -> str:
-    """Name a model's cache: as it is named already, else by the model's last word, else by all its words."""
+    """Name a model's cache: its present name, else the last part of the model's id, else all its parts."""
     binding = manifest.binding_for_model(model_id)
     if binding is not None and binding.cache_file is not None and binding.cache_file not in taken:
         return binding.cache_file

@@ -19,7 +19,7 @@ _SLOT = re.compile(r"\{([a-zA-Z_][a-zA-Z0-9_]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place that is filled with a text when the tool answers."""
+    """A place that gets filled with a text when the tool answers."""
 
     name: str
 
@@ -34,11 +34,11 @@ class FragmentText:
     id: str
     text: str
     static: bool = False
-    """Whether braces mean nothing; a text without slots is static anyway."""
+    """Whether braces are ordinary text; a text without slots is static anyway."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The literal texts and slots in order; no two literals side by side, none empty."""
+        """The literal texts and slots in order; no literal is empty, and no two are adjacent."""
         return (self.text,) if self.static else parse_template(self.text)
 
     @property
@@ -47,7 +47,7 @@ class FragmentText:
         return tuple(dict.fromkeys(part.name for part in self.parts if isinstance(part, Slot)))
 
     def fill(self, values: Mapping[str, str]) -> str:
-        """Give the whole text.
+        """Return the whole text.
 
         Raises:
             FragmentUnknown: a slot without a value.
@@ -57,14 +57,14 @@ class FragmentText:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """Text whose ids are the same whatever stands around it."""
+    """Text whose ids are the same whatever surrounds it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Slots and the text around them: encoded as one when the slots are filled."""
+    """Slots and the text around them, encoded together when the slots are filled."""
 
     parts: tuple[Part, ...]
 
@@ -80,7 +80,7 @@ def parse_template(text: str) -> tuple[Part, ...]:
 
 
 def joined(parts: Sequence[Part], values: Mapping[str, str]) -> str:
-    """Give the text of parts with the slots filled.
+    """Return the text of parts with the slots filled.
 
     Raises:
         FragmentUnknown: a slot without a value.
@@ -92,14 +92,14 @@ def joined(parts: Sequence[Part], values: Mapping[str, str]) -> str:
 
 
 def plan(parts: Sequence[Part], cuts: Cuts) -> tuple[Core | Region, ...]:
-    """Divide a template: every literal keeps its core between its outermost safe cuts, the rest goes to its slots."""
+    """Divide a template: a literal's text between its outermost safe cuts is a core, the rest joins its slots."""
     pieces: list[Core | Region] = []
     region: list[Part] = []
     for place, part in enumerate(parts):
         if isinstance(part, Slot):
             region.append(part)
             continue
-        # The ends of the whole text are safe; so is a cut that the map's own pre-tokenizer surely makes.
+        # The ends of the whole text are safe; so is a cut that the map's own pre-tokenizer is sure to make.
         cut_places = cuts.places(part)
         ends = ([0] if place == 0 else []) + cut_places + ([len(part)] if place == len(parts) - 1 else [])
         if not ends:

@@ -1,9 +1,9 @@
 """A bolt-on tool: a call in token ids to an answer in token ids, without a server.
 
-The author writes one function from arguments to what the tool says: a text, or a fragment with its slots filled. For
-each model that the manifest lists, the same words have ids of that model's map. `arguments` and `answer` are the two
-halves of a call, for whoever runs the function in between; `call` is both. Untrusted input gives an error answer, never
-an exception.
+The author writes one function from arguments to what the tool says: a text, or a fragment with its slots filled. The
+answer is in ids of the map of the model that calls, one of those in the manifest. `arguments` and `answer` are the two
+halves of a call, for callers that run the function themselves; `call` does both, and untrusted input to it gives an
+error answer, never an exception.
 """
 
 import json
@@ -26,12 +26,12 @@ class Filled:
     slots: Mapping[str, str]
 
 
-Said = str | Filled
+Output = str | Filled
 """What a tool says: a text, or a fragment."""
 
 
 class ToolRefusal(Exception):
-    """Raised by a tool's function: the call can't be done. The message goes to the model, the code beside it."""
+    """Raised by a tool's function that can't carry out a call. The message goes to the model, the code beside it."""
 
     def __init__(self, message: str, code: str = "E_BAD_ARG") -> None:
         super().__init__(message)
@@ -40,12 +40,12 @@ class ToolRefusal(Exception):
 
 
 def fill(fragment: str, /, **slots: str) -> Filled:
-    """Say a fragment, with a text for each of its slots."""
+    """Fill a fragment's slots with texts; a tool's function returns the result as what the tool says."""
     return Filled(fragment, slots)
 
 
 class CodecTool:
-    """A tool with its manifest, its function and its fragments under each model's map."""
+    """A tool: its manifest, its function, and its fragments under each model's map."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class CodecTool:
 
         Args:
             manifest: what is published.
-            function: the arguments to what is said: `str`, `Filled`, or an awaitable of either.
-            models: the fragments by the manifest's model ids; models without one are answered in text.
+            function: takes the arguments; returns what the tool says: `str`, `Filled`, or an awaitable of either.
+            models: the fragments by the manifest's model ids; models without any are answered in text.
 
         Raises:
             ManifestInvalid: fragments for a model that the manifest does not list.
@@ -80,10 +80,10 @@ class CodecTool:
         }
 
     def call(self, call: CodecToolCall) -> CodecToolResult:
-        """Answer one call of a tool whose function is a plain one.
+        """Answer one call of a tool whose function is not async.
 
         Raises:
-            Exception: whatever the function raises but `ToolRefusal`.
+            Exception: anything that the function raises, except `ToolRefusal` and `CallInvalid`.
         """
         try:
             said = self.function(self.arguments(call))
@@ -92,11 +92,11 @@ class CodecTool:
         return self.answer(call, said)
 
     def arguments(self, call: CodecToolCall) -> dict[str, Any]:
-        """Give a call's arguments.
+        """Return a call's arguments.
 
         Raises:
-            CallInvalid: another tool, a tokenizer that the tool has no ids for, ids that are no ordinary text, no JSON
-                object, or a required argument that is missing.
+            CallInvalid: the call is for another tool, or has ids of a tokenizer that the tool has none for, ids that
+                are not ordinary text, something other than a JSON object, or not all required arguments.
         """
         if call.name != self.manifest.name:
             raise CallInvalid(f"no tool {call.name!r:.60} here, expected {self.manifest.name!r}", code="E_UNKNOWN_TOOL")
@@ -107,10 +107,10 @@ class CodecTool:
         return self.checked(_object(written, self.manifest))
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the arguments if none that the manifest requires is missing.
+        """Return the arguments if none that the manifest requires is missing.
 
         Raises:
-            CallInvalid: one is.
+            CallInvalid: a required argument is missing.
         """
         required = cast("list[object]", self.manifest.arguments_schema.get("required") or [])
         missing = [name for name in required if isinstance(name, str) and name not in arguments]
@@ -118,10 +118,11 @@ class CodecTool:
             raise CallInvalid(f"argument {missing[0]!r:.60} is missing; give all of {required}", code="E_BAD_ARG")
         return dict(arguments)
 
-    def answer(self, call: CodecToolCall, said: Said) -> CodecToolResult:
-        """Give what is said as ids of the call's map, or as text where the tool has none.
+    def answer(self, call: CodecToolCall, said: Output) -> CodecToolResult:
+        """Return the answer to a call: what the tool says in ids of the call's map, or as text if the tool has none.
 
-        A fragment that does not exist, or a text with a lone surrogate, is the tool's own mistake: an error answer.
+        The engines' dialect has no answer in text, so there it is an error. So are the tool's own mistakes: a fragment
+        that does not exist, or a text with a lone surrogate.
         """
         fragments = self._found(call)
         try:
@@ -133,22 +134,22 @@ class CodecTool:
         except (FragmentUnknown, ValueError) as error:
             return CodecToolResult.failed(call.call_id, str(error), "E_INTERNAL")
 
-    def ids(self, said: Said, fragments: Fragments) -> list[int]:
-        """Give what is said as ids.
+    def ids(self, said: Output, fragments: Fragments) -> list[int]:
+        """Return what the tool says as ids.
 
         Raises:
-            FragmentUnknown: no such fragment, or slots that do not fit.
+            FragmentUnknown: no such fragment, or values that do not fit its slots.
             TextNotUnicode: a text with a lone surrogate.
         """
         if isinstance(said, Filled):
             return fragments[said.fragment].ids(said.slots)
         return list(fragments.encode(said))
 
-    def text(self, said: Said) -> str:
-        """Give what is said as text.
+    def text(self, said: Output) -> str:
+        """Return what the tool says as text.
 
         Raises:
-            FragmentUnknown: no such fragment, or slots that do not fit, or the tool has no fragments at all.
+            FragmentUnknown: no such fragment, values that do not fit its slots, or a tool without fragments.
         """
         if isinstance(said, str):
             return said
@@ -169,7 +170,7 @@ class CodecTool:
 
 
 def _sendable(text: str) -> str:
-    text.encode()  # a lone surrogate, which no message can hold, is a ValueError here
+    text.encode()  # raises a ValueError for a lone surrogate, which no message can hold
     return text
 
 
@@ -181,14 +182,14 @@ def _no_ids(call: CodecToolCall) -> str:
 def _text_of(ids: tuple[int, ...], fragments: Fragments) -> str:
     token_map = fragments.token_map
     if token_map.special_ids.intersection(ids):
-        raise CallInvalid("the argument ids hold a special token; send the ids between the markers", code="E_BAD_ARG")
+        raise CallInvalid("the argument ids include a special token; send those between the markers", code="E_BAD_ARG")
     if not all(map(token_map.has_id, ids)):
-        raise CallInvalid(f"the argument ids hold one that map {token_map.map_id!r} does not have", code="E_BAD_ARG")
+        raise CallInvalid(f"the argument ids include one that map {token_map.map_id!r} does not have", code="E_BAD_ARG")
     return token_map.decode(ids)
 
 
 def _object(written: str, manifest: Manifest) -> dict[str, Any]:
-    """Read the arguments, be they alone or, as models write them, within a call of this tool."""
+    """Read the arguments, either alone or, as models write them, inside a call of this tool."""
     try:
         document: object = json.loads(written)
     except (ValueError, RecursionError) as error:

@@ -1,6 +1,6 @@
 """Caches and whole tools from files: a manifest, and the maps of the models that it is opened for, to a `CodecTool`.
 
-A cache lies inside its manifest's folder and is compared with what its map gives before anything is answered with it.
+A cache is inside its manifest's folder, and is compared with what its map gives before it is used for an answer.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,14 +23,15 @@ def load_cache(manifest: Manifest, binding: ModelBinding) -> FragmentCache:
     """Read the cache that a manifest names for one of its models.
 
     Raises:
-        FragmentCacheInvalid: none is named, it is outside the manifest's folder, or it is of another tokenizer.
+        FragmentCacheInvalid: none is named, or it is outside the manifest's folder, unreadable, or for another
+            tokenizer.
     """
     if manifest.folder is None or binding.cache_file is None:
         raise FragmentCacheInvalid(f"tool {manifest.name!r:.60} names no cache file for {binding.model_id!r:.80}")
     name = PurePosixPath(binding.cache_file)
     if name.is_absolute() or ".." in name.parts:
         raise FragmentCacheInvalid(
-            f"cacheFile {binding.cache_file!r:.120} leaves its folder, expected a path inside it"
+            f"cacheFile {binding.cache_file!r:.120} leads out of its folder, expected a path inside it"
         )
     path = manifest.folder.joinpath(*name.parts)
     try:
@@ -39,8 +40,8 @@ def load_cache(manifest: Manifest, binding: ModelBinding) -> FragmentCache:
         raise FragmentCacheInvalid(f"cache {str(path)!r} can't be read: {error}; build it with precache") from error
     if cache.tokenizer_hash != binding.tokenizer_hash:
         raise FragmentCacheInvalid(
-            f"cache {str(path)!r} is for tokenizer {cache.tokenizer_hash!r}, and the manifest says "
-            f"{binding.tokenizer_hash!r}; build it anew"
+            f"cache {str(path)!r} is for tokenizer {cache.tokenizer_hash!r}, but the manifest names "
+            f"{binding.tokenizer_hash!r}; build it again"
         )
     return cache
 
@@ -48,20 +49,20 @@ def load_cache(manifest: Manifest, binding: ModelBinding) -> FragmentCache:
 def load_tool(
     source: str | Path, function: Callable[[Mapping[str, Any]], Any], map_paths: Iterable[str | Path]
 ) -> CodecTool:
-    """Open a tool whose manifest and caches lie in a folder, for the models whose maps are given.
+    """Open a tool whose manifest and caches are in a folder, for the models whose maps are given.
 
-    A map is recognised by its own hash or, built from a tokenizer.json, by that file's. Every cache is compared with
-    what the map gives, so that a stale one stops the start and not a conversation.
+    A map is recognised by its own hash or, if built from a tokenizer.json, by that file's. Every cache is compared with
+    what the map gives, so that a stale one is found at the start and not in a conversation.
 
     Args:
         source: the manifest's file or folder.
-        function: the arguments to what is said.
+        function: takes the arguments; returns what the tool says (see `CodecTool`).
         map_paths: Codec maps, GGUF files or tokenizer.json files.
 
     Raises:
         ManifestInvalid: no manifest, or one that does not list a given map.
         FragmentCacheInvalid: a cache can't be read or is not what its map gives.
-        MapError: a map can't be had.
+        MapError: a map can't be obtained.
     """
     manifest = load_manifest(source)
     opened = (_model(manifest, Path(path)) for path in map_paths)
@@ -85,5 +86,5 @@ def _model(manifest: Manifest, path: Path) -> tuple[str, Fragments]:
 
 
 def _file_hash(path: Path) -> list[str]:
-    """Give the hash of a file from which a map is built, by which manifests may name it; model files are too large."""
+    """Return the file's own hash, by which manifests may name the tokenizer; none for model files, which are large."""
     return [map_digest(path.read_bytes())] if path.stat().st_size <= MAX_BYTES else []

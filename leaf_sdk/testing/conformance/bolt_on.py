@@ -1,8 +1,8 @@
-"""A running bolt-on to verdicts: its manifest, its answers in ids, and what it makes of calls that are wrong.
+"""A running bolt-on to verdicts: its manifest, its answers in ids, and how it handles wrong calls.
 
-Asked over HTTP or a unix socket with msgpack, in both dialects. A tool is called when it takes no required arguments or
-when the author gave them; never with arguments that nobody gave. Answers must be the ids of their own text. Needs an
-HTTP client (extra `mcp`).
+It is asked over HTTP or a unix socket with msgpack, in both dialects. A tool is called if it requires no arguments or
+if the author gave them; never with invented ones. Answers must be the ids of their own text. Needs an HTTP client
+(extra `mcp`).
 """
 
 import json
@@ -21,7 +21,7 @@ from leaf_sdk.leaf.bolt_on.messages import MANIFEST_PATH, MAX_CALL_BYTES, MEDIA_
 from leaf_sdk.leaf.bolt_on.source import ModelMap
 
 from .manifest import judge_manifest
-from .verdict import Report, Verdict, found
+from .verdict import Report, Verdict, verdict_of
 
 UNIX: Final = "unix:"
 _NOBODY = "codec-leaf-check"
@@ -41,7 +41,7 @@ def check_bolt_on(
         target: `http(s)://host:port`, with or without the call's path, or `unix:PATH`.
         models: the maps that answers can be judged under, each by the model's id.
         calls: arguments by tool name.
-        token: what the server wants as a bearer token.
+        token: the server's bearer token.
         timeout: seconds for each answer.
     """
     path = target.removeprefix(UNIX) if target.startswith(UNIX) else None
@@ -58,7 +58,7 @@ def check_bolt_on(
 
 
 def _unreachable(why: str) -> Report:
-    return Report("unreachable", (Verdict("answers", "fail", f"the server can't be asked: {why}"),))
+    return Report("unreachable", (Verdict("answers", "fail", f"the server can't be reached: {why}"),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,9 @@ class _Checks:
         verdicts = self._server()
         names = [*self.calls, *(name for name in self._names() if name not in self.calls)]
         if not names:
-            verdicts.append(Verdict("manifest can be read", "skip", "none is listed; give --call TOOL='{...}'"))
+            verdicts.append(
+                Verdict("manifest can be read", "skip", "the server lists no tools; name one with --call TOOL='{...}'")
+            )
         for name in names:
             manifest, read = self._manifest(name)
             verdicts += read
@@ -79,22 +81,24 @@ class _Checks:
         return verdicts
 
     def _server(self) -> list[Verdict]:
-        """Ask what no tool is needed for: none of these may come back as an answer."""
+        """Send what needs no tool, such as a call of an unknown one: none of it may be answered with a result."""
         rule = "errors are well-formed"
         faults: list[str] = []
         unknown = self._asked(CodecToolCall(_NOBODY, 1, argument_ids=(), model_id=_NOBODY))
         if not isinstance(unknown, CodecToolResult) or unknown.kind != "error":
-            faults.append(f"an unknown tool gives {_told(unknown)}, expected an error answer")
+            faults.append(f"a call of an unknown tool is answered with {_told(unknown)}, expected an error answer")
         garbage = self._posted(b"\xc1 no msgpack", MEDIA_TYPE)
         if not 400 <= garbage.status_code < 500:
-            faults.append(f"a body that is not msgpack gives HTTP {garbage.status_code}, expected 4xx")
-        verdicts = [found(rule, faults, "an unknown tool, and a body that is not msgpack")]
+            faults.append(f"a body that is not msgpack is answered with HTTP {garbage.status_code}, expected 4xx")
+        verdicts = [verdict_of(rule, faults, "an unknown tool, and a body that is not msgpack")]
         body = CodecToolCall(_NOBODY, 1, argument_ids=(), model_id=_NOBODY).to_bytes()
         taken = self._posted(body, "text/plain").status_code
         faults = (
-            [f"text/plain gives HTTP {taken}, expected 415: any page of a browser can send it"] if taken < 400 else []
+            [f"a text/plain body is answered with HTTP {taken}, expected 415: any web page can make a browser send one"]
+            if taken < 400
+            else []
         )
-        return [*verdicts, found("other media types are refused", faults, f"HTTP {taken}", outcome="warn")]
+        return [*verdicts, verdict_of("other media types are refused", faults, f"HTTP {taken}", outcome="warn")]
 
     def _names(self) -> list[str]:
         answer = self.client.get(MANIFEST_PATH)
@@ -111,7 +115,7 @@ class _Checks:
     def _manifest(self, name: str) -> tuple[Manifest | None, list[Verdict]]:
         answer = self.client.get(f"{MANIFEST_PATH}{name}")
         if answer.status_code != 200:
-            detail = f"not published here: HTTP {answer.status_code}"
+            detail = f"the server does not publish it: HTTP {answer.status_code}"
             return None, [Verdict("manifest can be read", "skip", detail, name)]
         try:
             manifest = parse_manifest(answer.content)
@@ -123,7 +127,8 @@ class _Checks:
         arguments = self.calls.get(name)
         required: object = (manifest.arguments_schema.get("required") or []) if manifest else []
         if arguments is None and (required or manifest is None):
-            return [Verdict("is called", "skip", f"it wants {required!r:.60}; give --call TOOL='{{...}}'", name)]
+            why = f"it requires {required!r:.60}" if manifest else "its arguments are not known"
+            return [Verdict("is called", "skip", f"{why}; give --call TOOL='{{...}}'", name)]
         judged = [(model, _model_id(model, manifest)) for model in self.models]
         known = [(model, model_id) for model, model_id in judged if model_id is not None]
         if not known:
@@ -144,11 +149,11 @@ class _Checks:
         engine = self._asked(_engine_call(name, written, model.tokenizer_hash))
         same = isinstance(engine, CodecToolResult) and engine.kind == "tokens"
         faults = [] if same else [f"{_told(engine)}, expected ids"]
-        verdicts.append(found("the engines' dialect is answered", faults, "ids", where, outcome="warn"))
+        verdicts.append(verdict_of("the engines' dialect is answered", faults, "ids", where, outcome="warn"))
         return [*verdicts, self._refusals(call, model, where)]
 
     def _refusals(self, call: CodecToolCall, model: ModelMap, where: str) -> Verdict:
-        """Send what is no call of this tool: a control token, no JSON, a tokenizer that nobody has."""
+        """Send wrong calls of this tool: with a control token, something other than JSON, an unknown tokenizer."""
         ids = call.argument_ids or ()
         wrong = {
             "arguments that are not JSON": CodecToolCall(
@@ -165,10 +170,10 @@ class _Checks:
             answer = self._asked(each)
             if not isinstance(answer, CodecToolResult) or answer.kind != "error":
                 faults.append(f"{what}: {_told(answer)}, expected an error answer")
-        return found("wrong calls are refused", faults, ", ".join(wrong), where)
+        return verdict_of("wrong calls are refused", faults, ", ".join(wrong), where)
 
     def _asked(self, call: CodecToolCall) -> CodecToolResult | str:
-        """Give the answer, or what stands in its place."""
+        """Return the answer, or a description of what came instead."""
         answer = self._posted(call.to_bytes(), MEDIA_TYPE)
         if answer.status_code != 200:
             return f"HTTP {answer.status_code}: {answer.text!r:.80}"
@@ -191,7 +196,10 @@ def _judged(answer: CodecToolResult, model: ModelMap, where: str) -> list[Verdic
     text = token_map.decode(ids)
     verdicts = [Verdict("no control tokens in ids", "pass", f"{len(ids)} ids: {text!r:.60}", where)]
     if not token_map.exact_decode:
-        return [*verdicts, Verdict("ids are those that the map gives", "skip", "this map's decode is not exact", where)]
+        return [
+            *verdicts,
+            Verdict("ids are those that the map gives", "skip", "this map does not decode exactly", where),
+        ]
     try:
         expected = token_map.encode(text)
     except CodecError as error:
@@ -200,8 +208,11 @@ def _judged(answer: CodecToolResult, model: ModelMap, where: str) -> list[Verdic
         (at for at, pair in enumerate(zip(ids, expected, strict=False)) if pair[0] != pair[1]),
         min(len(ids), len(expected)),
     )
-    faults = [] if ids == expected else [f"{text!r:.60} is other ids from place {place} on"]
-    return [*verdicts, found("ids are those that the map gives", faults, "the encode of their text", where)]
+    faults = [] if ids == expected else [f"the ids of {text!r:.60} differ from the map's at index {place}"]
+    return [
+        *verdicts,
+        verdict_of("ids are those that the map gives", faults, "what the map encodes their text to", where),
+    ]
 
 
 def _engine_call(name: str, written: str, tokenizer_hash: str) -> CodecToolCall:

@@ -1,6 +1,6 @@
 """A manifest's file or folder to verdicts: it can be read, and its caches are what the maps give.
 
-Only files are read, none outside the folder. Caches of maps that were not given are said to be unjudged.
+Only files inside the folder are read. Caches of maps that were not given are reported as not judged.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from leaf_sdk.leaf.bolt_on import Manifest, ModelBinding, load_cache, load_manif
 from leaf_sdk.leaf.bolt_on.files import MANIFEST_NAME
 from leaf_sdk.leaf.bolt_on.source import ModelMap
 
-from .verdict import Report, Verdict, found
+from .verdict import Report, Verdict, verdict_of
 
 
 def check_manifests(target: str | Path, models: Sequence[ModelMap]) -> Report:
-    """Check one manifest, or all of a folder that holds none of its own.
+    """Check one manifest, or all manifests of a folder that has no `manifest.json` itself.
 
     Args:
         target: the file, its folder, or a folder of folders.
@@ -32,7 +32,7 @@ def check_manifests(target: str | Path, models: Sequence[ModelMap]) -> Report:
         return Report("manifest", (Verdict("manifest can be read", "fail", error.message),))
     verdicts = [Verdict("manifest can be read", "fail", error.message) for error in errors]
     if not manifests and not errors:
-        verdicts.append(Verdict("manifest can be read", "fail", f"{str(path)!r:.120} holds none"))
+        verdicts.append(Verdict("manifest can be read", "fail", f"there is no manifest in {str(path)!r:.120}"))
     judged = [each for manifest in manifests for each in judge_manifest(manifest, models)]
     return Report("manifest", (*verdicts, *judged))
 
@@ -45,7 +45,7 @@ def judge_manifest(manifest: Manifest, models: Sequence[ModelMap]) -> list[Verdi
             "manifest can be read", "pass", f"version {manifest.version!r:.20}, models: {len(manifest.models)}", name
         )
     ]
-    verdicts.append(found("arguments have a schema", _schema_faults(manifest), "a JSON Schema of an object", name))
+    verdicts.append(verdict_of("arguments have a schema", _schema_faults(manifest), "a JSON Schema of an object", name))
     if manifest.folder is not None:
         verdicts += [_cache(manifest, binding, models) for binding in manifest.models if binding.cache_file is not None]
     return verdicts
@@ -73,7 +73,7 @@ def _cache(manifest: Manifest, binding: ModelBinding, models: Sequence[ModelMap]
     if not fitting:
         return Verdict(rule, "skip", f"give --map for tokenizer {binding.tokenizer_hash[:16]}...", where)
     faults = verify_cache(cache, fitting[0].token_map, also_known_as=_hashes(fitting[0]))
-    return found(rule, faults, f"every id and seam of {len(cache.fragments)}", where)
+    return verdict_of(rule, faults, f"every id and seam (fragments: {len(cache.fragments)})", where)
 
 
 def _hashes(model: ModelMap) -> tuple[str, str]:

@@ -1,8 +1,8 @@
-"""A running MCP server to verdicts: it is listed, asked for what is not there, and called where calling is safe.
+"""A running MCP server to verdicts: its tools are listed, an unknown one is called, and the others where it is safe.
 
-A tool is called when it takes no required arguments and does not say that it destroys, or when the author gave the
-arguments; never with arguments that nobody gave. Stands on mcp 2's client (extra `mcp`), which also says whether an
-answer is one of MCP; results are judged raw, by `results`.
+A tool is called if it requires no arguments and does not declare itself destructive, or if the author gave the
+arguments; never with invented ones. Built on mcp 2's client (extra `mcp`), which also checks that an answer is valid
+MCP; `results` judges the raw results.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,11 +26,11 @@ from .results import carries_ids, judge_result, marker_of
 from .verdict import Kind, Outcome, Report, Verdict
 
 MAX_PAGES: Final = 100
-MAX_SAID: Final = 4096
+MAX_STDERR: Final = 4096
 
 
 class _Raw(RootModel[dict[str, Any]]):
-    """A result as it came: judged before anything is left out of it."""
+    """A result as it was received: judged before anything is left out of it."""
 
 
 async def check_url(
@@ -41,7 +41,7 @@ async def check_url(
     token: str | None = None,
     timeout: float = 30.0,
 ) -> Report:
-    """Check the server at a Streamable HTTP address, `token` its bearer token; the rest as in `check_server`."""
+    """Check the server at a Streamable HTTP address; `token` is its bearer token, for the rest see `check_server`."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
     limits = httpx2.Timeout(timeout)
     async with httpx2.AsyncClient(headers=headers, timeout=limits) as http:
@@ -57,12 +57,12 @@ async def check_command(
     environ: Mapping[str, str],
     timeout: float = 30.0,
 ) -> Report:
-    """Start a command that speaks MCP on stdio, check it and stop it; the last words of one that fails are shown."""
+    """Start a command that speaks MCP on stdio, check it and stop it; if it fails, its last line on stderr is shown."""
     parameters = StdioServerParameters(command=command[0], args=list(command[1:]), env=dict(environ))
-    with TemporaryFile("w+", errors="replace") as said:
-        report = await check_server(stdio_client(parameters, errlog=said), maps, calls, timeout=timeout)
-        said.seek(0)
-        lines = [line for line in said.read()[-MAX_SAID:].splitlines() if line.strip()]
+    with TemporaryFile("w+", errors="replace") as stderr:
+        report = await check_server(stdio_client(parameters, errlog=stderr), maps, calls, timeout=timeout)
+        stderr.seek(0)
+        lines = [line for line in stderr.read()[-MAX_STDERR:].splitlines() if line.strip()]
     if report.kind != "unreachable" or not lines:
         return report
     return Report(report.kind, (*report.verdicts, Verdict("standard error", "note", f"{lines[-1].strip()!r:.200}")))
@@ -78,7 +78,7 @@ async def check_server(
     """Check one server.
 
     Args:
-        server: a transport of mcp's, or a server in this process.
+        server: one of mcp's transports, or a server in this process.
         maps: the maps that ids can be judged under.
         calls: arguments by tool name.
         timeout: seconds for each answer.
@@ -90,8 +90,8 @@ async def check_server(
             async with Client(server, cache=None, read_timeout_seconds=timeout) as client:
                 checks.note("answers", f"{_named(client)}, in {_ms(started)}", "pass")
                 await checks.run(client)
-    except Exception as error:  # noqa: BLE001 - whatever a broken server makes of its client is the verdict
-        checks.note("answers", f"the server can't be asked: {_reason(error)}", "fail")
+    except Exception as error:  # noqa: BLE001 - whatever a broken server makes its client raise is the verdict
+        checks.note("answers", f"the server can't be checked: {_reason(error)}", "fail")
     return Report(checks.kind, tuple(checks.verdicts))
 
 
@@ -132,16 +132,16 @@ class _Checks:
             if not cursor:
                 break
         else:
-            self.note("tools are listed", f"more than {MAX_PAGES} pages", "fail")
+            self.note("tools are listed", f"the list has more than {MAX_PAGES} pages", "fail")
             return tools
         names = [str(tool.get("name")) for tool in tools]
         doubled = [name for name in names if names.count(name) > 1]
-        detail = f"two are called {doubled[0]!r:.60}" if doubled else f"{len(tools)}, in {_ms(started)}"
+        detail = f"two tools are named {doubled[0]!r:.60}" if doubled else f"{len(tools)}, in {_ms(started)}"
         self.note("tools are listed", detail, "fail" if doubled else "pass")
         return tools
 
     async def _unknown(self, client: Client) -> None:
-        """Call what is not there: the one call that no server may carry out."""
+        """Call a tool that does not exist: the one call that no server may carry out."""
         name = f"codec-leaf-check {marker_of(self._maps)}"
         rule = "errors are well-formed"
         result = await self._asked(
@@ -150,10 +150,10 @@ class _Checks:
         if result is None:
             return
         if result.get("isError") is True:
-            self.note(rule, "an unknown tool is an error result", "pass")
+            self.note(rule, "a call of an unknown tool is an error result", "pass")
             self._judge("(unknown tool)", result)
         else:
-            self.note(rule, f"tool {name!r} does not exist, and the call succeeded", "fail")
+            self.note(rule, f"tool {name!r} does not exist, but calling it succeeded", "fail")
 
     async def _tool(self, client: Client, tool: Mapping[str, Any]) -> None:
         name = str(tool.get("name"))
@@ -166,7 +166,7 @@ class _Checks:
         if result is None:
             return
         if "inputRequests" in result:
-            self.note("is called", f"{_ms(started)}, asks for more before it answers", "note", name)
+            self.note("is called", f"{_ms(started)}, asks for more input before it answers", "note", name)
             return
         failed = result.get("isError") is True
         detail = f"{_ms(started)}, {'an error result' if failed else 'a result'}"
@@ -189,7 +189,7 @@ class _Checks:
         tool: str = "",
         good: Callable[[MCPError], str] | None = None,
     ) -> dict[str, Any] | None:
-        """Ask; an error is the rule's verdict, and good news where one was asked for."""
+        """Send a request; an error fails the rule, unless `good` says that one was wanted."""
         try:
             return (await client.session.send_request(request, _Raw)).root
         except MCPError as error:
@@ -209,13 +209,13 @@ def _call(name: str, arguments: dict[str, Any]) -> t.CallToolRequest:
 
 
 def _not_safe(tool: Mapping[str, Any]) -> str:
-    """Say why a tool is not called with nothing; empty where it may be."""
+    """Say why a tool is not called without arguments; empty if it may be."""
     schema: Mapping[str, Any] = tool.get("inputSchema") or {}
     hints: Mapping[str, Any] = tool.get("annotations") or {}
     required = cast("Sequence[object]", schema.get("required") or [])
     if required:
-        return f"it wants {', '.join(map(str, required))!r:.60}"
-    return "it says that it destroys" if hints.get("destructiveHint") is True else ""
+        return f"it requires {', '.join(map(str, required))!r:.60}"
+    return "it declares itself destructive" if hints.get("destructiveHint") is True else ""
 
 
 def _named(client: Client) -> str:
@@ -236,6 +236,7 @@ def _reason(error: BaseException) -> str:
         return f"{error.filename!r:.80}: {error.strerror}"
     if isinstance(error, MCPError) and "closed" in str(error):
         return (
-            "it ended, or wrote something other than MCP; run it by itself, and let it print nothing to standard output"
+            "it exited, or wrote something other than MCP to standard output; run it by hand to see what it prints, "
+            "and send its own messages to standard error"
         )
     return f"{type(error).__name__}: {str(error)!r:.120}"

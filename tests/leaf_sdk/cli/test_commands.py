@@ -84,13 +84,13 @@ def test_a_missing_file_is_named_once(tmp_path):
 def test_a_command_that_is_not_there_is_named_by_the_verdict():
     done = run("check", "--", "no-such-command")
     assert (done.returncode, done.stderr) == (1, "")
-    assert "can't be asked: 'no-such-command': No such file or directory" in done.stdout
+    assert "can't be checked: 'no-such-command': No such file or directory" in done.stdout
 
 
 def test_a_program_that_speaks_no_mcp_gets_a_line_and_no_traceback():
     done = run("check", "--", sys.executable, "-c", "print('starting')")
     assert (done.returncode, done.stderr) == (1, "")
-    assert "let it print nothing to standard output" in done.stdout
+    assert "send its own messages to standard error" in done.stdout
 
 
 def test_without_its_extra_the_command_says_what_to_install():

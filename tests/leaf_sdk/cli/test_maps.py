@@ -80,8 +80,8 @@ def test_a_finished_map_is_not_built_again_and_the_command_for_it_is_named(tmp_p
     name = json.loads(text)["id"]
     assert (done.returncode, output.exists()) == (3, False)
     assert done.stderr == (
-        f"codec-leaf: the file is a Codec map already, {name!r}, and no tokenizer's file: "
-        "use it as it is, or write it anew with codec-leaf map convert\n"
+        f"codec-leaf: the file is already a Codec map, {name!r}, not a tokenizer's file: "
+        "use it as it is, or rewrite it with codec-leaf map convert\n"
     )
 
 

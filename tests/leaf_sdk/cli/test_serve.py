@@ -97,7 +97,7 @@ def test_a_unix_socket_where_somebody_answers_is_refused_in_one_line(folder, tmp
         other.listen()
         said = refused(folder, "--unix", str(path))
 
-    assert said == f"codec-leaf: a server answers at {str(path)!r} already; stop it, or choose another path\n"
+    assert said == f"codec-leaf: a server already answers at {str(path)!r}; stop it, or choose another path\n"
 
 
 def test_what_is_said_to_listen_can_be_connected_to(folder):
@@ -112,7 +112,7 @@ def test_what_is_said_to_listen_can_be_connected_to(folder):
 
     assert refused_call.status_code >= 400
     assert (code, last_words) == (0, "")
-    assert line == f"codec-leaf: greet for org/tiny on http://127.0.0.1:{port}\n"
+    assert line == f"codec-leaf: serving greet for org/tiny on http://127.0.0.1:{port}\n"
 
 
 def test_a_unix_socket_can_be_connected_to_once_it_is_named_and_goes_with_its_server(folder, tmp_path):
@@ -123,5 +123,5 @@ def test_a_unix_socket_can_be_connected_to_once_it_is_named_and_goes_with_its_se
         process.send_signal(signal.SIGINT)
         process.wait(60)
 
-    assert line == f"codec-leaf: greet for org/tiny on unix:{path}\n"
+    assert line == f"codec-leaf: serving greet for org/tiny on unix:{path}\n"
     assert not path.exists()

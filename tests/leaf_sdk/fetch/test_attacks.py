@@ -130,7 +130,7 @@ def test_a_compressed_map_is_the_map():
     ("body", "encoding", "words"),
     [
         (gzip.compress(DATA)[:-20], "gzip", "breaks off"),
-        (DATA, "gzip", "not a gzip stream"),
+        (DATA, "gzip", "not the gzip stream"),
         (DATA, "br", "compressed with 'br'"),
     ],
 )

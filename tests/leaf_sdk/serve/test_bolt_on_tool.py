@@ -208,7 +208,7 @@ def test_a_tools_mistake_is_one_error_answer_that_tells_nothing_of_it(url, caplo
             assert (result.kind, result.code) == ("error", "E_INTERNAL")
             assert "1234" not in result.message
     assert "the password is 1234" in caplog.text
-    assert "said a int" in caplog.text
+    assert "returned a int" in caplog.text
 
 
 def test_the_engines_dialect_is_answered_in_kind(url):
@@ -296,7 +296,7 @@ def test_a_file_in_the_place_of_a_socket_is_left_alone(tmp_path):
     with pytest.raises(BoltOnError, match="not a socket"):
         bound_unix_socket(tmp_path / "x")
     assert (tmp_path / "x").read_text() == "mine"
-    with pytest.raises(BoltOnError, match="can't be made"):
+    with pytest.raises(BoltOnError, match="can't be created"):
         bound_unix_socket(tmp_path / "none" / "x")
 
 

@@ -76,7 +76,7 @@ BROKEN = {
     "a hash without its prefix": (_ids(GOOD, map_id=TINY.map_id.removeprefix("sha256:")), {"map ids are hashes"}),
     "a name for a hash": (_ids(GOOD, map_id="qwen/qwen3"), {"map ids are hashes", "map is known"}),
     "a map that nobody gave": (_ids(GOOD, map_id=STRANGER), {"map is known"}),
-    "content that is not a list": ({"content": "hello"}, {"result is one of MCP"}),
+    "content that is not a list": ({"content": "hello"}, {"result is valid MCP"}),
 }
 
 
@@ -191,7 +191,7 @@ async def test_a_plain_server_is_good_and_said_to_be_plain():
     report = await check_server(Hosted(_tool("free")).server, [TINY], {})
     assert report.good
     assert report.kind == "plain"
-    assert report.summary.startswith("no leaf: plain MCP; ")
+    assert report.summary.startswith("not a leaf: a plain MCP server; ")
 
 
 @pytest.mark.anyio

@@ -1,1 +1,1 @@
-"""A plain MCP server that knows no token ids: what the shim is measured against."""
+"""A plain MCP server that knows nothing of token ids: what the gateway's shim is measured with."""

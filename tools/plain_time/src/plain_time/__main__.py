@@ -12,7 +12,7 @@ from plain_time.clock import fold, tell_time, zones_by_city
 
 
 def build_server() -> MCPServer:
-    """The server, ready to run."""
+    """Build the server, ready to run."""
     server = MCPServer("plain-time")
     zones = zones_by_city(available_timezones())
 

@@ -1,6 +1,6 @@
 """The time in a city, by the IANA time zone whose last part is the city's name.
 
-Pure but for the clock that is handed in.
+Pure except for the time zone database: the present moment is passed in.
 """
 
 import unicodedata
@@ -10,20 +10,20 @@ from zoneinfo import ZoneInfo
 
 
 def zones_by_city(zones: Iterable[str]) -> dict[str, str]:
-    """Zone names by folded city; zones without a region (`UTC`, `EST`) are no cities."""
+    """Return zone names by folded city; zones without a region (`UTC`, `EST`) are not cities."""
     return {
         fold(zone.rpartition("/")[2]): zone for zone in sorted(zones) if "/" in zone and not zone.startswith("Etc/")
     }
 
 
 def fold(city: str) -> str:
-    """A city as it compares: without case, accents and the difference between blanks and underscores."""
+    """Return a city's name for comparison: without case and accents, with underscores and hyphens as blanks."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", city) if not unicodedata.combining(c))
     return " ".join(plain.casefold().replace("_", " ").replace("-", " ").split())
 
 
 def tell_time(city: str, zone: str, now: datetime) -> str:
-    """`The time in Tokyo is 14:37 on Saturday, 2026-11-21 (UTC+09:00).`; `now` must know its own zone."""
+    """Return `The time in Tokyo is 14:37 on Saturday, 2026-11-21 (UTC+09:00).`; `now` must have a time zone."""
     local = now.astimezone(ZoneInfo(zone))
     offset = f"{local:%z}"
     return f"The time in {city} is {local:%H:%M on %A, %Y-%m-%d} (UTC{offset[:3]}:{offset[3:5]})."

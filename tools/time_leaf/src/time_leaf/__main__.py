@@ -1,7 +1,7 @@
 """The command `codec-time-leaf`: the environment to a running server, on stdio or over HTTP, or to bolt-on tools.
 
-A map that was asked for and can't be had stops the start (exit code 3): a leaf that silently serves plain text would be
-found out much later, as a cost. Log lines go to stderr; stdout belongs to MCP.
+If a map that was asked for can't be obtained, the server does not start (exit code 3): a leaf that silently served
+plain text would be noticed much later, by its cost. Log lines go to stderr; stdout belongs to MCP.
 """
 
 import argparse
@@ -22,22 +22,24 @@ An MCP server that tells the time. With a token map it ships token ids beside ea
   CODEC_MAP_PATH   a Codec map, GGUF file or tokenizer.json, or
   CODEC_MAP_URL    an https address of a Codec map
   CODEC_MAP_HASH   the map's sha256 (codec-leaf map hash FILE prints it)
-  CODEC_TOOL_TOKEN what callers of --bolt-on must send; required beyond this machine
+  CODEC_TOOL_TOKEN the bearer token that callers of --bolt-on must send; required unless HOST is loopback
 """
 
 
 def main() -> None:
-    """Run the server until its client leaves or a person presses Ctrl-C."""
+    """Run the server until its client disconnects or somebody presses Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="codec-time-leaf", description=_HELP, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    faces = parser.add_mutually_exclusive_group()
-    faces.add_argument("--http", metavar="HOST:PORT", type=_address, help="serve Streamable HTTP at /mcp, not stdio")
-    faces.add_argument(
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument(
+        "--http", metavar="HOST:PORT", type=_address, help="serve Streamable HTTP at /mcp instead of stdio"
+    )
+    modes.add_argument(
         "--bolt-on",
         metavar="HOST:PORT",
         type=_address,
-        help="serve the tools' precached ids too (needs CODEC_MAP_PATH)",
+        help="serve the tools as bolt-ons too, with precached ids (needs CODEC_MAP_PATH)",
     )
     chosen = parser.parse_args()
     if chosen.bolt_on is not None:
@@ -53,7 +55,7 @@ def main() -> None:
 
 
 def _serve_bolt_on(host: str, port: int) -> None:
-    # Imported here: the other faces need no msgpack server.
+    # Imported here: only bolt-ons need it.
     from leaf_sdk.serve.run import serve_http
 
     from .bolt_on import open_tools
@@ -77,10 +79,10 @@ def _serve_bolt_on(host: str, port: int) -> None:
 
 
 def open_meta(environ: Mapping[str, str]) -> MetaTokenizer | None:
-    """Open the map that the environment names, None when it names none.
+    """Open the map that the environment names; None if it names none.
 
     Raises:
-        CodecError: the map can't be had, or only half of it is named.
+        CodecError: the map can't be obtained, or only some of what names it is set.
     """
     path, url, digest = (environ.get(f"CODEC_MAP_{name}") or None for name in ("PATH", "URL", "HASH"))
     if path is None and url is None and digest is None:
@@ -108,7 +110,7 @@ def _meta_or_exit(environ: Mapping[str, str]) -> MetaTokenizer | None:
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> None:
-    """Leave at once: nothing is held that this could break, and the thread that reads stdin would wait for a line."""
+    """Exit at once: this breaks nothing, and the thread that reads stdin would wait for another line."""
     os._exit(128 + signal.SIGINT)
 
 

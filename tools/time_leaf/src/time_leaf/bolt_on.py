@@ -1,7 +1,7 @@
-"""The same two tools as bolt-ons: called with token ids, answering with ids that were mostly made beforehand.
+"""The same two tools as bolt-ons: called with token ids, they answer with ids that were mostly made beforehand.
 
 The folder `tools` holds a manifest for each and a cache of its fragments for each model. `FRAGMENTS` is the source of
-the caches; `python -m time_leaf.precache` builds them anew.
+the caches; `python -m time_leaf.precache` rebuilds them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,18 +25,18 @@ FRAGMENTS: Final[Mapping[str, Mapping[str, str]]] = {
         "The time in {to_zone} is {to_time} on {to_day}, {to_date} (UTC{to_offset})."
     },
 }
-"""What each tool says, by its fragments' ids."""
+"""What each tool can say, by its fragments' ids."""
 
 
 def open_tools(now: Callable[[], datetime], map_paths: Iterable[str | Path]) -> list[CodecTool]:
     """Open both tools for the models whose maps are given.
 
     Args:
-        now: the present moment, with a time zone.
+        now: returns the present moment, with a time zone.
         map_paths: Codec maps, GGUF files or tokenizer.json files.
 
     Raises:
-        CodecError: a map can't be had, or the tools have no ids for it.
+        CodecError: a map can't be obtained, or the tools have no ids for it.
     """
     paths = list(map_paths)
 
@@ -48,7 +48,7 @@ def open_tools(now: Callable[[], datetime], map_paths: Iterable[str | Path]) -> 
     def convert_time(arguments: Mapping[str, Any]) -> object:
         words = [_text(arguments, name) for name in ("source_timezone", "time", "target_timezone")]
         source, target = _asked(lambda: clock.convert(now(), *words))
-        return fill("sentences", **_slots(source), **{f"to_{name}": said for name, said in _slots(target).items()})
+        return fill("sentences", **_slots(source), **{f"to_{name}": value for name, value in _slots(target).items()})
 
     functions = {"get_current_time": get_current_time, "convert_time": convert_time}
     return [load_tool(FOLDER / name, function, paths) for name, function in functions.items()]
@@ -74,5 +74,5 @@ def _asked(read: Callable[[], T]) -> T:
 def _text(arguments: Mapping[str, Any], name: str) -> str:
     value: object = arguments.get(name)
     if not isinstance(value, str):
-        raise ToolRefusal(f"argument {name!r} is {value!r:.60}, expected a text")
+        raise ToolRefusal(f"argument {name!r} is {value!r:.60}, expected a string")
     return value

@@ -1,6 +1,6 @@
-"""A person's words for a place and a time to a moment on a clock there.
+"""A person's words for a place and a time to what a clock there shows.
 
-Pure but for the time zone database: the present moment is passed in. Knows nothing of MCP and of tokens.
+Pure except for the time zone database: the present moment is passed in. Knows nothing of MCP or tokens.
 """
 
 import difflib
@@ -11,19 +11,19 @@ from datetime import UTC, datetime
 from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
-# Areas whose zones are named for places; the others ("US/Eastern", "Etc/GMT+5") are only found by their whole name.
+# Areas whose zones are named after places; the others ("US/Eastern", "Etc/GMT+5") are only found by their whole name.
 _AREAS = ("Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic", "Australia", "Europe", "Indian", "Pacific")
 DEFAULT_ZONE = "UTC"
-"""Where nobody named a place."""
+"""The zone if nobody names a place."""
 _HH_MM = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
 class UnknownPlace(LookupError):
-    """No time zone has that name or city; the message offers the closest."""
+    """No time zone has that name or city; the message suggests the closest."""
 
 
 class UnreadableTime(ValueError):
-    """The text is no time of day."""
+    """The text is not a time of day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +39,22 @@ class Reading:
 
 
 def read_clock(now: datetime, place: str) -> Reading:
-    """Give the time in a place.
+    """Return the time in a place.
 
     Raises:
-        UnknownPlace: no zone of that name.
+        UnknownPlace: no zone has that name.
     """
     return _reading(now.astimezone(find_zone(place)))
 
 
 def convert(now: datetime, source: str, time: str, target: str) -> tuple[Reading, Reading]:
-    """Give a time of day, today in the source place, as both clocks show it.
+    """Return a time of day, today in the source place, as the clocks of both places show it.
 
-    An hour that the clocks skip on this day is read as they would show it; of one that comes twice, the first is meant.
+    A time that the clocks skip on this day becomes the one that they show instead; of one that occurs twice, the first
+    is meant.
 
     Raises:
-        UnknownPlace: no zone of that name.
+        UnknownPlace: no zone has that name.
         UnreadableTime: not HH:MM.
     """
     from_zone, to_zone = find_zone(source), find_zone(target)
@@ -67,10 +68,10 @@ def convert(now: datetime, source: str, time: str, target: str) -> tuple[Reading
 
 
 def find_zone(place: str) -> ZoneInfo:
-    """Find a zone by its IANA name or by the city that ends it, whatever the case and the accents.
+    """Find a zone by its IANA name or by the city that ends it, without regard to case and accents.
 
     Raises:
-        UnknownPlace: with close matches in its message.
+        UnknownPlace: no zone has that name; the message suggests close matches.
     """
     index = _index()
     key = _fold(place)

@@ -1,9 +1,9 @@
-"""Build the manifests and caches in `tools` anew, from the models' own tokenizers.
+"""Rebuild the manifests and caches in `tools` from the models' own tokenizers.
 
     python -m time_leaf.precache SMOLLM2.gguf QWEN3/tokenizer.json LLAMA31/tokenizer.json
 
-A model file is named in the manifest by the hash of its map, a tokenizer.json by its own: that file is the same for
-everybody, while a map built from it also holds the name that its builder gave it. For maintainers; needs the files.
+A model file is named in the manifest by the hash of its map, a tokenizer.json by its own hash: that file is the same
+for everybody, while a map built from it also holds the name that its builder gave it. For maintainers; needs the files.
 """
 
 import sys

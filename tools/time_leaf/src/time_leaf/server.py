@@ -20,14 +20,14 @@ from . import clock
 
 Zone = Annotated[str, Field(description="IANA timezone name")]
 ZoneOrUtc = Annotated[str, Field(description="IANA timezone name", default_factory=lambda: clock.DEFAULT_ZONE)]
-"""The schema does not name the default: a small model that reads it asks for nothing else."""
+"""The schema does not name the default: a small model that read it would ask for nothing else."""
 
 
 def build_server(now: Callable[[], datetime], meta: MetaTokenizer | None = None) -> MCPServer:
     """Build the server.
 
     Args:
-        now: the present moment, with a time zone; tests pass a clock that stands still.
+        now: returns the present moment, with a time zone; tests pass a clock that stands still.
         meta: the map to tokenize with; None serves plain text.
     """
     server = MCPServer("codec-time-leaf", version=version("codec-time-leaf"), log_level="WARNING")
@@ -56,6 +56,6 @@ def build_server(now: Callable[[], datetime], meta: MetaTokenizer | None = None)
 
 
 def _sentence(reading: clock.Reading) -> str:
-    """A sentence, which the smallest model can read and repeat."""
+    """Return a sentence, which even the smallest model can read and repeat."""
     date = f"{reading.day}, {reading.date} (UTC{reading.utc_offset})"
     return f"The time in {reading.timezone} is {reading.time} on {date}."
