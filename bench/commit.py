@@ -1,6 +1,6 @@
-"""An earlier commit's code beside this one's: what it is measured against.
+"""An earlier commit's code, to measure the present code against.
 
-Turns the name of a commit into a folder with its packages, for `PYTHONPATH`; what they need is what is installed.
+Turns the name of a commit into a folder with its packages, for `PYTHONPATH`; their dependencies are those installed.
 """
 
 import subprocess
@@ -17,7 +17,7 @@ _ROOT: Final = Path(__file__).parents[1]
 
 @contextmanager
 def code_of(commit: str) -> Generator[Path]:
-    """The code of a commit, in a folder of its own."""
+    """Provide the code of a commit, in a folder of its own."""
     packed = subprocess.run(
         ["git", "archive", commit, "gateway", "leaf_sdk"], cwd=_ROOT, check=True, capture_output=True
     )

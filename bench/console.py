@@ -1,9 +1,9 @@
 """What the console costs the calls of a gateway: CPU with two of its pages open, beside CPU with nobody signed in.
 
-Turns calls of a tool that costs next to nothing, and answers over a stub of an engine, into the CPU time of one
-gateway's process for each, in pairs that take turns: somebody signs in and has the conversations and the servers open,
-as `static/live.js` asks for them, or has signed out. Writes `results/console.json`; `--short` prints instead. Method:
-README.md.
+Turns calls of a tool that costs next to nothing, and answers over a stub of an engine, into the CPU time that one
+gateway's process takes for each, in alternating pairs: somebody has signed in and has the conversations and the servers
+open, as `static/live.js` asks for them, or has signed out. Writes `results/console.json`; `--short` prints instead.
+Method: README.md.
 """
 
 import asyncio
@@ -30,22 +30,22 @@ from gateway.benchmark.processor import cpu_seconds
 
 _ROUNDS: Final = 10
 _SECONDS: Final = 6.0
-"""Three times the pause of a page: its requests are as many in each sample."""
+"""Three times the pause of a page, so that each sample has the same number of its requests."""
 _PAUSE: Final = 2.0
-"""Of `static/live.js`."""
+"""Seconds that `static/live.js` pauses."""
 _AT_ONCE: Final = 16
 _IDS: Final = 32
-"""Of an answer."""
+"""Ids of an answer."""
 _BEFORE: Final = 200
 """Conversations that are remembered before anything is measured: as many as the page lists."""
 _BAR: Final = 1.02
-"""CPU a call with the pages open, of that with nobody signed in."""
+"""CPU per call with the pages open, divided by that with nobody signed in."""
 _TOKEN: Final = "a-token-that-is-long-enough-for-a-console"
 _PAGES: Final = ("/console/conversations", "/console/servers")
 _CSRF: Final = re.compile(r'name="csrf" value="([^"]+)"')
 
 Load = Callable[[float], Awaitable[int]]
-"""Asks for so many seconds; gives how many were answered."""
+"""Sends requests for so many seconds; returns how many were answered."""
 
 
 @contextmanager
@@ -68,7 +68,7 @@ class _Person:
 
     @asynccontextmanager
     async def looking(self) -> AsyncGenerator[None]:
-        """Signed in, with both pages open."""
+        """Be signed in, with both pages open."""
         answer = await self._http.post("/console/sign-in", data={"key": _TOKEN}, headers=self._origin)
         page = await self._http.get(_PAGES[0])
         if answer.status_code != 303 or (csrf := _CSRF.search(page.text)) is None:
@@ -129,7 +129,7 @@ def _answers(http: httpx2.AsyncClient) -> Load:
 
 
 async def _cost(pid: int, load: Load, seconds: float) -> float:
-    """CPU of the gateway for each, in microseconds."""
+    """Return the gateway's CPU time per answer, in microseconds."""
     began = cpu_seconds(pid)
     done = await load(seconds)
     return (cpu_seconds(pid) - began) / done * 1e6
@@ -144,7 +144,7 @@ async def _measure(gateway: Gateway, rounds: int, seconds: float) -> dict[str, A
     ):
         loads = {"calls": await _calls(gateway), "answers": _answers(http)}
         person = _Person(browser, gateway.admin.rstrip("/"))
-        # What the pages load when they are first asked for is no part of a call, and neither is a list that grows.
+        # What the pages load on their first request is not part of a call, and neither is a growing list.
         while await _remembered(person, browser) < _BEFORE:
             await loads["answers"](1.0)
         person.asked = 0

@@ -1,8 +1,8 @@
 """How soon the first delta of an answer leaves the gateway, with a real engine: `python -m bench.first_delta`.
 
-Three processes as in service: the embedded engine, the gateway, and this one, which is the client of the gateway and
-also the wire between gateway and engine (`Wire`): so both times are read from one clock. What is measured is the way
-from the engine's message to the client's delta, in milliseconds and in tokens. Method: README.md.
+Three processes, as in production: the embedded engine, the gateway, and this one, which is the gateway's client and
+also relays between gateway and engine (`Relay`), so that both times are read from one clock. It measures the way from
+the engine's message to the client's delta, in milliseconds and in tokens. Method: README.md.
 """
 
 import json
@@ -54,22 +54,22 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "tool call": {**CALL, "tool_choice": {"type": "function", "function": {"name": "get_weather"}}},
 }
 NAME = '"get_weather"'
-"""The text with which a call can be told."""
+"""The text with which a call can be recognised."""
 
 
 @dataclass
 class Seen:
-    """What one generation's messages were when they passed."""
+    """The messages of one generation, and when they passed."""
 
     times: list[float] = field(default_factory=list[float])
     texts: list[str] = field(default_factory=list[str])
 
     def first(self) -> int:
-        """The number of the first message with text, from 0."""
+        """Return the number of the first message with text, from 0."""
         return next(number for number, text in enumerate(self.texts) if text)
 
     def named(self) -> int:
-        """The number of the message that completes the call's name."""
+        """Return the number of the message that completes the call's name."""
         whole = ""
         for number, text in enumerate(self.texts):
             whole += text
@@ -78,15 +78,15 @@ class Seen:
         raise SystemExit(f"the engine wrote no call: {whole!r}")
 
 
-class Wire:
-    """Passes bytes between the gateway and the engine, and notes when each message of a generation comes by."""
+class Relay:
+    """Passes bytes between the gateway and the engine, and notes when each message of a generation passes."""
 
     def __init__(self, engine_port: int) -> None:
         self._engine_port = engine_port
         self.seen = Seen()
 
     async def carry(self, gateway: SocketStream) -> None:
-        """Serve one connection of the gateway's."""
+        """Serve one connection from the gateway."""
         engine = await anyio.connect_tcp("127.0.0.1", self._engine_port)
         async with gateway, engine, anyio.create_task_group() as tasks:
             tasks.start_soon(self._pass_on, gateway, engine, False)
@@ -116,7 +116,7 @@ class Wire:
 
 @contextmanager
 def process(*command: str) -> Generator[subprocess.Popen[str]]:
-    """Run a process of ours, on its own, and end it."""
+    """Run a process of our own code, and end it."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -129,7 +129,7 @@ def process(*command: str) -> Generator[subprocess.Popen[str]]:
 
 
 def gateway_address(child: subprocess.Popen[str]) -> str:
-    """Wait until the gateway says where it listens, and that the engine speaks its map."""
+    """Wait until the gateway says where it listens and that its map is proven on the engine."""
     said: dict[str, Any] = {}
     for line in child.stderr or ():
         entry = json.loads(line)
@@ -140,7 +140,7 @@ def gateway_address(child: subprocess.Popen[str]) -> str:
 
 
 async def deltas(client: httpx2.AsyncClient, request: Mapping[str, Any]) -> AsyncIterator[tuple[float, dict[str, Any]]]:
-    """The deltas of a streamed answer that say something, each with the time when it came."""
+    """Yield the non-empty deltas of a streamed answer, each with the time when it arrived."""
     async with client.stream("POST", "/v1/chat/completions", json={**request, "stream": True}) as answer:
         async for line in answer.aiter_lines():
             if line.startswith("data: {") and (choices := json.loads(line[6:])["choices"]):
@@ -149,9 +149,9 @@ async def deltas(client: httpx2.AsyncClient, request: Mapping[str, Any]) -> Asyn
                     yield perf_counter(), delta
 
 
-async def measure(client: httpx2.AsyncClient, wire: Wire, name: str, seed: int) -> dict[str, float]:
-    """One answer: the way of its first delta, and how far the engine was when it came."""
-    wire.seen = seen = Seen()
+async def measure(client: httpx2.AsyncClient, relay: Relay, name: str, seed: int) -> dict[str, float]:
+    """Measure one answer: the way of its first delta, and how far the engine was when that arrived."""
+    relay.seen = seen = Seen()
     began = perf_counter()
     told = [item async for item in deltas(client, {**SCENARIOS[name], "seed": seed, "temperature": 0.7})]
     came, delta = told[0]
@@ -169,36 +169,36 @@ async def measure(client: httpx2.AsyncClient, wire: Wire, name: str, seed: int) 
     }
 
 
-async def run_all(wire: Wire, url: str) -> dict[str, Any]:
-    """Measure every scenario, the scenarios taking turns, so that a busy moment hits all alike."""
+async def run_all(relay: Relay, url: str) -> dict[str, Any]:
+    """Measure every scenario, in turns, so that a busy moment affects all alike."""
     samples: dict[str, list[dict[str, float]]] = {name: [] for name in SCENARIOS}
     async with httpx2.AsyncClient(base_url=url, timeout=120) as client:
         for name in SCENARIOS:
-            await measure(client, wire, name, 0)
+            await measure(client, relay, name, 0)
         for seed in range(1, ROUNDS + 1):
             for name in SCENARIOS:
-                samples[name].append(await measure(client, wire, name, seed))
+                samples[name].append(await measure(client, relay, name, seed))
     return {
         name: {key: summary([sample[key] for sample in taken]) for key in taken[0]} for name, taken in samples.items()
     }
 
 
 async def bench() -> dict[str, Any]:
-    """Start engine, wire and gateway, and measure."""
+    """Start engine, relay and gateway, and measure."""
     results: dict[str, Any] = {}
     place = {"host": "127.0.0.1", "port": 0}
     settings = {"model": str(packaged_model()), "context": 4096, "slots": 2, "threads": 1, **place}
     with process("gateway.engine.embedded_server", json.dumps(settings)) as engine:
         port = int((engine.stdout.readline() if engine.stdout else "").rpartition(":")[2])
-        wire = Wire(port)
+        relay = Relay(port)
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
         async with listener, anyio.create_task_group() as tasks:
-            tasks.start_soon(listener.serve, wire.carry)
+            tasks.start_soon(listener.serve, relay.carry)
             address = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
             flags = ("--engine", address, "--port", "0", "--admin-port", "0")
             with process("gateway", "serve", *flags) as gateway:
                 url = await anyio.to_thread.run_sync(gateway_address, gateway)
-                results |= await run_all(wire, url)
+                results |= await run_all(relay, url)
             tasks.cancel_scope.cancel()
     return results
 

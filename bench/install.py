@@ -1,7 +1,7 @@
 """What a tool author's install costs: packages, bytes and the time of an import: `python -m bench.install`.
 
-Makes an empty environment, installs the SDK's base into it at the locked versions, counts what came, and imports it in
-fresh processes. Downloads what uv has not kept. Method: README.md.
+Makes an empty environment, installs the SDK's base into it at the locked versions, counts what was installed, and
+imports it in fresh processes. Downloads what uv has not cached. Method: README.md.
 """
 
 import os
@@ -25,7 +25,7 @@ print((time.process_time() - started) * 1000, "tokenizers" in sys.modules)
 
 
 def import_ms(python: str = sys.executable) -> float:
-    """Import the SDK in a fresh process and give the milliseconds of CPU time that it took.
+    """Import the SDK in a fresh process and return the milliseconds of CPU time that it took.
 
     Raises:
         RuntimeError: the import loaded the tokenizer.

@@ -2,8 +2,8 @@
 
 Three questions. How many bytes does a tool result take plain, as a leaf and packed, each as it is and gzipped whole?
 What does each side pay: the tool that writes ids, the gateway that reads and checks them, the gateway that tokenizes
-instead? And what does a precached template cost beside tokenizing its text? All in this process, under SmolLM2's map.
-Method: README.md.
+instead? And what does a precached template cost compared with tokenizing its text? All in this process, under SmolLM2's
+map. Method: README.md.
 """
 
 import gzip
@@ -38,7 +38,7 @@ from leaf_sdk import (
 SIZES = (30, 300, 3_000, 30_000)
 ROUNDS = 9
 _SAMPLE = 0.02
-"""Seconds of CPU that a sample takes at least."""
+"""Seconds of CPU that every sample takes at least."""
 _FORMS = ("plain", "leaf", "leaf packed")
 SENTENCE = "The time in {zone} is {time} on {day}, {date} (UTC{offset})."
 SLOTS = {"zone": "Europe/Paris", "time": "14:37", "day": "Saturday", "date": "2026-11-21", "offset": "+01:00"}
@@ -47,7 +47,7 @@ Work = Callable[[], object]
 
 
 def prose() -> str:
-    """Give the text that is measured: the repository's own hand-written documents, one after the other."""
+    """Return the text that is measured: the repository's own hand-written documents, one after the other."""
     folder = Path(__file__).parents[1]
     names = ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/mcp-clients.md", "docs/openai-apps.md"]
     names += sorted(f"docs/adr/{path.name}" for path in folder.glob("docs/adr/*.md"))
@@ -55,7 +55,7 @@ def prose() -> str:
 
 
 def message(result: Mapping[str, Any]) -> bytes:
-    """Give the whole JSON-RPC answer as it goes on the wire."""
+    """Return the whole JSON-RPC answer as it is sent."""
     fields = {"jsonrpc": "2.0", "id": 7, "result": result}
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -75,13 +75,13 @@ def measure_bytes(meta: MetaTokenizer, text: str) -> dict[str, Any]:
 
 
 def measure_cpu(meta: MetaTokenizer, library: Callable[[str], list[int]], text: str) -> dict[str, Any]:
-    """Time both sides of one answer. `library`: encodes by `tokenizers` alone."""
+    """Time both sides of one answer. `library`: encodes with `tokenizers` alone."""
     token_map = meta.token_map
     plain = {"content": [{"type": "text", "text": text}]}
     shapes = {"plain": plain, "leaf": wrap_tool_call(plain, meta), "packed": wrap_tool_call(plain, meta, packed=True)}
     wire = {name: message(result) for name, result in shapes.items()}
     read = {name: json.loads(data)["result"] for name, data in wire.items()}
-    # As they come: made one after the other by a reader of JSON, so they lie together in memory.
+    # As they arrive: made one after the other by a JSON parser, so they lie together in memory.
     ids = json.loads(json.dumps(meta.encode(text)))
     if library(text) != ids:
         sys.exit("the library gives other ids than the map; nothing was measured")
@@ -111,7 +111,7 @@ def measure_cpu(meta: MetaTokenizer, library: Callable[[str], list[int]], text: 
 
 
 def measure_template(token_map: TokenMap) -> dict[str, Any]:
-    """Time a precached template with slots that come again, that change by the minute, and that are always new."""
+    """Time a precached template with slots that repeat, that change every minute, and that are always new."""
     fragments = Fragments(token_map, precache({"sentence": SENTENCE}, token_map))
     fragment, text = fragments["sentence"], FragmentText("sentence", SENTENCE).fill(SLOTS)
     chance = random.Random(1)
@@ -145,7 +145,7 @@ def _tool(fragments: Fragments) -> CodecTool:
 
 
 def timed(works: Mapping[str, Work]) -> dict[str, Any]:
-    """Time pieces of work in microseconds of CPU, taking turns, in samples of at least `_SAMPLE` seconds."""
+    """Time pieces of work, in turns, in microseconds of CPU, in samples of at least `_SAMPLE` seconds."""
     counts = {name: _count(work) for name, work in works.items()}
     samples: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(ROUNDS):
@@ -158,7 +158,7 @@ def timed(works: Mapping[str, Work]) -> dict[str, Any]:
 
 
 def _count(work: Work) -> int:
-    """Find how often work must be done for a sample; what is built with the first call is built here."""
+    """Find how often work must be repeated for a sample; what the first call builds is built here."""
     work()
     count = 1
     while True:
@@ -171,7 +171,7 @@ def _count(work: Work) -> int:
 
 
 def ratios(cpu: Mapping[str, Any]) -> dict[str, float]:
-    """Say how many times cheaper reading ids is than making them: of medians."""
+    """Return how many times cheaper reading ids is than making them, by medians."""
     median = {name: row["median"] for name, row in cpu.items()}
     shim = median["gateway, shim: parse and tokenize"]
     return {
@@ -185,7 +185,7 @@ def ratios(cpu: Mapping[str, Any]) -> dict[str, float]:
 
 
 def markdown(results: Mapping[str, Any]) -> str:
-    """Give the table of docs/tool-authors.md; a test holds the two together."""
+    """Return the table of docs/tool-authors.md; a test compares the two."""
     sizes = results["characters"]
     lines = {f"{name}: bytes (gzipped)": [_cell(r["bytes"][name]) for r in sizes.values()] for name in _FORMS}
     first = sizes[str(SIZES[0])]

@@ -1,7 +1,6 @@
-"""The tokenizer of a map as the `tokenizers` library alone makes it: what encoding costs everybody else.
+"""A map's tokenizer with the `tokenizers` library alone: what encoding costs everybody else.
 
-Nothing of `leaf_sdk.vocab.known_pieces` stands before it; special tokens are ordinary ones to it, so a text must spell
-none.
+Without `leaf_sdk.vocab.known_pieces` in front of it; special tokens are ordinary ones to it, so a text must spell none.
 """
 
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from leaf_sdk.vocab.pre_tokenizers import to_tokenizers
 
 
 def library_of(token_map: TokenMap) -> Callable[[str], list[int]]:
-    """Give its encoding, for a byte-level map without a normalizer."""
+    """Return its encode function, for a byte-level map without a normalizer."""
     if token_map.pre_tokenizer is None or token_map.normalizer is not None:
         raise SystemExit(f"{token_map.id!r} is cut or normalized in a way that is not known here; nothing was measured")
     merges = [(left, right) for left, right in token_map.merges]

@@ -1,6 +1,6 @@
-"""What a list of tools costs that nothing has changed in: many servers, and many tools of one.
+"""What an unchanged list of tools costs: many servers, and many tools of one server.
 
-`python -m bench.lists` prints, for each shape, the CPU of `tools/list` from the parsed request to the bytes of its
+`python -m bench.lists` prints, for each shape, the CPU time of `tools/list` from the parsed request to the bytes of its
 answer, in this process alone: the median and the least of the rounds. Servers are real processes over standard input
 and output.
 """
@@ -44,7 +44,7 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Shape:
-    """So many servers, each with so many tools."""
+    """A number of servers, and the number of tools of each."""
 
     servers: int
     tools: int
@@ -55,7 +55,7 @@ ROUNDS = 40
 
 
 async def measured(shape: Shape) -> tuple[list[float], int]:
-    """Milliseconds of each round, and the bytes of the answer."""
+    """Return the milliseconds of each round, and the bytes of the answer."""
     servers = tuple(
         UpstreamConfig(name=f"s{n}", command=sys.executable, args=("-S", "-c", SERVER, str(shape.tools)))
         for n in range(shape.servers)

@@ -1,8 +1,8 @@
 """What token maps cost: `python -m bench.maps`, after `make tokenizers`.
 
-Four questions. How long until a map of 150,000 tokens has encoded its first text, and until its compiled form has
-decoded its first ids? How much slower than the library underneath is encoding? How many ids a second does a stream
-decode? How long does it take to build a map? Real models' tokenizers. Method: README.md.
+Four questions. How long does it take until a map of 150,000 tokens has encoded its first text, and until its compiled
+form has decoded its first ids? How does encoding compare with the library alone? How many ids does a stream decode per
+second? How long does it take to build a map? With the tokenizers of real models. Method: README.md.
 """
 
 import json
@@ -29,12 +29,12 @@ OPENED = "qwen.tiktoken"
 ENCODED = ("qwen3.json", "llama3_1.json", "deepseek_v3.json", "gemma3.json", "llama2.json")
 SENTENCEPIECE = "mistral_instruct_tokenizer_240323.model.v3"
 SIZES = (300, 3_000, 30_000)
-"""Characters of a text."""
+"""Characters in a text."""
 
 BATCHES = (1, 16, 1_000)
-"""Ids that a stream brings at a time."""
+"""Ids that a stream delivers at a time."""
 
-# Run in processes of their own: what a server pays at its start, the import of the library included.
+# Run in processes of their own: what a server pays at its start, including the import of the library.
 _OPEN = """
 import sys, time
 from pathlib import Path
@@ -55,7 +55,7 @@ print(time.perf_counter() - began, time.process_time() - cpu)
 
 
 def map_of(name: str) -> bytes:
-    """Give the bytes of the map of a fetched tokenizer."""
+    """Return the bytes of the map of a fetched tokenizer."""
     special = {"<|endoftext|>": 151_643} if name.endswith(".tiktoken") else None
     cut = CUTS["qwen"] if special else None
     return build_map((FOLDER / name).read_bytes(), cut=cut, special_tokens=special)
@@ -94,7 +94,7 @@ def measure_opening() -> dict[str, Any]:
 
 
 def measure_encoding() -> dict[str, Any]:
-    """Encode the same texts by a map and by the library of its tokenizer, taking turns."""
+    """Encode the same texts with a map and with the library of its tokenizer, in turns."""
     from tokenizers import Tokenizer
 
     results: dict[str, Any] = {}
@@ -148,7 +148,7 @@ def _texts(lines: Sequence[str], size: int, number: int) -> list[str]:
 
 
 def _text(lines: Sequence[str], size: int, seed: int) -> str:
-    """Words of the lines in any order; without lines, words that nobody has seen before."""
+    """Return the words of the lines in random order; without lines, words that nobody has seen before."""
     rng = random.Random(seed)
     words = [word for line in lines for word in line.split(" ")]
     words = words or ["".join(rng.choices(ascii_lowercase, k=rng.randrange(3, 11))) for _ in range(size)]
@@ -182,7 +182,7 @@ def measure_decoding() -> dict[str, Any]:
 
 
 def measure_building() -> dict[str, Any]:
-    """Build a map of each kind of file."""
+    """Time building a map from each kind of file."""
     times: dict[str, list[float]] = {}
     for name in (OPENED, "gemma3.json", SENTENCEPIECE, "tekken_240911.json", "qwen.tiktoken"):
         for _ in range(3):
@@ -193,7 +193,7 @@ def measure_building() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, write the results, and print what they come to."""
+    """Measure, write the results, and print a summary."""
     if not (FOLDER / OPENED).is_file():
         raise SystemExit(f"{OPENED!r} is not in {str(FOLDER)!r}; run: make tokenizers")
     results: Mapping[str, Any] = {

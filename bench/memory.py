@@ -1,7 +1,7 @@
-"""What the memory of conversations costs: bytes of an answer, and time to find a history again and to place its turns.
+"""What the memory of conversations costs: bytes per answer, and time to find a history again and to place its turns.
 
-`python -m bench.memory` prints what docs/adr says of it; nothing is written. Bytes are tracemalloc's, times are of this
-process alone, the least of five. Nothing is rendered and no engine runs: ChatML stands in for the template's text.
+`python -m bench.memory` prints the figures that docs/adr states; it writes no file. Bytes are tracemalloc's, times are
+of this process alone, the least of five. Nothing is rendered and no engine runs: ChatML replaces the template's text.
 """
 
 import json
@@ -32,7 +32,7 @@ ROOT = root_digest(b"key", "anybody")
 
 
 def conversation(count: int, characters: int) -> list[dict[str, Any]]:
-    """A client's loop: a question, and calls with their results, of so many messages and characters."""
+    """Return a client's loop: a question, and calls with their results, of so many messages and characters."""
     text = "x" * (characters // count)
     messages: list[dict[str, Any]] = [{"role": "user", "content": text}]
     while len(messages) < count:
@@ -47,7 +47,7 @@ def conversation(count: int, characters: int) -> list[dict[str, Any]]:
 
 
 def lived_answer(message: dict[str, Any], ids: int) -> tuple[Shown, tuple[Lived, ...]]:
-    """An answer of one turn, as a generation notes it."""
+    """Return an answer of one turn, as a generation notes it."""
     message = json.loads(json.dumps(message))
     calls = [Call(c["id"], c["function"]["name"], c["function"]["arguments"]) for c in message.get("tool_calls") or ()]
     closed = tuple(CallClosed(n, c.id, c.name, c.arguments, ()) for n, c in enumerate(calls))
@@ -55,7 +55,7 @@ def lived_answer(message: dict[str, Any], ids: int) -> tuple[Shown, tuple[Lived,
 
 
 def remembered(messages: list[dict[str, Any]], ids: int) -> ConversationMemory:
-    """A memory that holds each answer of a conversation."""
+    """Return a memory that holds each answer of a conversation."""
     memory, before = ConversationMemory(1 << 40), None
     for place, message in enumerate(messages):
         if message["role"] == "assistant":
@@ -68,7 +68,7 @@ def remembered(messages: list[dict[str, Any]], ids: int) -> ConversationMemory:
 
 
 def least(action: Callable[[], object]) -> float:
-    """Milliseconds of CPU."""
+    """Return the least milliseconds of CPU that an action takes."""
     spent: list[float] = []
     for _ in range(5):
         started = time.process_time()
@@ -78,7 +78,7 @@ def least(action: Callable[[], object]) -> float:
 
 
 def print_bytes() -> None:
-    """What an answer takes, and what the memory believes that it takes."""
+    """Print what an answer takes, and the memory's own estimate of it."""
     words = {"role": "assistant", "content": "x" * 480}
     kinds = {"words": words, "Chinese": {**words, "content": "天" * 480}, "one call": conversation(3, 600)[1]}
     for name, message in kinds.items():
@@ -97,7 +97,7 @@ def print_bytes() -> None:
 
 
 def print_lookups() -> None:
-    """Time from messages to what is recalled of them."""
+    """Print the time from messages to what is recalled of them."""
     for count, characters in ((200, 50_000), (200, 800_000), (2_000, 500_000), (9_999, 2_500_000)):
         messages = conversation(count, characters)
         memory = remembered(messages[:401], 60) if count > 400 else remembered(messages, 60)
@@ -107,7 +107,7 @@ def print_lookups() -> None:
 
 
 def print_places() -> None:
-    """Time to find the turns of a conversation in its rendering."""
+    """Print the time to find the turns of a conversation in its rendering."""
     for count in (201, 2_001, 9_999):
         messages = conversation(count, count * 250)
         foreign = Foreign(Signs(MarkerGuard(["<|im_start|>", "<|im_end|>"])))
@@ -117,8 +117,8 @@ def print_places() -> None:
 
         def place() -> int:
             whole = restored(text, foreign)  # noqa: B023 - called here
-            slots = shown_once(whole, foreign) or []  # noqa: B023 - called here
-            return len(regions(whole, slots, foreign, messages, known, _read))  # noqa: B023 - called here
+            marks = shown_once(whole, foreign) or []  # noqa: B023 - called here
+            return len(regions(whole, marks, foreign, messages, known, _read))  # noqa: B023 - called here
 
         assert place() == len(known)
         print(f"{count:6} messages: {len(known)} turns placed in {least(place):8.2f} ms")

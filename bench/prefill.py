@@ -1,8 +1,8 @@
-"""What it gains to process ids while a tool works, and what it costs others: the embedded engine, SmolLM2, one thread.
+"""What processing ids while a tool works gains, and what it costs others: the embedded engine, SmolLM2, one thread.
 
 `python -m bench.prefill` writes `results/prefill.json` and the table of docs/operate.md; `--short` runs all of it once
 and writes nothing. Everything goes through the gateway's own engine route and slots; conversations are random ids, so
-that nothing is found in the cache but what a conversation has left there itself. Both ways take turns.
+that a conversation finds nothing in the cache but what it has left there itself. Both ways take turns.
 """
 
 import argparse
@@ -31,7 +31,7 @@ RESULT: Final = 20
 RUNNING: Final = 40
 """Ids of the other generation."""
 LETTERS: Final = "root ::= [a-zA-Z ,.0-9]+"
-"""Neither an end of turn nor a character of several tokens."""
+"""Allows neither an end of turn nor a character of several tokens."""
 PAGE: Final = Path(__file__).parents[1] / "docs" / "operate.md"
 TABLE: Final = re.compile(
     r"(?<=<!-- prefill: python -m bench.prefill; a test compares -->\n).*?(?=<!-- /prefill -->)", re.S
@@ -49,7 +49,7 @@ class Ran:
 
     @property
     def first_ms(self) -> float:
-        """From asking to the first id."""
+        """The time from the request to the first id."""
         return (self.times[0] - self.began) * 1000
 
     @property
@@ -59,7 +59,7 @@ class Ran:
 
 
 class Bench:
-    """The engine, and conversations that nobody had before."""
+    """The engine, and conversations that are new to it."""
 
     def __init__(self, ready: ReadyEngine, prefill: Prefill) -> None:
         self.ready = ready
@@ -67,11 +67,11 @@ class Bench:
         self._random = random.Random(7)
 
     def new(self, count: int) -> list[int]:
-        """Give ids of ordinary text."""
+        """Return ids of ordinary text."""
         return [self._random.randrange(1000, 40_000) for _ in range(count)]
 
     async def run(self, prompt: list[int], most: int, began: Callable[[], object] = lambda: None) -> Ran:
-        """Generate; `began` hears of the tenth id."""
+        """Generate; `began` is called at the tenth id."""
         asked, ids, times = perf_counter(), list[int](), list[float]()
         end: GenerationEnd | None = None
         async with self.ready.slots.take(prompt, "bench") as place:
@@ -103,7 +103,7 @@ class Bench:
             await anyio.lowlevel.checkpoint()
 
     async def ahead(self, held: list[int], ids: Sequence[int], over: anyio.Event | None = None) -> int:
-        """Process ids ahead of time; give how many."""
+        """Process ids ahead of time; return how many."""
         done: list[int] = []
         await self.prefill.run(held, ids, "bench", over or anyio.Event(), lambda count, _: done.append(count))
         return sum(done)
@@ -122,7 +122,7 @@ async def bench() -> AsyncGenerator[Bench]:
 
 
 async def hidden(at: Bench, size: int, *, ahead: bool) -> dict[str, float]:
-    """Time the result's request behind so many ids of the template, which were processed before it or not."""
+    """Time the result's request after so many ids of the template, which were processed before it or not."""
     held, scaffold, result = await at.conversation(), at.new(size), at.new(RESULT)
     began = perf_counter()
     done = await at.ahead(held, scaffold) if ahead else 0
@@ -139,7 +139,7 @@ async def hidden(at: Bench, size: int, *, ahead: bool) -> dict[str, float]:
 
 
 async def beside(at: Bench, size: int, *, ahead: bool) -> dict[str, float]:
-    """Time another generation, in the midst of which so many ids are to be processed ahead of time."""
+    """Time another generation, during which so many ids are to be processed ahead of time."""
     held = await at.conversation()
     running, over, done, runs = anyio.Event(), anyio.Event(), list[int](), list[Ran]()
 
@@ -158,7 +158,7 @@ async def beside(at: Bench, size: int, *, ahead: bool) -> dict[str, float]:
 
 
 async def coming(at: Bench, *, ahead: bool) -> dict[str, float]:
-    """Time a generation that comes just when a piece is asked for, and its gaps while what is left waits."""
+    """Time a generation that arrives just when a piece is being processed, and its gaps while the rest waits."""
     held = await at.conversation()
     over, runs = anyio.Event(), list[Ran]()
     async with anyio.create_task_group() as tasks:
@@ -172,7 +172,7 @@ async def coming(at: Bench, *, ahead: bool) -> dict[str, float]:
 
 
 async def early(at: Bench, *, ahead: bool) -> dict[str, float]:
-    """Time a result that comes just when the first piece is asked for, behind fifty ids of the template."""
+    """Time a result that arrives just when the first piece is being processed, after fifty ids of the template."""
     held, scaffold = await at.conversation(), at.new(50)
     over = anyio.Event()
     began = perf_counter()
@@ -210,7 +210,7 @@ async def measured(rounds: int) -> dict[str, Any]:
 
 
 def table(results: dict[str, Any]) -> str:
-    """Give the table of the page."""
+    """Return the table of the page."""
     lines = [
         "| before the result | the result's request, ids | first id after the result | ahead of time | hidden |",
         "|---|---|---|---|---|",

@@ -1,7 +1,7 @@
 """Programs under test: started in a group of their own, awaited until they listen, ended with all their children.
 
-Turns a command into a running process and a log file. It knows no MCP beyond the line with which our gateway says that
-it is ready. `toolchain.py` says where programs are.
+Turns a command into a running process and a log file. It knows nothing of MCP but the line with which our gateway says
+that it is ready. `toolchain.py` says where programs are.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 START_TIME: Final = 60.0
-"""Seconds that a program gets until it listens."""
+"""Seconds that a program may take until it listens."""
 _GRACE: Final = 15.0
 _PAUSE: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A program: its process and where it writes what it has to say."""
+    """A program: its process and its log file."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -35,21 +35,21 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """The number of the process that was started; its children have their own."""
+        """The id of the process that was started; its children have their own."""
         return self.process.pid
 
     def said(self) -> str:
-        """Give the end of its log."""
+        """Return the end of its log."""
         return self.log.read_text(encoding="utf-8", errors="replace")[-4000:]
 
     def fail(self, why: str) -> SystemExit:
-        """Give the error that ends a run, with what the program said."""
+        """Return the error that ends a run, with the end of the program's log."""
         return SystemExit(f"{self.name}: {why}\n{self.said()}")
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """`codec-gateway serve`, ready: where its faces are."""
+    """A ready `codec-gateway serve`: where its ports are."""
 
     running: Running
     url: str
@@ -57,14 +57,14 @@ class Gateway:
 
 
 def free_ports(count: int) -> list[int]:
-    """Give ports that nobody listens on just now."""
+    """Return ports that nobody listens on at the moment."""
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [probe.getsockname()[1] for probe in probes]
 
 
 def free_port() -> int:
-    """Give one of them."""
+    """Return one free port."""
     return free_ports(1)[0]
 
 
@@ -95,7 +95,7 @@ def wait_for_port(program: Running, port: int) -> None:
     """Wait until the program accepts connections.
 
     Raises:
-        SystemExit: it ended, or does not listen in time.
+        SystemExit: it has ended, or does not listen in time.
     """
     deadline = time.monotonic() + START_TIME
     while time.monotonic() < deadline:
@@ -114,13 +114,13 @@ def serving_gateway(
     """Run `codec-gateway serve` with this `mcpServers` JSON, on ports of its own choice.
 
     Args:
-        folder: where its files go; one a gateway.
-        config: name to server, as a client's file has them.
-        settings: text of the `codec-gateway.toml` beside it.
-        code: where the packages are that it runs, if they are not those of this environment.
+        folder: where its files go; each gateway needs its own.
+        config: servers by name, as in a client's file.
+        settings: the text of the `codec-gateway.toml` beside it.
+        code: where the packages that it runs are, if not in this environment.
     """
     path = write_config(folder, config, settings)
-    # The gateway refuses to run as a server of itself; the mark of an outer one must not reach it.
+    # The gateway refuses to run as a server of itself, so the mark of an outer gateway must not reach it.
     env = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
     if code is not None:
         env["PYTHONPATH"] = str(code)
@@ -131,7 +131,7 @@ def serving_gateway(
 
 
 def write_config(folder: Path, config: Mapping[str, Any], settings: str = "") -> Path:
-    """Write both files of a gateway's configuration; give the path of the JSON."""
+    """Write both files of a gateway's configuration; return the path of the JSON."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "mcp.json"
     path.write_text(json.dumps({"mcpServers": dict(config)}), encoding="utf-8")
@@ -152,7 +152,7 @@ def _await_ready(program: Running) -> dict[str, str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask the program; then end whatever is left of its group, which has no one else to end it."""
+    """Ask the program to end; then kill what is left of its group, which nobody else would end."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE)

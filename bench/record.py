@@ -1,6 +1,6 @@
-"""What stands beside every measurement: the machine, the versions, and samples summed up honestly.
+"""What accompanies every measurement: the machine, the versions, and samples summed up honestly.
 
-Turns samples into medians with their spread and writes one JSON file a benchmark. It measures nothing itself.
+Turns samples into medians with their spread and writes one JSON file per benchmark. It measures nothing itself.
 """
 
 import json
@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def summary(samples: Sequence[float]) -> dict[str, Any]:
-    """Give the median, the least and the greatest of samples, and the samples themselves."""
+    """Return the median, the least and the greatest of samples, and the samples themselves."""
     return {
         "median": round(statistics.median(samples), 4),
         "min": round(min(samples), 4),
@@ -28,7 +28,7 @@ def summary(samples: Sequence[float]) -> dict[str, Any]:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Give the sample behind that share of sorted ones."""
+    """Return the sample at that share of sorted ones."""
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
@@ -44,7 +44,7 @@ def machine() -> dict[str, Any]:
 
 
 def write(name: str, packages: Sequence[str], results: Mapping[str, Any]) -> Path:
-    """Write `results/<name>.json` with the machine and the packages' versions, and give its path."""
+    """Write `results/<name>.json` with the machine and the packages' versions, and return its path."""
     path = RESULTS / f"{name}.json"
     head = {
         "date": datetime.now(UTC).date().isoformat(),
@@ -57,7 +57,7 @@ def write(name: str, packages: Sequence[str], results: Mapping[str, Any]) -> Pat
 
 
 def on_lines(results: Mapping[str, Any]) -> str:
-    """Give JSON in which each innermost table or list takes one line: a diff then shows a row of results as a row."""
+    """Return JSON in which each innermost table or list is on one line, so that a diff shows a result row as a row."""
     text = json.dumps(results, indent=1, ensure_ascii=False)
     for innermost in (r"\[[^][{}]*\]", r"\{[^{}]*\}"):
         text = re.sub(innermost, lambda found: " ".join(line.strip() for line in found[0].splitlines()), text)

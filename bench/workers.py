@@ -1,10 +1,10 @@
-"""What several workers cost: CPU a call of one gateway with two workers, beside the same gateway as one process.
+"""What several workers cost: CPU per call of a gateway with two workers, compared with the same gateway as one process.
 
-Turns calls of a tool that costs next to nothing into the CPU time of all processes of a gateway, parent included and
-servers not, in pairs that take turns. Over HTTP each worker asks the server itself; a server over stdio belongs to the
-parent, so what its calls cost more is the hop between parent and worker. A busy process does more at a time and takes
-less for each call, so over HTTP three loads are compared: one call at a time, the same load in all, and the same load
-for each process. Writes `results/workers.json`.
+Turns calls of a tool that costs next to nothing into the CPU time of all processes of a gateway, including the parent
+but not the servers, in alternating pairs. Over HTTP each worker asks the server itself; a server over stdio belongs to
+the parent, so the extra cost of its calls is the hop between parent and worker. A busy process does more at a time and
+needs less for each call, so over HTTP three loads are compared: one call at a time, the same load in all, and the same
+load for each process. Writes `results/workers.json`.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ _SECONDS: Final = 1.5
 _LOADS: Final = {"one at a time": (1, 1), "16 in all": (16, 16), "16 for each process": (32, 16)}
 """Connections to the gateway with two workers, and to the one without."""
 _BAR: Final = 1.1
-"""Of what one process takes, over HTTP."""
+"""How many times the cost of one process a call may take, over HTTP."""
 _HOP_BAR: Final = 60.0
-"""Microseconds that a call over stdio may cost more."""
+"""How many more microseconds a call over stdio may cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A gateway that is asked, and by whom."""
+    """A gateway, and the clients that ask it."""
 
     pids: tuple[int, ...]
     """Its processes."""
@@ -46,7 +46,7 @@ class Way:
 
 @contextmanager
 def _gateways(folder: Path) -> Generator[Mapping[str, Gateway]]:
-    """By server and number of workers."""
+    """Run the gateways, by server and number of workers."""
     port = free_port()
     program = [sys.executable, "-m", "bench.mcp.upstream"]
     servers: dict[str, dict[str, Any]] = {
@@ -72,7 +72,7 @@ def _pids(gateway: Gateway) -> tuple[int, ...]:
 
 
 async def _clients(gateway: Gateway, era: str, connections: int) -> tuple[Client, ...]:
-    """One a connection: with a session of its own, where its era has sessions."""
+    """Return one client per connection, with a session of its own if the era has sessions."""
     host, _, port = gateway.url.removeprefix("http://").rpartition(":")
     clients = [
         Client([await connect(host, int(port), "/mcp")], "handshake" if era == "2025-11-25" else "modern")
@@ -84,7 +84,7 @@ async def _clients(gateway: Gateway, era: str, connections: int) -> tuple[Client
 
 
 async def _cost(way: Way) -> float:
-    """CPU of the whole gateway a call, in microseconds."""
+    """Return the CPU time of the whole gateway per call, in microseconds."""
     began = sum(map(cpu_seconds, way.pids))
     calls = await asyncio.gather(*(client.run(Ask("call", 100, 1), _SECONDS) for client in way.clients))
     return (sum(map(cpu_seconds, way.pids)) - began) / sum(map(len, calls)) * 1e6

@@ -1,8 +1,8 @@
 """`python -m conformance`: the suite against the reference server, then against the gateway in front of it.
 
-Starts the reference server over HTTP, the gateway before it, and the gateway before the same server over standard input
-and output; runs every leg against each, prints the tables side by side, and ends with 1 if anything failed or is worse
-than directly. Before that the suite is the server and the gateway its client.
+Starts the reference server over HTTP, the gateway in front of it, and the gateway in front of the same server over
+standard input and output; runs every leg against each, prints the tables side by side, and exits with 1 if anything
+failed or is worse than directly. Before that, the suite is the server and the gateway its client.
 """
 
 import argparse
@@ -39,15 +39,15 @@ EXCUSED: Final[dict[str, dict[str, str]]] = {
         "suite, which comes back once, waits"
     }
 }
-"""Target to scenario to the reason why it can't be there what it is directly."""
+"""By target and scenario, the reason why it can't have the same outcome as directly."""
 
 
 @contextmanager
 def started(target: str) -> Generator[str]:
-    """Run a target with all that stands behind it; gives the address that the suite is to test.
+    """Run a target with everything behind it; yields the address that the suite is to test.
 
-    `direct` is the reference server itself, `gateway` the gateway before it, `replicas` three of them behind a balancer
-    without stickiness, `stdio` the gateway before the same server over standard input and output.
+    `direct` is the reference server itself, `gateway` the gateway in front of it, `replicas` three gateways behind a
+    balancer without stickiness, `stdio` the gateway in front of the same server over standard input and output.
     """
     source = python_sdk(version("mcp")) / "examples" / "servers" / "everything-server"
     env = {**os.environ, "PYTHONPATH": str(source)}
@@ -59,7 +59,7 @@ def started(target: str) -> Generator[str]:
         else:
             port = free_port()
             wait_for_port(stack.enter_context(running("reference server", [*reference, str(port)], env=env)), port)
-            # The name, not the number: both servers judge the Host that they are called by.
+            # The name, not the IP address: both servers check the Host under which they are called.
             server = {"url": f"http://localhost:{port}/mcp"}
             if target == "direct":
                 yield server["url"]
@@ -72,7 +72,7 @@ def started(target: str) -> Generator[str]:
 
 
 def main() -> int:
-    """Run what the command line asks for; give the exit code."""
+    """Run what the command line asks for; return the exit code."""
     chosen = _arguments()
     targets = chosen.target or list(TARGETS)
     bad = [] if chosen.target else list(_client_problems(chosen))
@@ -81,7 +81,7 @@ def main() -> int:
             continue
         outcomes: dict[str, Outcomes] = {}
         for target in targets:
-            # Everything is started anew for each leg: what one leaves behind is not the next one's start.
+            # Everything is restarted for each leg, so that none begins with what the one before has left behind.
             with started(target) as url:
                 outcomes[target] = run(leg, url, scenario=chosen.only)
         print(*table(leg, outcomes), "", sep="\n", flush=True)

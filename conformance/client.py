@@ -1,9 +1,9 @@
 """The client that the suite's client mode runs: `python -m conformance.client URL`.
 
-Speaks to the suite's test server through `codec-gateway stdio`, which is the client that the suite sees. It does
+Speaks to the suite's test server through `codec-gateway stdio`, which is the client that the suite sees. It uses
 everything that the gateway offers: calls each tool, gets each prompt, reads each resource, answers each question with
-its defaults. Tools are listed as they come: the SDK's own client would leave out the invalid ones, which is the
-gateway's task here. `suite.py` names this module in the suite's command line.
+its defaults. Tools are listed unfiltered: the SDK's own client would leave out the invalid ones, which is the gateway's
+task here. `suite.py` names this module in the suite's command line.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 _SETTINGS: Final = '[engine]\nkind = "none"\n\n[tokens]\nmap = "none"\n'
 _SAMPLES: Final[Mapping[str, Any]] = {"string": "text", "integer": 5, "number": 3, "boolean": True, "array": []}
 _FOCAL, _ECHO = "json_schema_2020_12_tool", "json_schema_echo"
-"""A tool whose schema is to come back as the argument of another one."""
+"""A tool whose schema the client must send back as the argument of another one."""
 
 
 async def main() -> None:
-    """Do all that the server at the URL offers, in the era that the suite asks for."""
+    """Use everything that the server at the URL offers, in the era that the suite asks for."""
     modern = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "").startswith("2026")
     with tempfile.TemporaryDirectory(prefix="conformance-client-") as folder:
         server = _gateway(Path(folder), sys.argv[1])
@@ -49,7 +49,7 @@ async def main() -> None:
 
 
 def _gateway(folder: Path, url: str) -> StdioServerParameters:
-    """The gateway before the suite's server; it finds out that server's era by itself."""
+    """Return the gateway in front of the suite's server; it finds out that server's era by itself."""
     path = write_config(folder, {"suite": {"url": url}}, _SETTINGS)
     return StdioServerParameters(command=sys.executable, args=["-m", "gateway", "stdio", "--config", str(path)])
 
@@ -82,7 +82,7 @@ def _arguments(tool: Tool, tools: list[Tool]) -> dict[str, Any]:
 
 
 async def _answer(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
-    """Agree to everything, with the defaults of what is asked."""
+    """Accept every question, with the defaults of its fields."""
     if not isinstance(params, ElicitRequestFormParams):
         return ElicitResult(action="accept")
     asked = cast("dict[str, dict[str, Any]]", params.requested_schema.get("properties") or {})
@@ -96,5 +96,5 @@ if __name__ == "__main__":
     try:
         asyncio.run(main())
     except* (MCPError, ValidationError) as errors:
-        # Some servers refuse requests or leave fields out on purpose; what counts stands in the suite's checks.
+        # Some servers refuse requests or leave out fields on purpose; only the suite's checks count.
         print(*errors.exceptions, sep="\n", file=sys.stderr)

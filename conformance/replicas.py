@@ -1,6 +1,7 @@
-"""Three replicas of the gateway before one server, behind HAProxy, which gives each request to the next of them.
+"""Three replicas of the gateway in front of one server, behind HAProxy, which sends each request to the next of them.
 
-Without stickiness: what lives in one must be reached through each. HAProxy is Debian's (`make replicas-install`).
+Without stickiness, what lives in one replica must be reachable through each. HAProxy is Debian's (`make
+replicas-install`).
 """
 
 import shutil
@@ -29,7 +30,7 @@ backend gateways
 
 @contextmanager
 def balanced(folder: Path, server: Mapping[str, Any], settings: str) -> Generator[str]:
-    """Run them; gives the balancer's address. Raises SystemExit where HAProxy is not installed."""
+    """Run them; yields the balancer's address. Raises SystemExit if HAProxy is not installed."""
     program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
     if program is None:
         raise SystemExit("haproxy is not installed: make replicas-install")

@@ -1,4 +1,4 @@
-"""Outcomes of several targets, side by side: a table for the reader, and what keeps the run from being good.
+"""Outcomes of several targets, side by side: a table for the reader, and the problems that make a run fail.
 
 Pure: outcomes in, lines out. `suite.py` makes outcomes; `__main__.py` prints.
 """
@@ -16,7 +16,7 @@ _LONGEST: Final = 700
 
 
 def table(leg: Leg | ClientLeg, targets: Mapping[str, Outcomes]) -> Iterator[str]:
-    """Give one line a scenario: passed/failed at each target; `<` marks what is worse than at the first."""
+    """Yield one line per scenario: passed/failed at each target; `<` marks what is worse than at the first."""
     scenarios = sorted({name for outcomes in targets.values() for name in outcomes})
     width = max([len(name) for name in scenarios] + [len(leg.name)])
     first = next(iter(targets.values()))
@@ -29,18 +29,18 @@ def table(leg: Leg | ClientLeg, targets: Mapping[str, Outcomes]) -> Iterator[str
 
 
 def total(outcomes: Outcomes, status: str) -> int:
-    """Give how many checks of all scenarios ended so."""
+    """Return how many checks of all scenarios ended with this status."""
     return sum(outcome.count(status) for outcome in outcomes.values())
 
 
 def problems(
     leg: Leg, targets: Mapping[str, Outcomes], *, whole: bool, excused: Mapping[str, Mapping[str, str]]
 ) -> Iterator[str]:
-    """Give a line for each thing that is not as it must be: a failed check, one worse than at the first, a short run.
+    """Yield a line for each problem: a failed check, one that is worse than at the first target, a short run.
 
     Args:
         whole: every scenario was run, so that the number of checks counts.
-        excused: target to scenario to the reason why it can't be there what it is at the first.
+        excused: by target and scenario, the reason why it can't have the same outcome as at the first.
     """
     reference, first = next(iter(targets.items()))
     for target, outcomes in targets.items():
@@ -54,7 +54,7 @@ def problems(
 
 
 def client_problems(leg: ClientLeg, outcomes: Outcomes, *, whole: bool) -> Iterator[str]:
-    """Give a line for each check of the gateway as a client that failed or warned, and one for a short run."""
+    """Yield a line for each check of the gateway as a client that failed or warned, and one for a short run."""
     for name, outcome in outcomes.items():
         for check in outcome.checks:
             if check["status"] in _POOR:
@@ -86,7 +86,7 @@ def _differences(where: str, outcome: Outcome | None, first: Outcome | None, ref
 
 
 def _is_worse(outcome: Outcome, first: Outcome) -> bool:
-    """Whether a check passes at the first and not here, or warns here and not there. Notes count for nothing."""
+    """Whether a check passes at the first and not here, or warns here and not there. Notes don't count."""
     more, less = outcome.statuses - first.statuses, first.statuses - outcome.statuses
     return any(status == "SUCCESS" for _, status in less) or any(status in _POOR for _, status in more)
 

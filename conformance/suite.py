@@ -2,8 +2,8 @@
 
 A leg is a version of the suite with the protocol version that it is asked to test. In its server mode the suite is the
 client; in its client mode it starts a server for each scenario, and the command that it is given is its client. Reads
-the `checks.json` that the suite writes for each scenario; what it prints is not parsed. It knows no gateway and no
-reference server: `__main__.py` says who is tested.
+the `checks.json` that the suite writes for each scenario; its printed output is not parsed. Knows neither the gateway
+nor the reference server: `__main__.py` says what is tested.
 """
 
 import json
@@ -27,7 +27,7 @@ _TIME: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """A version of the suite and what it is asked for."""
+    """A version of the suite, and what it is asked to test."""
 
     name: str
     suite: str
@@ -45,7 +45,7 @@ LEGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ClientLeg:
-    """A version of the suite in its client mode, and the scenarios that are for a client which signs in by itself.
+    """A version of the suite in its client mode, and its scenarios for a client that signs in by itself.
 
     Those of `auth/` are about a person who signs in, and about secrets that a server's own metadata may send anywhere.
     """
@@ -55,7 +55,7 @@ class ClientLeg:
     flags: tuple[str, ...]
     scenarios: tuple[str, ...]
     checks: int
-    """How many checks a client passes that does all that is offered."""
+    """How many checks a client passes if it uses everything that is offered."""
 
 
 _BOTH_ERAS: Final = ("tools_call", "json-schema-2020-12-preservation")
@@ -77,27 +77,27 @@ CLIENT_LEGS: Final = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one scenario said: every check with its status, as the suite wrote it."""
+    """The outcome of one scenario: every check with its status, as the suite wrote it."""
 
     checks: Sequence[Mapping[str, Any]]
 
     @cached_property
     def statuses(self) -> Counter[tuple[str, str]]:
-        """How often each check ended how; some are made several times."""
+        """How often each check ended with each status; some are made several times."""
         return Counter((str(check["id"]), str(check["status"])) for check in self.checks)
 
     def count(self, status: str) -> int:
-        """How many checks ended so."""
+        """Return how many checks ended with this status."""
         return sum(number for (_, ended), number in self.statuses.items() if ended == status)
 
     def __str__(self) -> str:
-        """Give passed, failed and, where there are any, warnings, in a few characters."""
+        """Return passed, failed and, if there are any, warnings, in a few characters."""
         warned = f" ({self.count('WARNING')} warned)" if self.count("WARNING") else ""
         return f"{self.count('SUCCESS')}/{self.count('FAILURE')}{warned}"
 
 
 def run(leg: Leg, url: str, *, scenario: str | None = None) -> dict[str, Outcome]:
-    """Run a leg, or one scenario of it, against the server at `url`; give scenario to outcome.
+    """Run a leg, or one scenario of it, against the server at `url`; return the outcomes by scenario.
 
     Raises:
         SystemExit: the suite could not run at all.
@@ -112,7 +112,7 @@ def run(leg: Leg, url: str, *, scenario: str | None = None) -> dict[str, Outcome
 
 
 def run_client(leg: ClientLeg, command: Sequence[str], *, scenario: str | None = None) -> dict[str, Outcome]:
-    """Run a client leg, or one scenario of it, with this command as the client; give scenario to outcome."""
+    """Run a client leg, or one scenario of it, with this command as the client; return the outcomes by scenario."""
     outcomes: dict[str, Outcome] = {}
     for name in leg.scenarios if scenario is None else {scenario} & {*leg.scenarios}:
         with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
@@ -126,7 +126,7 @@ def run_client(leg: ClientLeg, command: Sequence[str], *, scenario: str | None =
 
 
 def _run(suite: str, words: Iterable[str]) -> str:
-    """Run the suite; give what it said."""
+    """Run the suite; return what it printed."""
     modules = npm_packages(f"conformance-{suite}", [f"{_PACKAGE}@{suite}"])
     command = [str(node()), str(modules / _PACKAGE / "dist" / "index.js"), *words]
     said = subprocess.run(

@@ -1,1 +1,1 @@
-"""`codec-gateway bench` beside this repository's own benches: do both measure the same?"""
+"""`codec-gateway bench` compared with this repository's own benches: do both measure the same?"""

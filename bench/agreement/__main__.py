@@ -1,8 +1,8 @@
 """`python -m bench.agreement`: figures of `codec-gateway bench` beside those of `make bench-wire` and `bench-cache`.
 
-`ROUNDS TOKENS` say how often the two take turns, and how long answers are, where times and bytes are compared; that
-wants a quiet machine. `--reuse` compares ids processed and reused alone, which are the same on any machine. Prints the
-figure of the bench here, that of the command, and their ratio; nothing is written down.
+`ROUNDS TOKENS` say how often the two take turns and how long answers are when times and bytes are compared, which needs
+a quiet machine. `--reuse` compares only ids processed and reused, which are the same on any machine. Prints the figure
+of the bench here, that of the command, and their ratio; writes no file.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""`codec-gateway bench`, run over requests that are written down, and what it reports."""
+"""`codec-gateway bench`, run over the requests of a trace, and its report."""
 
 import json
 import subprocess

@@ -2,7 +2,7 @@
 
 Turns conversations that outnumber an engine's slots into two counts of the same requests, one after the other: on the
 gateway's embedded engine with slot files for half of them, and on a stock server with as much host cache. Each is
-started anew for either. Nothing here hangs on time.
+restarted for each count. Nothing here depends on time.
 """
 
 import json
@@ -29,15 +29,15 @@ from leaf_sdk import TokenMap, open_map
 
 _SCENE: Final = Scene(Shape("one preamble of 200, own 100", 1, 200, 100), talks=8, slots=2, turns=4, added=52)
 _MIB: Final = 64
-"""Half of what the conversations come to in the end, with SmolLM2."""
+"""Half of the conversations' size at the end, with SmolLM2."""
 
 Counts = dict[str, int]
 
 
 def prompts() -> list[str]:
-    """Texts in the order in which they are asked: all conversations' first turns, then their second ones.
+    """Return the prompts in the order in which they are sent: all conversations' first turns, then their second ones.
 
-    What the model answered is in none: a client sends back what it has, and so both sides are asked the same.
+    None contains what the model answered: each client would send back its own answers, and both must ask the same.
     """
     scene, shape = _SCENE, _SCENE.shape
     preamble = prompt_text(Random("preamble"), shape.preamble)
@@ -51,7 +51,7 @@ def prompts() -> list[str]:
 
 
 async def own(opened: engines.Open, token_map: TokenMap, asked: Sequence[str]) -> Counts:
-    """By the client of `bench/cache`."""
+    """Count with the client of `bench/cache`."""
     counts = {"processed": 0, "reused": 0}
     async with opened(packaged_model(), token_map, _SCENE, _MIB) as side:
         for text in asked:
@@ -62,7 +62,7 @@ async def own(opened: engines.Open, token_map: TokenMap, asked: Sequence[str]) -
 
 
 def told(url: str, folder: Path, asked: Sequence[str]) -> Counts:
-    """By the command."""
+    """Count with the command."""
     lines = ({"messages": [{"role": "user", "content": text}], "answer_tokens": _SCENE.answer} for text in asked)
     words = ["--requests", str(len(asked)), "--warmup", "0", "--seconds", "1800", "--timeout", "300"]
     report = report_of([url], lines, folder, *words)

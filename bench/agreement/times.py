@@ -1,7 +1,7 @@
 """Times and bytes: what the client of `bench/path` measures, and what `codec-gateway bench` does.
 
-Turns one engine and a gateway over it into the figures that either gives of the same requests, and their ratio. The two
-take turns, in rounds of a few requests, so that a busy machine is busy for both.
+Turns one engine and a gateway over it into the figures that each reports for the same requests, and their ratio. The
+two take turns, in rounds of a few requests, so that a busy machine is busy for both.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from leaf_sdk.vocab import load_map
 
 _WAYS: Final = {ENGINE: "", JSON: "", PROTOBUF: "#protobuf"}
 _REQUESTS: Final = 10
-"""Of each way in a round."""
+"""Requests of each way in a round."""
 _METRICS: Final = {"first_ms": "ms to the first token", "a_token_ms": "ms a token", "socket_bytes": "bytes"}
 
 Figures = dict[str, dict[str, list[float]]]
 
 
 async def own_round(engine: Engine, gateway: Gateway, prompt: list[int], tokens: int, figures: Figures) -> None:
-    """One round of the client of `bench/path`, each request in the turn in which the command sends its own."""
+    """Run one round of the client of `bench/path`, with its requests in the order in which the command sends them."""
     ways = [*_WAYS]
     for turn in range(_REQUESTS):
         for way in (ways[place] for place in rotated(len(ways), turn)):
@@ -43,7 +43,7 @@ async def own_round(engine: Engine, gateway: Gateway, prompt: list[int], tokens:
 
 
 def command_round(engine: Engine, gateway: Gateway, folder: Path, tokens: int, figures: Figures) -> None:
-    """One round of the command."""
+    """Run one round of the command."""
     line = {"messages": [{"role": "user", "content": PROMPT}], "answer_tokens": tokens}
     urls = {f"{engine.url if way is ENGINE else gateway.url}{form}": way.name for way, form in _WAYS.items()}
     report = report_of([*urls], [line], folder, "--requests", str(_REQUESTS), "--warmup", "1")

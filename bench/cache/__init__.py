@@ -1,1 +1,1 @@
-"""Conversations that outnumber the slots: the gateway's own paging beside a stock llama.cpp server."""
+"""Conversations that outnumber the slots: the gateway's own paging compared with a stock llama.cpp server."""

@@ -1,7 +1,7 @@
-"""`make bench-cache`: measure what conversations find again, and write `results/cache.json`, its page and picture.
+"""`make bench-cache`: measure what conversations find in the cache; write `results/cache.json`, a page and a picture.
 
 `--short` plays a little of everything once, prints what it found and writes nothing. `--only WORD` plays the scenes
-whose names hold it, prints and writes nothing. `--publish` makes page and picture of the results as they are.
+whose names contain it, prints and writes nothing. `--publish` makes page and picture from the committed results.
 """
 
 import argparse
@@ -39,7 +39,7 @@ _FEW: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A scene in an order, and the part of W that is there besides the slots."""
+    """A scene in an order, and `part`: the memory besides the slots is W divided by it."""
 
     name: str
     scene: Scene
@@ -57,30 +57,30 @@ class Stage:
     known: live.Answers
 
     def mib(self, played: Played) -> int:
-        """Memory in whole mebibytes, since a server takes no others: the nearest, W at least where all has room."""
+        """Return the memory in whole mebibytes, as a server needs them: the nearest, or the next if all is to fit."""
         wanted = played.scene.whole * self.bytes_an_id / played.part / engines.MIB
         return max(math.ceil(wanted) if played.part == 1 else round(wanted), 1)
 
     def ids(self, mib: int) -> int:
-        """How many fit."""
+        """Return how many ids fit."""
         return int(mib * engines.MIB / self.bytes_an_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run of a scene on one side came to."""
+    """The result of one run of a scene on one side."""
 
     reuse: float
     processed: int
     seconds: float
     answers: int
     margins: list[float]
-    """Of the answers that an engine without a cache gives otherwise, as `live.differing` gives them."""
+    """Margins of the answers that an engine without a cache gives differently, as `live.differing` returns them."""
     moved: dict[str, int]
 
 
 def scenes(*, short: bool) -> Iterator[Played]:
-    """All of them: 40 conversations in three memories, and three small ones that have room."""
+    """Yield all scenes: 40 conversations with three sizes of memory, and three small ones for which there is room."""
     for shape in SHAPES:
         crowd = Scene(shape, talks=_FEW if short else 40)
         for part in (1, 2, 4):
@@ -92,7 +92,7 @@ def scenes(*, short: bool) -> Iterator[Played]:
 
 
 async def play(stage: Stage, played: Played) -> dict[str, Run]:
-    """One scene on both sides; then all answers beside those of an engine that keeps nothing."""
+    """Play one scene on both sides; then compare all answers with those of an engine that keeps nothing."""
     order, mib = list(starts(played.scene, played.order)), stage.mib(played)
     runs: dict[str, Run] = {}
     for name, opened in _SIDES.items():
@@ -113,7 +113,7 @@ async def play(stage: Stage, played: Played) -> dict[str, Run]:
 
 
 def row(stage: Stage, played: Played, rounds: list[dict[str, Run]]) -> dict[str, Any]:
-    """A scene's rounds summed up, beside what is to be had."""
+    """Sum up a scene's rounds, beside the best that is possible."""
     order, mib = list(starts(played.scene, played.order)), stage.mib(played)
     found: dict[str, Any] = {"mib": mib, "of_whole": round(stage.ids(mib) / played.scene.whole, 3)}
     found |= {name: round(policy(played.scene, order, stage.ids(mib)), 4) for name, policy in _KNOWING.items()}
@@ -131,7 +131,7 @@ def row(stage: Stage, played: Played, rounds: list[dict[str, Run]]) -> dict[str,
 
 
 async def apart(stage: Stage, scene: Scene) -> dict[str, Any]:
-    """On a server whose slots have a KV cache each: one gateway, and two that know nothing of each other."""
+    """Play on a server whose slots have a KV cache each: one gateway, and two that know nothing of each other."""
     order, found = list(starts(scene, ORDERS[0])), dict[str, Any]()
     mib = stage.mib(Played("", scene, ORDERS[0], 1))
     place = (stage.model, stage.token_map, scene, mib)
@@ -147,13 +147,13 @@ async def apart(stage: Stage, scene: Scene) -> dict[str, Any]:
 
 
 def _others(margins: list[float]) -> dict[str, Any]:
-    """Of answers that an engine without a cache gives otherwise: all, those beyond a tie, and the widest margin."""
+    """Count answers that an engine without a cache gives differently: all, those beyond a tie, the widest margin."""
     widest = round(max(margins, default=0.0), 4)
     return {"differing": len(margins), "beyond_ties": sum(each > TIE for each in margins), "widest": widest}
 
 
 def simulated(seeds: int) -> dict[str, Any]:
-    """Other orders of arrival on the paging alone, without an engine: reuse, and what the best policy would have."""
+    """Play other orders of arrival on the paging alone, without an engine: reuse, and that of the best policy."""
     rows: dict[str, Any] = {}
     for order in ORDERS:
         for shape in SHAPES:
@@ -171,7 +171,7 @@ def simulated(seeds: int) -> dict[str, Any]:
 
 
 async def real_times(token_map: TokenMap, rounds: int) -> dict[str, Any]:
-    """What SmolLM2 takes."""
+    """Measure the times that SmolLM2 takes."""
     scene = replace(Scene(SHAPES[0]), slots=2)
     async with engines.ours(packaged_model(), token_map, scene, 2048, Rates()) as side:
         return {
@@ -182,7 +182,7 @@ async def real_times(token_map: TokenMap, rounds: int) -> dict[str, Any]:
 
 
 async def bytes_an_id(model: Path, token_map: TokenMap) -> float:
-    """Bytes of a slot file, by id."""
+    """Measure the bytes of a slot file per id."""
     scene = replace(Scene(SHAPES[0]), slots=1)
     async with engines.ours(model, token_map, scene, 64) as side:
         await live.generate(side, times.drawn(1000, 1), 2)
@@ -193,7 +193,7 @@ async def bytes_an_id(model: Path, token_map: TokenMap) -> float:
 
 
 async def measure(*, short: bool, only: str, rounds: int, folder: Path) -> dict[str, Any]:
-    """All that was asked for. Scenes take turns, round after round."""
+    """Measure everything that was asked for. Scenes take turns, round after round."""
     token_map, model = open_map(packaged_model()), folder / "tiny.gguf"
     model.write_bytes(tiny_model(packaged_model().read_bytes()))
     stage = Stage(model, token_map, await bytes_an_id(model, token_map), {})
@@ -210,7 +210,7 @@ async def measure(*, short: bool, only: str, rounds: int, folder: Path) -> dict[
 
 
 def publish() -> None:
-    """Make page and picture of the results as they are."""
+    """Make the page and the picture from the committed results."""
     results = json.loads((RESULTS / "cache.json").read_text(encoding="utf-8"))
     (_DOCS / "cache-speed.md").write_text(table.page(results), encoding="utf-8")
     (_DOCS / "cache-speed.svg").write_text(picture.draw(results), encoding="utf-8")

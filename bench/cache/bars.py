@@ -1,4 +1,4 @@
-"""What we hold the paging to, and how it stands: each bar, what was measured, held or missed.
+"""The bars that the paging must meet: each one, what was measured, and whether it is held or missed.
 
 Pure: reads results. A bar that is missed is shown as missed.
 """
@@ -11,7 +11,7 @@ WHOLE: Final = 0.99
 POINTS: Final = 10.0
 SLACK: Final = 1.02
 TIE: Final = 0.05
-"""Nats between two ids from which on rounding, which hangs on how a prompt is cut into batches, does not choose."""
+"""Nats between two ids beyond which rounding, which depends on how a prompt is cut into batches, does not decide."""
 PARTS: Final = {"1": "W", "2": "W/2", "4": "W/4"}
 
 
@@ -25,7 +25,7 @@ class Bar(NamedTuple):
 
 
 def bars(results: Results) -> Iterator[Bar]:
-    """Give all of them, scene by scene."""
+    """Return all of them, scene by scene."""
     for name, row in results["scenes"].items():
         what, part = named(name)
         reuse, stock = row["ours"]["reuse"]["median"], row["stock"]["reuse"]["median"]
@@ -52,7 +52,7 @@ def _exact(what: str, rows: list[Mapping[str, Any]]) -> Bar:
 
 
 def named(scene: str) -> tuple[str, str]:
-    """What is played, in words, and the part of W."""
+    """Return what is played, in words, and the part of W."""
     crowd, shape, part = scene.split(" | ")
     talks, _, slots = crowd.partition(" on ")
     count = "1 conversation" if talks == "1" else f"{talks} conversations"

@@ -1,9 +1,10 @@
-"""What whole-conversation policies would find that know more than a gateway can: how much there is to be had.
+"""What policies would find that keep whole conversations and know more than a gateway can: the best that is possible.
 
-Pure. Belady's rule with a way past: of the conversations that do not run, those are in memory that come back soonest,
-and one that comes back later than all of them is not let in. What a conversation shares with others is there always, at
-its cost, or never: the better of the two. The best policy knows when each conversation comes back. The informed one
-knows who waits for a slot, and how long tools take, but not how long this one takes, nor that a conversation is over.
+Pure. Belady's rule with bypassing: of the conversations that are not running, those that come back soonest are in
+memory, and one that comes back later than all of them is not let in. What a conversation shares with others is kept
+always, at its cost, or never: the better of the two. The best policy knows when each conversation comes back. The
+informed one knows who waits for a slot, and how long tools take on average, but not how long this one takes, nor that a
+conversation is over.
 """
 
 import heapq
@@ -16,11 +17,11 @@ from bench.cache.scene import LEAST_TOOL, LONGEST_TOOL, Scene, Start
 _NEVER: Final = math.inf
 
 _Back = Callable[[int, Start], float]
-"""In how many seconds from the start of a request the conversation comes back whose last one has this place."""
+"""Seconds from the start of a request until a conversation comes back, given the place of its last request."""
 
 
 def best_reuse(scene: Scene, order: Sequence[Start], limit: int) -> float:
-    """The part of the ids that come back that is found again, with so many ids of memory besides the slots."""
+    """Return the share of the returning ids that are found, with memory for `limit` ids besides the slots."""
     following = _next(order)
 
     def back(place: int, now: Start) -> float:
@@ -30,7 +31,7 @@ def best_reuse(scene: Scene, order: Sequence[Start], limit: int) -> float:
 
 
 def informed_reuse(scene: Scene, order: Sequence[Start], limit: int) -> float:
-    """The same, where only those that wait are known, and how long tools take on the average."""
+    """Return the same where only those that wait are known, and how long tools take on average."""
     following, came = _next(order), _next(order, came=True)
 
     def back(place: int, now: Start) -> float:
@@ -43,7 +44,7 @@ def informed_reuse(scene: Scene, order: Sequence[Start], limit: int) -> float:
 
 
 def _still_away(away: float) -> float:
-    """Seconds that a tool still takes on the average that has taken so many."""
+    """Return how many more seconds a tool takes on average that has already taken so many."""
     if away >= LONGEST_TOOL:
         return _NEVER
     least = max(away, LEAST_TOOL)
@@ -60,7 +61,7 @@ def _reuse(scene: Scene, order: Sequence[Start], limit: int, back: _Back, *, kep
     if room < 0:
         return 0.0
     memory: dict[int, int] = {}
-    """Conversation: the place of its last request."""
+    """By conversation, the place of its last request."""
     held: dict[int, int] = {}
     running: list[tuple[float, int]] = []
     reused = size = 0
@@ -82,7 +83,7 @@ def _reuse(scene: Scene, order: Sequence[Start], limit: int, back: _Back, *, kep
 
 
 def _next(order: Sequence[Start], *, came: bool = False) -> list[float]:
-    """For each request, when the next one of that conversation begins, or comes."""
+    """Return for each request when the next one of its conversation begins, or arrives."""
     last: dict[int, int] = {}
     following = [_NEVER] * len(order)
     for place, start in enumerate(order):

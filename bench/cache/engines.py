@@ -1,7 +1,7 @@
 """What is compared: the gateway's paging over its embedded engine, a stock server, and one that keeps nothing.
 
-Turns a model and a memory into running sides, each with a table of slots that gives generations their turn. It asks
-nothing.
+Turns a model and a memory into running sides, each with a table of slots that gives generations their turn. It sends no
+requests.
 """
 
 import json
@@ -31,12 +31,12 @@ MIB: Final = 2**20
 
 
 class CountedEngine(LlamaCpp):
-    """The client of a llama.cpp server, which also counts ids that were processed beside generations."""
+    """The client of a llama.cpp server, which also counts ids that are processed outside generations."""
 
     beside = 0
 
     async def fill_slot(self, slot: int, ids: Sequence[int]) -> Filled:
-        """Cut a slot to these ids: the last one at least is processed for that."""
+        """Cut a slot to these ids, for which at least the last one is processed."""
         filled = await super().fill_slot(slot, ids)
         self.beside += filled.ids
         return filled
@@ -44,7 +44,7 @@ class CountedEngine(LlamaCpp):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """An engine that runs, and who gets its slots."""
+    """A running engine, and who gets its slots."""
 
     engine: CountedEngine
     table: SlotTable
@@ -53,7 +53,7 @@ class Side:
     directory: SlotDirectory | None = None
 
     def moved(self) -> dict[str, int]:
-        """Saves, restores and their bytes so far."""
+        """Return the saves, the restores and their bytes so far."""
         lines = self.metrics.render().decode().splitlines() if self.metrics is not None else []
         prefix = "codec_slot_file_move"
         return {
@@ -65,11 +65,11 @@ class Side:
 
 Opened = AbstractAsyncContextManager[Side]
 Open = Callable[[Path, TokenMap, Scene, int], Opened]
-"""Starts a side with a model and so many mebibytes besides the slots."""
+"""Starts a side with a model and that many mebibytes besides the slots."""
 
 
 def context_of(scene: Scene) -> int:
-    """Ids of all slots together: of each more than a conversation has, in whole batches."""
+    """Return the ids of all slots together: each holds more than a conversation has, in whole batches."""
     return scene.slots * (scene.longest // 512 + 1) * 512
 
 
@@ -77,7 +77,7 @@ def context_of(scene: Scene) -> int:
 async def ours(
     model: Path, token_map: TokenMap, scene: Scene, mib: int, rates: Rates | None = None
 ) -> AsyncGenerator[Side]:
-    """The embedded engine, whose slots are swapped to files. It decides at SmolLM2's rates, unless told others."""
+    """The embedded engine, whose slots are swapped to files. It decides by SmolLM2's rates, unless given others."""
     settings = EngineConfig(
         kind="embedded",
         model=model,
@@ -104,28 +104,28 @@ async def ours(
 
 @asynccontextmanager
 async def stock(model: Path, token_map: TokenMap, scene: Scene, mib: int) -> AsyncGenerator[Side]:
-    """A llama.cpp server with its own defaults, that chooses its slots; ids are asked for in the same order."""
+    """A llama.cpp server with its own defaults, which chooses its slots; ids are asked for in the same order."""
     async with _stock(model, token_map, scene, mib, unified=True) as engine:
         yield Side(engine, SlotTable(scene.slots))
 
 
 @asynccontextmanager
 async def stock_apart(model: Path, token_map: TokenMap, scene: Scene, mib: int) -> AsyncGenerator[Side]:
-    """The same, with a KV cache for each slot."""
+    """The same server with a KV cache for each slot."""
     async with _stock(model, token_map, scene, mib, unified=False) as engine:
         yield Side(engine, SlotTable(scene.slots))
 
 
 @asynccontextmanager
 async def fresh(model: Path, token_map: TokenMap, scene: Scene, mib: int) -> AsyncGenerator[Side]:
-    """A server of which nothing is reused."""
+    """A server that reuses nothing."""
     async with _stock(model, token_map, scene, mib, unified=False) as engine:
         yield Side(engine, SlotTable(1), reuse=False)
 
 
 @asynccontextmanager
 async def two_gateways(model: Path, token_map: TokenMap, scene: Scene, mib: int) -> AsyncGenerator[tuple[Side, Side]]:
-    """Two that know nothing of each other, over one server with a host cache."""
+    """Two gateways that know nothing of each other, over one server with a host cache."""
     async with (
         _stock(model, token_map, scene, mib, unified=False) as engine,
         _client(engine.url, None, token_map) as other,
@@ -137,7 +137,7 @@ async def two_gateways(model: Path, token_map: TokenMap, scene: Scene, mib: int)
 async def _stock(
     model: Path, token_map: TokenMap, scene: Scene, mib: int, *, unified: bool
 ) -> AsyncGenerator[CountedEngine]:
-    """With one KV cache for all slots the order of sums, and so a close choice, depends on the neighbours."""
+    """Run the server. With one KV cache for all, the order of sums, and so a close choice, depends on other slots."""
     settings = {"model": str(model), "context": context_of(scene), "cache_mib": mib, "threads": 1}
     slots = {"slots": scene.slots, "unified": unified}
     with process("bench.cache.stock_server", json.dumps({**settings, **slots})) as child:

@@ -1,8 +1,8 @@
-"""A scene on a real engine: the same requests in the same order, whoever answers.
+"""A scene on a real engine: the same requests in the same order, whichever engine answers.
 
-Turns a side, a scene and an order into counts and answers. A request comes when those have ended that ended before it
-in the order, and waits for its turn; an answer keeps its slot until those have ended that end before it, and those have
-begun that begin before that. So each side has the same queue at every moment, however long an answer takes there, and
+Turns a side, a scene and an order into counts and answers. A request arrives when those that end before it in the order
+have ended, and waits for its turn; an answer keeps its slot until those that end before it have ended, and those that
+begin before that have begun. So each side has the same queue at every moment, however long an answer takes there, and
 is asked for one thing at a time, as where answers take seconds and a swap takes milliseconds.
 """
 
@@ -22,18 +22,18 @@ from bench.cache.simulated import OWNER, VOCABULARY, Counts
 from gateway.engine.interface import Generated, GenerateRequest, Sampling, Timings
 
 LETTERS: Final = "root ::= [a-zA-Z ,.0-9]+"
-"""Neither an end of turn nor a character of several tokens, so that every answer is as long as it may be."""
+"""Allows neither an end of turn nor a character of several tokens, so that every answer has its full length."""
 
 _TOPS: Final = 20
-"""Likeliest ids among which the other one is looked for."""
+"""How many of the likeliest ids are searched for the other one."""
 
 Answers = dict[bytes, tuple[list[int], list[int]]]
-"""Digest of a prompt: the prompt and what was answered."""
+"""By the digest of a prompt: the prompt, and what was answered."""
 
 
 @dataclass(slots=True)
 class Live:
-    """What a run came to."""
+    """The result of a run."""
 
     counts: Counts = field(default_factory=Counts)
     answers: Answers = field(default_factory=dict[bytes, tuple[list[int], list[int]]])
@@ -43,11 +43,11 @@ class Live:
 
 @dataclass(slots=True)
 class Answer:
-    """What an engine gave."""
+    """What an engine generated."""
 
     ids: list[int] = field(default_factory=list[int])
     tops: list[tuple[tuple[int, float], ...]] = field(default_factory=list[tuple[tuple[int, float], ...]])
-    """The likeliest ids of each place, where they are asked for, with their log-probabilities."""
+    """The likeliest ids at each place with their log-probabilities, if they are asked for."""
 
 
 async def generate(
@@ -59,7 +59,7 @@ async def generate(
     ready: Callable[[], None] = lambda: None,
     until: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
 ) -> tuple[Answer, Timings]:
-    """One answer, as the gateway's agent asks for it. `ready` hears of its slot, `until` how long to keep it."""
+    """Generate one answer, as the gateway's agent does. `ready` is called when it has a slot, which `until` keeps."""
     found, end = Answer(), None
     async with side.table.take(prompt, OWNER, alone=True) as place:
         ready()
@@ -84,7 +84,7 @@ async def generate(
 
 
 async def run(sides: Sequence[Side], scene: Scene, order: Sequence[Start]) -> Live:
-    """Play a scene; where there are several sides, conversations take turns among them."""
+    """Play a scene; with several sides, conversations are dealt to them in turn."""
     found, all_talks, began = Live(), talks(scene, VOCABULARY), perf_counter()
     ended = [anyio.Event() for _ in order]
     ends = sorted(range(len(order)), key=lambda number: order[number].end)
@@ -121,14 +121,14 @@ async def run(sides: Sequence[Side], scene: Scene, order: Sequence[Start]) -> Li
 
 
 def digest(ids: Sequence[int]) -> bytes:
-    """What names a prompt."""
+    """Return the digest that names a prompt."""
     return sha256(repr(ids).encode()).digest()
 
 
 async def differing(fresh: Side, answers: Answers, known: Answers) -> list[float]:
-    """The answers that are others than those of an engine that has nothing of anybody's; `known` holds its answers.
+    """Find the answers that differ from those of an engine that has nothing cached; `known` holds that one's answers.
 
-    Gives for each by how many nats that engine prefers its own id where the first other one stands.
+    Returns for each by how many nats that engine prefers its own id at the first place where they differ.
     """
     margins: list[float] = []
     for name, (prompt, ids) in answers.items():

@@ -1,4 +1,4 @@
-"""The committed measurements of the cache as a picture: what 40 conversations on 4 slots find again.
+"""The committed measurements of the cache as a picture: what 40 conversations on 4 slots find in it.
 
 Pure: results in, SVG out. A row is a shape and a memory; bars are the gateway and the stock server, the mark is the
 best policy that knows the order.
@@ -20,7 +20,7 @@ _CROWD: Final = "40 on 4"
 
 
 def draw(results: Mapping[str, Any]) -> str:
-    """Give the SVG."""
+    """Return the SVG."""
     rows = {name: row for name, row in results["scenes"].items() if name.startswith(_CROWD)}
     height = _TOP + _LINE * len(rows) + 12
     title = "Ids found again of conversations that come back"

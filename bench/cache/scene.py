@@ -1,7 +1,7 @@
 """Conversations that outnumber an engine's slots: what each says, and in which order they come back.
 
-Pure: a shape and a seed give the same ids and the same order each time. A model plays no part: its answers are drawn
-here, as long as a client's would be, so that what is asked is the same whoever answers.
+Pure: a shape and a seed give the same ids and the same order each time. No model takes part: its answers are drawn
+here, as long as a client's would be, so that the requests are the same whichever engine answers.
 """
 
 import heapq
@@ -24,7 +24,7 @@ class Shape:
     preamble: int
     """Ids that conversations with the same preamble share."""
     own: int
-    """Ids that a conversation begins with besides."""
+    """Ids after those with which a conversation begins."""
 
 
 SHAPES: Final = (
@@ -36,16 +36,16 @@ SHAPES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Who comes, how often, and on how many slots."""
+    """How many conversations there are, of how many turns, and on how many slots."""
 
     shape: Shape
     talks: int = 40
     slots: int = 4
     turns: int = 6
     answer: int = 8
-    """Ids that the model writes a turn."""
+    """Ids that the model writes per turn."""
     added: int = 92
-    """Ids that a client adds a turn: a tool's result, the next question."""
+    """Ids that a client adds per turn: a tool's result, the next question."""
     seed: int = 1
 
     @property
@@ -64,30 +64,30 @@ class Talk:
     """One conversation, turn by turn."""
 
     ids: list[int]
-    """All that has been said."""
+    """Everything said so far."""
     added: list[list[int]]
-    """What the client says before each turn but the first."""
+    """What the client adds before each turn except the first."""
     shared: int
-    """Ids at its beginning that others have too."""
+    """Ids at its beginning that others have as well."""
     turn: int = 0
     held: int = field(default=0)
-    """Ids that an engine that kept everything would have: the last of an answer is sampled and not processed."""
+    """Ids that an engine would have if it kept everything: the last of an answer is sampled but not processed."""
 
     def prompt(self) -> list[int]:
-        """What is asked next."""
+        """Return the next prompt."""
         if self.turn:
             self.ids += self.added[self.turn - 1]
         return list(self.ids)
 
     def answered(self, ids: list[int]) -> None:
-        """The model has written this."""
+        """Take what the model has written."""
         self.ids += ids
         self.held = len(self.ids) - 1
         self.turn += 1
 
 
 def talks(scene: Scene, vocabulary: int) -> list[Talk]:
-    """All conversations of a scene, in ordinary ids below `vocabulary`."""
+    """Return all conversations of a scene, in ordinary ids below `vocabulary`."""
     drawn, shape = random.Random(scene.seed), scene.shape
 
     def ids(count: int) -> list[int]:
@@ -102,24 +102,24 @@ def talks(scene: Scene, vocabulary: int) -> list[Talk]:
 
 
 _FIRST: Final = 1000
-"""Below it stand control tokens."""
+"""Smaller ids may be control tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One request: whose, and which of those that run must have ended before."""
+    """One request: of which conversation, and when it arrives, begins and ends."""
 
     talk: int
     came: float
-    """When it was asked: from then on it waits for a slot."""
+    """When it arrives: from then on it waits for a slot."""
     begin: float
     end: float
-    """Seconds, as an engine would take them that gives each answer in the time of `Order`."""
+    """Seconds, on an engine that takes the time of `Order` for each answer."""
 
 
 LEAST_TOOL: Final = 0.2
 LONGEST_TOOL: Final = 20.0
-"""Seconds; between them log-uniform."""
+"""Seconds; a tool's time is drawn log-uniformly between the two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +128,15 @@ class Order:
 
     name: str
     tools: bool = True
-    """Whether tools take their time; False: strict turns."""
+    """Whether tools take time; if not, conversations take strict turns."""
     answer: float = 1.0
-    """Seconds that an answer takes on the average."""
+    """Seconds that an answer takes on average."""
     at_once: int | None = None
-    """Answers at a time; None: as many as there are slots."""
+    """How many answers are made at a time; None for as many as there are slots."""
 
 
 def starts(scene: Scene, order: Order) -> Iterator[Start]:
-    """All requests of a scene, as they would start on so many slots, first come, first served."""
+    """Yield all requests of a scene, as they would start on its slots, first come, first served."""
     drawn = random.Random(scene.seed)
     arrivals = [(0.0, number, number) for number in range(scene.talks)]
     free, left, count = [0.0] * (order.at_once or scene.slots), [scene.turns] * scene.talks, scene.talks
@@ -159,5 +159,5 @@ ORDERS: Final = (
     Order("an answer in 0.2 s", answer=0.2),
     Order("strict turns, all at once", tools=False),
 )
-"""The first is played on engines, all on the paging alone."""
+"""The first is played on engines, all of them on the paging alone."""
 ONE_BY_ONE: Final = Order("strict turns, one at a time", tools=False, at_once=1)

@@ -1,6 +1,6 @@
-"""A scene on the gateway's paging alone: ids that would be found again, without an engine, files or time.
+"""A scene on the gateway's paging alone: ids that would be reused, without an engine, files or time.
 
-Turns a scene, an order and a limit into counts. It carries plans out as `gateway/engine/swapper.py` does.
+Turns a scene, an order and a limit into counts. It carries out plans as `gateway/engine/swapper.py` does.
 """
 
 import heapq
@@ -24,7 +24,7 @@ OWNER: Final = "bench"
 
 
 class ModelRates(Rates):
-    """What SmolLM2 takes on a core: 1.6 ms an id of a prompt, 23 KB an id, 1.5 s a gigabyte moved and digested."""
+    """What SmolLM2 takes on a core: 1.6 ms per prompt id, 23 KB per id, 1.5 s per gigabyte moved and digested."""
 
     def to_process(self, ids: int) -> float:
         return ids * 1.6e-3
@@ -34,7 +34,7 @@ class ModelRates(Rates):
 
 
 class IdRates(ModelRates):
-    """The same, where a byte is an id."""
+    """The same rates, with one byte per id."""
 
     def size(self, ids: int) -> int:
         return ids
@@ -42,17 +42,17 @@ class IdRates(ModelRates):
 
 @dataclass(slots=True)
 class Counts:
-    """Ids of a run."""
+    """How many ids a run has counted."""
 
     held: int = 0
-    """That the engine had at the last end of each conversation that came back."""
+    """Ids of each conversation that came back which the engine had when its last answer ended."""
     reused: int = 0
-    """Of those."""
+    """How many of those were reused."""
     processed: int = 0
-    """In all, first turns included."""
+    """Ids processed in all, including first turns."""
 
     def note(self, talk: Talk, asked: int, reused: int) -> None:
-        """One answer: before the talk is told of it."""
+        """Count one answer, before the talk is told of it."""
         self.processed += asked - reused
         if talk.turn:
             self.held += talk.held
@@ -66,11 +66,11 @@ class PagedSlots:
         self.paging = paging
         self.slots = list(slots)
         self.moved = 0
-        """Ids that were saved or restored so far."""
+        """Ids that have been saved or restored so far."""
         self._names = count()
 
     def take(self, free: Sequence[Slot], prompt: list[int]) -> tuple[Slot, int]:
-        """Give one of the free slots to a prompt; gives it, and the ids that the prompt finds there."""
+        """Return one of the free slots to a prompt; returns it, and how many ids the prompt finds there."""
         slot = self.paging.choose(free, prompt, OWNER)
         slot.used = next(self._names)
         found = self._prepared(slot, prompt)
@@ -97,7 +97,7 @@ class PagedSlots:
         return min(shared_prefix(held, prompt), len(prompt) - 1)
 
     def _save(self, slot: Slot, ids: list[int], held: int, *, shared: bool) -> None:
-        """Room is made for all that the slot is known to hold; the engine has not processed the last of an answer."""
+        """Make room for all that the slot is known to hold; the engine has not processed the last id of an answer."""
         rates, kept = self.paging.rates, self.paging.kept
         if kept.make_room(ids, OWNER, rates.size(len(ids))) is not None:
             name, size = str(next(self._names)), rates.size(held)
@@ -106,14 +106,14 @@ class PagedSlots:
 
 
 class Simulated(PagedSlots):
-    """The same for a given order: how long each generation runs is known."""
+    """The same for a given order, in which the length of each generation is known."""
 
     def __init__(self, paging: Paging, slots: Iterable[Slot]) -> None:
         super().__init__(paging, slots)
         self._running: list[tuple[float, int, Slot, list[int]]] = []
 
     def until(self, time: float) -> list[Slot]:
-        """The free slots once all that end before have ended, and one at least."""
+        """Return the free slots when all that end before `time` have ended; at least one."""
         while self._running and (self._running[0][0] <= time or len(self._running) == len(self.slots)):
             _, _, slot, ids = heapq.heappop(self._running)
             slot.holds(ids, at_rest=True, answered=True)
@@ -121,20 +121,20 @@ class Simulated(PagedSlots):
         return [slot for slot in self.slots if slot.number not in busy]
 
     def ask(self, start: Start, prompt: list[int], answer: list[int]) -> int:
-        """One generation; gives the ids that it finds."""
+        """Run one generation; returns how many ids it finds."""
         slot, found = self.take(self.until(start.begin), prompt)
         heapq.heappush(self._running, (start.end, slot.used, slot, [*prompt, *answer]))
         return found
 
 
 def simulate(scene: Scene, order: Sequence[Start], limit: int) -> Counts:
-    """Run a scene with files of so many ids."""
+    """Run a scene with room for `limit` ids in files."""
     drawn, counts = random.Random(0), Counts()
     engine = Simulated(Paging(limit, IdRates()), map(Slot, range(scene.slots)))
     all_talks = talks(scene, VOCABULARY)
     waiting: deque[tuple[list[int], ExitStack]] = deque()
     for place, start in enumerate(order):
-        # Those that have come by now wait, this one among them.
+        # Those that have arrived by now are waiting, including this one.
         for later in order[place + len(waiting) :]:
             if later.came > start.begin:
                 break

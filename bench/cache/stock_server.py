@@ -1,8 +1,8 @@
-"""The program of a llama.cpp server as its own command starts it: nothing is set but the model and its memory.
+"""The program of a llama.cpp server as its own command starts it: only the model and its memory are set.
 
 `python -m bench.cache.stock_server SETTINGS` prints its address, and ends when its stdin closes. Settings are JSON:
-`model`, `context` (ids of all slots), `cache_mib` (what slots held before), `threads`, `slots`, and `unified`, whether
-these have one KV cache for all: four that have are what llama-server takes where nothing is said.
+`model`, `context` (ids of all slots), `cache_mib` (for what slots held before), `threads`, `slots`, and `unified`,
+whether the slots share one KV cache: four slots that do are llama-server's default.
 """
 
 import importlib

@@ -26,7 +26,7 @@ _SIDES: Final = {"ours": "gateway", "stock": "stock server"}
 
 
 def page(results: Results) -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     parts = (_machine, _bars, _scenes, _answers, _orders, _swaps, _back, _stalls)
     return "\n".join([_HEAD, *(line for part in parts for line in part(results))]).rstrip("\n") + "\n"
 

@@ -1,4 +1,4 @@
-"""What a swap takes with a real model, and what it spares: SmolLM2 on one thread.
+"""What a swap takes with a real model, and what it saves: SmolLM2 on one thread.
 
 Turns a running side of two slots into milliseconds: to save a slot and to restore it, with the digest of its file; to
 the first id of a conversation that comes back; and the longest pause of an answer in the other slot meanwhile.
@@ -26,12 +26,12 @@ _EACH: Final = 1000
 
 
 def drawn(count: int, seed: int) -> list[int]:
-    """So many ordinary ids."""
+    """Return `count` ordinary ids."""
     return random.Random(seed).choices(range(1000, VOCABULARY), k=count)
 
 
 async def swaps(side: Side, rounds: int) -> dict[str, Any]:
-    """Saving and restoring, by ids: what the engine says of the state, and the digest, in milliseconds."""
+    """Time saving and restoring, by number of ids: the engine's own time and the digest, in milliseconds."""
     rows: dict[str, Any] = {}
     if side.directory is None:
         raise SystemExit("this side has no slot files")
@@ -59,7 +59,7 @@ async def swaps(side: Side, rounds: int) -> dict[str, Any]:
 
 
 async def coming_back(side: Side, rounds: int) -> dict[str, Any]:
-    """Milliseconds until a conversation that another had taken the slot of has answered one id: swapped, or not."""
+    """Time, in milliseconds, until a conversation whose slot another had taken answers one id: swapped, or not."""
     rows: dict[str, Any] = {}
     for size in SIZES:
         one, others = drawn(size, size + 1), [drawn(50, seed) for seed in range(3)]
@@ -81,7 +81,7 @@ async def coming_back(side: Side, rounds: int) -> dict[str, Any]:
 
 
 async def stalls(side: Side, rounds: int) -> dict[str, Any]:
-    """The longest pause of an answer in one slot while the other does nothing, is swapped, or processes a prompt."""
+    """Time the longest pause of an answer while the other slot does nothing, is swapped, or processes a prompt."""
     if (directory := side.directory) is None:
         raise SystemExit("this side has no slot files")
     long = drawn(SIZES[-1], 7)
@@ -111,7 +111,7 @@ async def _nothing() -> None:
 
 
 async def _longest_pause(side: Side, work: Callable[[], Awaitable[object]]) -> float:
-    """Milliseconds between two ids of an answer in slot 1, while slot 0 does this once."""
+    """Return the most milliseconds between two ids of an answer in slot 1, while slot 0 does this work once."""
     last, longest, seen, at_work = perf_counter(), 0.0, 0, anyio.Event()
 
     async def do() -> None:

@@ -1,7 +1,7 @@
-"""A model of one layer and random weights with another one's vocabulary: a real server answers 50,000 ids a second.
+"""A model of one layer and random weights with another's vocabulary: with it a real server answers 50,000 ids a second.
 
-Turns a GGUF file's tokenizer into the bytes of such a model. What it writes is worth nothing, but it depends on all
-that it was asked, so that a cache that holds somebody else's ids is noticed.
+Turns a GGUF file's tokenizer into the bytes of such a model. What the model writes is meaningless, but it depends on
+the whole prompt, so that a cache that holds somebody else's ids is noticed.
 """
 
 import random
@@ -17,7 +17,7 @@ _FLOAT: Final = 4
 
 
 def tiny_model(data: bytes, seed: int = 1) -> bytes:
-    """Give the model; `data`: the file whose vocabulary it has."""
+    """Return the model; `data`: the file whose vocabulary it has."""
     read = read_gguf_tokenizer(data)
     pairs: dict[str, object] = {
         "general.name": "tiny",

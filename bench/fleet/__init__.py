@@ -1,1 +1,1 @@
-"""A fleet of engines and gateways on paper: who is asked, what its cache holds, how long everybody waits."""
+"""A simulated fleet of engines and gateways: which engine is asked, what its cache holds, how long everybody waits."""

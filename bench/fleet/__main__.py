@@ -2,7 +2,7 @@
 
 Writes `results/fleet.json`, and tables and pictures of it. `--costs` measures what a real engine takes, `--real` plays
 conversations on real engines and on simulated ones. `--short` does a little of what is asked, prints and writes
-nothing. `--publish` makes tables and pictures of the results as they are. The same seed gives the same figures on any
+nothing. `--publish` makes tables and pictures from the committed results. The same seed gives the same figures on any
 machine and with any number of processes.
 """
 
@@ -36,7 +36,7 @@ Rows = dict[str, dict[str, Any]]
 
 
 def scenes(sizes: tuple[int, ...] = _SIZES, middle: int = _MIDDLE) -> dict[str, tuple[Scene, Crowd]]:
-    """Every scene by its name."""
+    """Return every scene by its name."""
     found = {named(n): (Scene(n), Crowd(_EACH * n, _SECONDS)) for n in sizes}
     crowd = Crowd(_EACH * middle, _SECONDS)
     eighth = tuple(_SECONDS / 2 + n * 0.1 for n in range(max(1, middle // 8)))
@@ -56,18 +56,18 @@ def scenes(sizes: tuple[int, ...] = _SIZES, middle: int = _MIDDLE) -> dict[str, 
 
 
 def named(engines: int) -> str:
-    """A number of engines, for a person."""
+    """Return a number of engines in words."""
     return "1 engine" if engines == 1 else f"{engines:,} engines"
 
 
 def play(job: Job) -> tuple[str, str, dict[str, Any]]:
-    """One scene under one policy."""
+    """Simulate one scene under one policy."""
     name, policy, scene, crowd = job
     return name, policy, simulate(scene, policy, draw(crowd, _SEED), measured(), _SEED)
 
 
 def played(chosen: Mapping[str, tuple[Scene, Crowd]], processes: int) -> Rows:
-    """All scenes under all policies, divided over processes: the longest first."""
+    """Simulate all scenes under all policies, divided among processes, longest first."""
     jobs = [(name, policy, *scene) for name, scene in chosen.items() for policy in POLICIES]
     jobs.sort(key=lambda job: -job[2].engines)
     rows: Rows = {name: {} for name in chosen}
@@ -86,15 +86,15 @@ def _results(jobs: list[Job], processes: int) -> Iterator[tuple[str, str, dict[s
 
 
 def measure(*, short: bool) -> dict[str, Any]:
-    """The costs of a real engine."""
-    # Here and below, because nothing else needs a gateway.
+    """Measure the costs of a real engine."""
+    # Imported here, and below: nothing else needs a gateway.
     from bench.fleet.calibration import calibrated
 
     return {"costs": uvloop.run(calibrated(rounds=1) if short else calibrated())}
 
 
 def validate(*, short: bool) -> dict[str, Any]:
-    """Real engines beside simulated ones."""
+    """Compare real engines with simulated ones."""
     from bench.fleet.validation import CASES, SHORT, validated
 
     return {"validation": {"machine": machine(), "rows": uvloop.run(validated([SHORT] if short else CASES))}}
@@ -128,7 +128,7 @@ def main() -> None:
 
 
 def _write(results: Mapping[str, Any]) -> None:
-    """Write these beside what the file has already."""
+    """Write these beside what the file already has."""
     path = RESULTS / "fleet.json"
     before: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     write("fleet", _PACKAGES, {**{key: value for key, value in before.items() if key not in _HEAD}, **results})

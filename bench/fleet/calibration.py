@@ -1,7 +1,7 @@
 """What a real engine takes: SmolLM2 on one thread, embedded as the gateway embeds it.
 
-Turns short generations of ids that nobody asked for before into `Costs`: the least of several rounds, since other work
-on the machine only adds. Several engines at once tell what each takes while all of them work on one machine.
+Turns short generations of ids that nobody has asked for before into `Costs`: the least of several rounds, since other
+work on the machine only adds. Several engines at once show what each takes while all of them work on one machine.
 """
 
 import json
@@ -24,10 +24,10 @@ _FEW: Final = 20
 _MANY: Final = 220
 _WRITTEN: Final = 40
 _BESIDE: Final = 4
-"""Answers that are written at once."""
+"""Answers that are written at the same time."""
 _ROUNDS: Final = 8
 _LETTERS: Final = "root ::= [a-zA-Z ,.0-9]+"
-"""Neither an end of turn nor a character of several tokens, so that every answer is as long as it may be."""
+"""Allows neither an end of turn nor a character of several tokens, so that every answer has its full length."""
 
 
 def _settings(engines: int) -> GatewayConfig:
@@ -38,7 +38,7 @@ def _settings(engines: int) -> GatewayConfig:
 
 
 async def calibrated(engines: int = 1, rounds: int = _ROUNDS) -> dict[str, dict[str, Any]]:
-    """Each constant with its value in seconds and where it was measured."""
+    """Measure each constant: its value in seconds, and where it was measured."""
     samples: dict[str, list[float]] = {"few": [], "many": [], "alone": [], "together": []}
     async with open_services(_settings(engines)) as services:
         found = [status.ready for status in services.engines.statuses()]
@@ -63,12 +63,12 @@ async def calibrated(engines: int = 1, rounds: int = _ROUNDS) -> dict[str, dict[
 
 
 def _least(samples: Sequence[float], engines: int) -> float:
-    """The least of the rounds; of several engines at once their mean."""
+    """Return the least of the rounds; for several engines at once, the mean of theirs."""
     return fmean(sorted(samples)[:engines])
 
 
 def costs_of(*measured: Mapping[str, Mapping[str, Any]]) -> Costs:
-    """The constants alone: the means of several measurements."""
+    """Return only the constants: the means of several measurements."""
     return Costs(**{name: round(fmean(each[name]["value"] for each in measured), 6) for name in measured[0]})
 
 

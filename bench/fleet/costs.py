@@ -13,7 +13,7 @@ from bench.record import RESULTS
 from gateway.engine.rates import Rates
 
 _SWAP: Final = 2e-3
-"""Seconds of a request to the engine, whatever it moves (`gateway/engine/rates.py`)."""
+"""Seconds that a request to the engine takes, whatever it moves (`gateway/engine/rates.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,27 +21,27 @@ class Costs:
     """Seconds of an engine's work."""
 
     prefill: float
-    """To process an id of a prompt."""
+    """To process one id of a prompt."""
     decode: float
-    """Of a pass that writes an id of one answer."""
+    """For a pass that writes one id of one answer."""
     beside: float
-    """By how much each answer more makes such a pass longer."""
+    """How much longer each further answer makes such a pass."""
     move: float
-    """To save an id to a slot file or to take it back, digest and all."""
+    """To save one id to a slot file or to restore it, including the digest."""
     request: float
-    """What the gateway puts before the engine's work."""
+    """What the gateway adds before the engine's work."""
 
     def times(self, part: float) -> "Costs":
-        """An engine that is slower by so much."""
+        """Return the costs of an engine that is slower by this factor."""
         return Costs(self.prefill * part, self.decode * part, self.beside * part, self.move, self.request)
 
     def step(self, answers: int) -> float:
-        """Of a pass that writes an id of so many answers."""
+        """Return the time of a pass that writes one id of each of so many answers."""
         return self.decode + (answers - 1) * self.beside
 
 
 class FleetRates(Rates):
-    """What the paging decides by: the same costs, where an id stands for several."""
+    """The rates by which the paging decides: the same costs, where an id stands for several."""
 
     def __init__(self, costs: Costs, grain: int) -> None:
         super().__init__()
@@ -56,17 +56,17 @@ class FleetRates(Rates):
         return _SWAP + ids * self._move if ids else 0.0
 
     def size(self, ids: int) -> int:
-        """A byte an id."""
+        """Return one byte per id."""
         return ids
 
 
 def measured() -> Costs:
-    """The rates of the committed results."""
+    """Return the rates of the committed results."""
     return Costs(**{name: each["value"] for name, each in _read("fleet")["costs"].items()})
 
 
 def moving() -> tuple[float, str]:
-    """Seconds to move an id, and where that was measured: what comes back by file, 1,000 ids less 300."""
+    """Return the seconds to move an id, and where that was measured: 1,000 ids restored from a file, less 300."""
     back: dict[str, Any] = _read("cache")["times"]["back"]
     many, few = (back[ids]["restored_ms"]["median"] for ids in ("1000", "300"))
     return (many - few) / 700 / 1e3, "cache.json, times.back: what comes back by a file, 1,000 ids less 300"

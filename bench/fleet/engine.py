@@ -1,8 +1,8 @@
-"""One engine on paper: slots that are swapped to files, requests that wait, and passes that all requests share.
+"""One simulated engine: slots that are swapped to files, requests that wait, and passes that all requests share.
 
-What it holds is decided by the gateway's own paging (`bench/cache/simulated.py` carries its plans out), on ids that
-stand for a `grain` of ids each. A pass takes up to 2,048 ids of prompts and writes one id of each answer, as llama.cpp
-does: who processes a prompt keeps the others waiting. No clock: the time is told.
+The gateway's own paging decides what it holds (`bench/cache/simulated.py` carries out its plans), on ids that stand for
+a `grain` of ids each. A pass takes up to 2,048 ids of prompts and writes one id of each answer, as llama.cpp does: a
+prompt that is processed keeps the others waiting. Has no clock: the time is passed in.
 """
 
 from collections import deque
@@ -19,44 +19,44 @@ from gateway.engine.paging import Paging
 from gateway.engine.slot import Slot
 
 _BATCH: Final = 2048
-"""Ids of prompts that a pass takes at most: llama.cpp's `n_batch`."""
+"""The most ids of prompts that a pass takes: llama.cpp's `n_batch`."""
 _NEVER: Final = float("inf")
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request on its way; of an answer that goes on elsewhere, the rest."""
+    """One request in progress, or the rest of one whose answer is continued elsewhere."""
 
     conversation: Conversation
     turn: int
     prompt: int
     answered: int
-    """Ids that are still to be written when it comes."""
+    """Ids still to be written when it arrives."""
     came: float
     gateway: int = 0
     engine: str = ""
     slot: Slot | None = None
     ready: float = _NEVER
-    """When what its prompt goes on with is in its slot."""
+    """When the ids that its prompt continues are in its slot."""
     reused: int = 0
     processed: int = 0
-    """By all engines that it came to."""
+    """Ids processed by all engines that it came to."""
     moved: int = 0
     """Ids that are saved or restored before it."""
     left: int = 0
-    """Ids of its prompt that are not processed yet."""
+    """Ids of its prompt that have not been processed yet."""
     written: int = 0
     first: float | None = None
-    """When its first token was there."""
+    """When its first token was written."""
     waits: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
     def of(cls, conversation: Conversation, turn: int, came: float) -> "Request":
-        """A conversation's request."""
+        """Make a conversation's request."""
         return cls(conversation, turn, conversation.prompt(turn), conversation.turns[turn].answered, came)
 
     def rest(self) -> "Request":
-        """What another engine has to do when this one is lost: the ids that are there are the prompt's by now."""
+        """Return what another engine has to do if this one is lost: the ids already written become prompt."""
         prompt, answered = self.prompt + self.written, self.answered - self.written
         return Request(
             *(self.conversation, self.turn, prompt, answered, self.came), processed=self.processed, first=self.first
@@ -71,7 +71,7 @@ class Size:
     cache: int = 40_000
     """Ids in its slot files."""
     grain: int = 8
-    """Ids for one of those that its paging sees: what it holds is the same but for that, and sooner decided."""
+    """How many ids each id that the paging sees stands for: coarser, but decided sooner."""
 
 
 class Cache:
@@ -86,7 +86,7 @@ class Cache:
         self._free = list(self._slots.slots)
 
     def come(self, request: Request) -> list[Request]:
-        """A request has come; gives those that get a slot."""
+        """Take a request that has arrived; returns those that get a slot."""
         if not self._free:
             kept = self._slots.paging.kept
             request.waits.enter_context(kept.awaiting(self._ids(request, request.prompt), OWNER))
@@ -94,7 +94,7 @@ class Cache:
         return self._let_in()
 
     def end(self, request: Request) -> list[Request]:
-        """A request has been answered; gives those that get a slot."""
+        """End a request that has been answered; returns those that get a slot."""
         if (slot := request.slot) is not None:
             slot.holds(self._ids(request, request.prompt + request.answered), at_rest=True, answered=True)
             self._free.append(slot)
@@ -116,16 +116,16 @@ class Cache:
         return placed
 
     def _ids(self, request: Request, count: int) -> list[int]:
-        """So many ids of a conversation, a grain of them each: everybody's, its kind's, and then its own."""
+        """Return the first `count` ids of a conversation, in grains: everybody's, its kind's, and then its own."""
         talk, opening = request.conversation, request.conversation.opening // self._grain
         shared = talk.preamble // self._grain
         return [-1] * opening + [-2 - talk.kind] * (shared - opening) + [talk.number] * (count // self._grain - shared)
 
     def _exact(self, request: Request, found: int) -> int:
-        """Ids that are found: what is kept ends with a preamble or an answer."""
+        """Return how many ids are really found: what is kept ends with a preamble or an answer."""
         if not found or self._grain == 1:
             return found
-        # What is kept lacks the last, which stands for several here.
+        # What is kept lacks the last id, which stands for several here.
         reused = max((ids for ids in _ends(request) if ids // self._grain <= found + 1), default=0)
         return min(reused, request.prompt - 1)
 
@@ -136,22 +136,22 @@ class Engine:
     def __init__(self, name: str, size: Size, costs: Costs) -> None:
         self.name = name
         self.busy = 0.0
-        """Seconds of its passes."""
+        """Seconds that its passes have taken."""
         self.wakes = _NEVER
-        """When something is to be done next."""
+        """When something has to be done next."""
         self._costs = costs
         self._cache = Cache(size, costs)
         self._prompts: list[Request] = []
-        """Those whose prompts are not processed yet."""
+        """Requests whose prompts are not processed yet."""
         self._writing: list[Request] = []
         self._began = self._pass = 0.0
-        """When the passes began that run now, and what each takes."""
+        """When the running passes began, and how long each takes."""
         self._passes = 0
         self._taken: list[Request] = []
-        """Whose prompts are in the pass that runs."""
+        """Requests whose prompts are in the running pass."""
 
     def lost(self, now: float) -> list[Request]:
-        """It is gone; gives all that were here, with the ids that they had."""
+        """Be lost; returns all requests that were here, with the ids that they had."""
         if self._passes:
             self.busy += now - self._began
         if not self._taken:
@@ -160,13 +160,13 @@ class Engine:
         return [*self._writing, *self._prompts, *self._cache.waiting]
 
     def come(self, request: Request, now: float) -> None:
-        """A request has come."""
+        """Take a request that has arrived."""
         self._begin(self._cache.come(request), now)
         if not self._passes:
             self._go_on(now)
 
     def wake(self, now: float) -> list[Request]:
-        """The time has come that `wakes` told; gives those that have been answered."""
+        """Do what is due at the time in `wakes`; returns the requests that have been answered."""
         ended = self._passed(now) if self._passes else []
         for request in ended:
             self._begin(self._cache.end(request), now)
@@ -180,7 +180,7 @@ class Engine:
             self._cut(request.ready)
 
     def _go_on(self, now: float) -> None:
-        """Begin the next pass, or several that are alike."""
+        """Begin the next pass, or several equal ones."""
         self._taken, room = [], _BATCH
         for request in self._prompts:
             if request.ready <= now and room:
@@ -201,13 +201,13 @@ class Engine:
         self._cut(later)
 
     def _cut(self, time: float) -> None:
-        """End the passes that run with the one that runs at this time: another prompt is there."""
+        """Let the running passes end with the one at this time, because another prompt has arrived."""
         if self._passes and not self._taken and time < self.wakes:
             self._passes = min(max(1, ceil((time - self._began) / self._pass)), self._passes)
             self.wakes = self._began + self._passes * self._pass
 
     def _passed(self, now: float) -> list[Request]:
-        """What the passes that have run have done; gives those that have been answered."""
+        """Apply what the finished passes have done; returns the requests that have been answered."""
         self.busy += self._passes * self._pass
         for request in self._writing:
             request.written += self._passes
@@ -228,7 +228,7 @@ class Engine:
 
 
 def _ends(request: Request) -> Sequence[int]:
-    """Where what is kept of a conversation may end. The last id of an answer is sampled, and not processed."""
+    """Return where what is kept of a conversation may end. The last id of an answer is sampled but not processed."""
     talk, at = request.conversation, request.conversation.preamble
     ends = [at]
     for turn in talk.turns[: request.turn]:

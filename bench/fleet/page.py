@@ -1,6 +1,6 @@
-"""The committed results as tables of `docs/fleet.md` and as pictures beside it. Pure but for `publish`.
+"""The committed results as tables of `docs/fleet.md` and as pictures beside it. Pure except for `publish`.
 
-The page's words are written by hand; what stands between its marks is made here.
+The page's text is written by hand; what is between its marks is made here.
 """
 
 import json
@@ -30,12 +30,12 @@ _CONSTANTS: Final = {
 
 
 def sizes(results: Results) -> dict[str, Mapping[str, Any]]:
-    """The scenes of which nothing is special but their size."""
+    """Return the scenes in which nothing is special except their size."""
     return {name: row for name, row in results["rows"].items() if ", " not in name}
 
 
 def events(results: Results) -> dict[str, Mapping[str, Any]]:
-    """The others, and the one that they are to be compared with."""
+    """Return the other scenes, and the one to compare them with."""
     rows: Mapping[str, Mapping[str, Any]] = results["rows"]
     found = {name: row for name, row in rows.items() if ", " in name}
     base = next(iter(found)).partition(", ")[0]
@@ -60,7 +60,7 @@ def _validation(results: Results) -> Iterator[str]:
 
 
 def in_all(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """All rows together: what was counted, what is simulated in its order, and the difference."""
+    """Return all rows together: what was counted, what is simulated in its order, and the difference."""
     held = sum(row["real"]["held"] for row in rows.values())
 
     def total(side: str) -> dict[str, float]:
@@ -129,7 +129,7 @@ _TABLES: Final[Mapping[str, Callable[[Results], Iterator[str]]]] = {
 
 
 def page(text: str, results: Results) -> str:
-    """The page with its tables as the results have them."""
+    """Return the page with its tables made from the results."""
 
     def table(found: re.Match[str]) -> str:
         return "\n".join([f"{found['name']}{found['mark']}", *_TABLES[found["name"]](results), "", ""])
@@ -138,7 +138,7 @@ def page(text: str, results: Results) -> str:
 
 
 def pictures(results: Results) -> dict[str, str]:
-    """SVG files by their names."""
+    """Return the SVG files by their names."""
     found = [
         Panel(
             f"{name}: found again, %", [(policy, {"found": 100 * row["found_again"]}) for policy, row in rows.items()]
@@ -160,7 +160,7 @@ def _firsts(scenes: Mapping[str, Mapping[str, Any]]) -> list[Panel]:
 
 
 def publish() -> None:
-    """Make tables and pictures of the results as they are."""
+    """Make tables and pictures from the committed results."""
     results = json.loads((RESULTS / "fleet.json").read_text(encoding="utf-8"))
     if "rows" not in results:
         return

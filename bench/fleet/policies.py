@@ -1,8 +1,8 @@
-"""Who is asked: the gateway's own homes, and what others do.
+"""Which engine is asked: by the gateway's own homes, and by other policies.
 
-A policy is one gateway's: it knows what it has sent itself and nothing of its neighbours. `homes` calls
-`gateway/engine/homes.py`, which the gateway runs. Of engines that are equally busy a draw decides. `prefix` is what
-routers do that remember which prompts they have sent where.
+A policy belongs to one gateway: it knows what that gateway has sent and nothing of its neighbours. `homes` calls
+`gateway/engine/homes.py`, which the gateway runs. Among equally busy engines a draw decides. `prefix` is what routers
+do that remember which prompts they have sent where.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,18 +13,18 @@ from bench.fleet.traces import Conversation
 from gateway.engine.homes import WARM, Load, choose, order_of, warmth, with_room
 
 Engines = Mapping[str, float]
-"""The engines that there are, and when each came."""
+"""The present engines, and when each joined."""
 
 
 class Policy(Protocol):
     """How one gateway chooses."""
 
     def choose(self, conversation: Conversation, engines: Engines, now: float) -> str:
-        """The engine that is asked."""
+        """Return the engine to ask."""
         ...
 
     def ended(self, name: str) -> None:
-        """An answer of this gateway's is over."""
+        """Note that an answer of this gateway has ended."""
         ...
 
 
@@ -46,21 +46,21 @@ class _Counting:
         return name
 
     def _fit(self, engines: Engines) -> bool:
-        """Know the engines that there are; whether they are others than before."""
+        """Take note of the present engines; returns whether they have changed."""
         if self._running.keys() == engines.keys():
             return False
         self._running = {name: self._running.get(name, 0) for name in engines}
         return True
 
     def _least(self, among: Sequence[str] | None = None) -> str:
-        """Of those that have least to do one by chance: the first behind a place that is drawn."""
+        """Return one of the least busy at random: the first after a place that is drawn."""
         names = list(self._running) if among is None else among
         at = self._random.randrange(len(names))
         return min([*names[at:], *names[:at]], key=self._running.__getitem__)
 
 
 class _Order(Sequence[str]):
-    """The order in which engines are a key's home, made when it is asked for: who stays where it is needs none."""
+    """The order in which engines are a key's home, made when it is needed: a conversation that stays needs none."""
 
     def __init__(self, key: bytes, names: Mapping[str, Load]) -> None:
         self._key = key
@@ -87,7 +87,7 @@ class _Order(Sequence[str]):
 
 
 class Homes(_Counting):
-    """The gateway's: a conversation has a home, which is left where it is too busy."""
+    """The gateway's own policy: a conversation has a home, and leaves it when it is too busy."""
 
     def __init__(self, slots: int, random: Random) -> None:
         super().__init__(slots, random)
@@ -96,7 +96,7 @@ class Homes(_Counting):
         self._known: dict[int, str] = {}
 
     def choose(self, conversation: Conversation, engines: Engines, now: float) -> str:
-        """The home, or the next of its order."""
+        """Return the home, or the next in its order."""
         if self._fit(engines):
             self._loads = {name: self._load(name, now, came) for name, came in engines.items()}
             self._young = {name: came for name, came in engines.items() if now - came < WARM}
@@ -122,7 +122,7 @@ class Homes(_Counting):
 
 
 class RoundRobin(_Counting):
-    """The next one."""
+    """One engine after the other."""
 
     def __init__(self, slots: int, random: Random) -> None:
         super().__init__(slots, random)
@@ -130,7 +130,7 @@ class RoundRobin(_Counting):
         self._names: list[str] = []
 
     def choose(self, conversation: Conversation, engines: Engines, now: float) -> str:
-        """Whose turn it is."""
+        """Return the engine whose turn it is."""
         if self._fit(engines):
             self._names = list(engines)
         self._turn += 1
@@ -138,23 +138,23 @@ class RoundRobin(_Counting):
 
 
 class LeastLoad(_Counting):
-    """The one that has least of this gateway's requests."""
+    """The engine with the fewest of this gateway's requests."""
 
     def choose(self, conversation: Conversation, engines: Engines, now: float) -> str:
-        """The least busy."""
+        """Return the least busy engine."""
         self._fit(engines)
         return self._sent(self._least())
 
 
 class Sticky(_Counting):
-    """The one that has answered before; a new conversation goes where least is to do."""
+    """The engine that has answered before; a new conversation goes to the least busy one."""
 
     def __init__(self, slots: int, random: Random) -> None:
         super().__init__(slots, random)
         self._of: dict[int, str] = {}
 
     def choose(self, conversation: Conversation, engines: Engines, now: float) -> str:
-        """The same as before."""
+        """Return the same engine as before, if it is there."""
         self._fit(engines)
         name = self._of.get(conversation.number)
         if name not in engines or name is None:
@@ -163,7 +163,7 @@ class Sticky(_Counting):
 
 
 class Prefix(_Counting):
-    """The one that was sent most of the prompt, unless it has over twice the mean to do."""
+    """The engine that was sent most of the prompt, unless it has over twice the mean to do."""
 
     def __init__(self, slots: int, random: Random) -> None:
         super().__init__(slots, random)
@@ -171,7 +171,7 @@ class Prefix(_Counting):
         self._kinds: dict[int, dict[str, None]] = {}
 
     def choose(self, conversation: Conversation, engines: Engines, now: float) -> str:
-        """The conversation's own before those that had one of its kind; of these the least busy."""
+        """Return the conversation's own engine, else the least busy of those that had one of its kind."""
         self._fit(engines)
         bound = max(2 * (sum(self._running.values()) + 1) / len(engines), self._slots)
         name = self._of.get(conversation.number)

@@ -1,9 +1,9 @@
 """The same conversations on real engines: embedded ones with SmolLM2, behind a gateway's own pool or a balancer.
 
 Turns conversations into messages of about as many tokens, plays them with their pauses through the gateway's agent, and
-gives for each request what the engine counted. With homes one gateway has all engines; under any other policy each
-engine has a gateway of its own, and the policy is a balancer's in front of them. `lived` turns what was played back
-into conversations for the simulation: the lengths and homes that they had. It simulates nothing.
+returns what the engine counted for each request. With homes, one gateway has all engines; under any other policy each
+engine has a gateway of its own, and a balancer in front of them applies the policy. `lived` turns what was played back
+into conversations for the simulation, with the lengths and homes that they had. Simulates nothing.
 """
 
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
@@ -27,7 +27,7 @@ from gateway.engine.interface import Sampling
 from gateway.engine.left_behind import shared_prefix
 
 BYTES_AN_ID: Final = 23_060
-"""Of a slot file of SmolLM2's (cache.json)."""
+"""Bytes per id of a slot file of SmolLM2 (cache.json)."""
 _LONGEST: Final = 1024
 """Ids that a slot has room for."""
 SMALL: Final = Crowd(
@@ -49,18 +49,18 @@ class Asked:
     processed: int
     reused: int
     held: int
-    """Ids of the conversation that an engine had at its last end."""
+    """Ids of the conversation that an engine had when its last answer ended."""
     answered: int
     first_s: float
     placed: float
     """When the pool or the balancer was asked for an engine."""
     ended: float
-    """When it heard that the engine had answered."""
+    """When it learned that the engine had answered."""
 
 
 @dataclass(slots=True)
 class Talk:
-    """One conversation that is played."""
+    """One conversation while it is played."""
 
     drawn: Conversation
     began: float
@@ -73,7 +73,7 @@ class Talk:
 
 
 def settings(engines: int, size: Size) -> GatewayConfig:
-    """A gateway over so many embedded engines, named as the simulation's are."""
+    """Return the settings of a gateway over so many embedded engines, named as in the simulation."""
     each = EngineConfig(
         kind="embedded",
         context=size.slots * _LONGEST,
@@ -87,17 +87,17 @@ def settings(engines: int, size: Size) -> GatewayConfig:
 
 
 class Front:
-    """Where requests come to: the gateway, or a balancer before several."""
+    """Where requests arrive: the gateway, or a balancer in front of several."""
 
     def __init__(self, gateways: Sequence[Services], policy: Policy) -> None:
         self._gateways = {f"engine-{number}": each for number, each in enumerate(gateways)}
         self._policy = policy
         self.balances = len(gateways) > 1
-        """Whether it is this that chooses, and no gateway's pool."""
+        """Whether this chooses the engine, and not a gateway's pool."""
 
     @contextmanager
     def gateway(self, drawn: Conversation) -> Generator[Services]:
-        """The gateway for one request."""
+        """Provide the gateway for one request."""
         if not self.balances:
             yield self._gateways["engine-0"]
             return
@@ -110,7 +110,7 @@ class Front:
 
 @asynccontextmanager
 async def fronted(engines: int, size: Size, policy: str) -> AsyncGenerator[Front]:
-    """Engines and gateways that run, and whose slots are swapped."""
+    """Run engines and gateways whose slots are swapped."""
     apart = policy != "homes"
     async with AsyncExitStack() as stack:
         configured = [settings(1, size)] * engines if apart else [settings(engines, size)]
@@ -123,7 +123,7 @@ async def fronted(engines: int, size: Size, policy: str) -> AsyncGenerator[Front
 async def play(
     conversations: Sequence[Conversation], engines: int, size: Size, policy: str = "homes", *, apart: bool = False
 ) -> list[Talk]:
-    """Play them with their pauses and beside each other; `apart`: one request at a time, in the order of the turns."""
+    """Play them at the same time, with their pauses; `apart`: one request at a time, in the order of the turns."""
     async with fronted(engines, size, policy) as front:
         began = monotonic()
         talks = [Talk(each, began) for each in conversations]
@@ -140,7 +140,7 @@ async def play(
 
 
 async def _files_are_known(services: Services) -> None:
-    """Nothing is swapped before the engine's model has been read."""
+    """Wait until the engine's model has been read: before that nothing is swapped."""
     for status in services.engines.statuses():
         if status.ready is None or (swapper := status.ready.slots.swapper) is None:
             raise SystemExit(f"engine {status.name!r} does not swap its slots; nothing was measured")
@@ -155,12 +155,12 @@ async def _live(front: Front, talk: Talk) -> None:
 
 
 async def _ask(front: Front, talk: Talk) -> None:
-    """The next request of a conversation."""
+    """Send the next request of a conversation."""
     drawn, number = talk.drawn, len(talk.asked)
     turn = drawn.turns[number]
     if not talk.messages:
         talk.messages.append({"role": "system", "content": prompt_text(Random(f"kind {drawn.kind}"), drawn.preamble)})
-    # A text of its own from the first word on, so that what is shared ends where the preamble does.
+    # The text differs from the first word on, so that what is shared ends where the preamble does.
     said = prompt_text(Random(f"{drawn.number}/{number}"), turn.added)
     talk.messages.append({"role": "user", "content": f"{drawn.number} {said}"})
     with front.gateway(drawn) as services:
@@ -199,13 +199,13 @@ async def _answered(services: Services, talk: Talk, most: int, *, balanced: bool
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A conversation with the lengths and the home that it had, and what engines counted."""
+    """A played conversation: the lengths and the home that it had, and what engines counted."""
 
     conversation: Conversation
     asked: Sequence[Asked]
 
     def row(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return it as JSON."""
         one = self.conversation
         head = {"number": one.number, "kind": one.kind, "began": one.began, "preamble": one.preamble}
         asked = [[*astuple(turn), *astuple(each)] for turn, each in zip(one.turns, self.asked, strict=True)]
@@ -213,7 +213,7 @@ class Played:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "Played":
-        """The same from JSON."""
+        """Read it from JSON."""
         turns = tuple(Turn(*each[:_OF_TURN]) for each in row["asked"])
         head = {name: row[name] for name in ("number", "kind", "began", "preamble", "opening")}
         conversation = Conversation(**head, turns=turns, home=bytes.fromhex(row["home"]))
@@ -225,7 +225,7 @@ _OF_TURN: Final = 3
 
 
 def lived(talks: Sequence[Talk]) -> list[Played]:
-    """What was played."""
+    """Return what was played."""
     found: list[Played] = []
     opening = min((shared_prefix(one.beginning, talks[0].beginning) for one in talks), default=0)
     for talk in talks:

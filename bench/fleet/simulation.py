@@ -1,7 +1,7 @@
-"""The fleet from its first request to its last: events in the order of their times, and what came of them.
+"""The fleet from its first request to its last: events in the order of their times, and their outcome.
 
-Turns conversations, engines and a policy into reuse, waiting and cost. Every draw is from the seed, and events of one
-moment stand in the order in which they were made, so the same scene gives the same figures on any machine.
+Turns conversations, engines and a policy into reuse, waiting and cost. Every draw is from the seed, and events at the
+same moment are in the order in which they were made, so the same scene gives the same figures on any machine.
 """
 
 from collections.abc import Sequence
@@ -21,44 +21,44 @@ TAILS: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What there is."""
+    """The engines and gateways of a simulation, and how they change."""
 
     engines: int
     gateways: int = 1
     size: Size = field(default_factory=Size)
-    """Of each engine."""
+    """The size of each engine."""
     stays: bool = True
-    """Whether a conversation comes to the same gateway each time; else to any."""
+    """Whether a conversation comes to the same gateway each time, instead of to any."""
     losses: tuple[float, ...] = ()
     """When an engine is lost, with all that it holds."""
     joins: tuple[float, ...] = ()
-    """When one comes."""
+    """When an engine joins."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of it."""
+    """The outcome of a simulation."""
 
     firsts: list[float] = field(default_factory=list[float])
     prompt: int = 0
     processed: int = 0
     held: int = 0
-    """Ids that some engine had of conversations that came back."""
+    """Ids of conversations that came back which some engine had."""
     reused: int = 0
-    """Of those."""
+    """How many of those were reused."""
     moved: int = 0
-    """Requests that came to another engine than the one before them."""
+    """Requests that came to another engine than the conversation's previous one."""
     went_on: int = 0
-    """Answers that went on elsewhere since their engine was lost."""
+    """Answers that were continued elsewhere because their engine was lost."""
     busy: float = 0.0
-    """Seconds of engines' work."""
+    """Seconds that engines worked."""
     ended: float = 0.0
     by_engine: dict[str, int] = field(default_factory=dict[str, int])
     last: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
-    """Of each conversation: which engine answered, and the ids that it has of it."""
+    """By conversation: the engine that answered last, and how many ids it has of it."""
 
     def note(self, request: Request) -> None:
-        """A request has been answered."""
+        """Count a request that has been answered."""
         talk = request.conversation
         before, held = self.last.get(talk.number, (request.engine, 0))
         self.prompt += talk.prompt(request.turn)
@@ -72,11 +72,11 @@ class Outcome:
 
     @property
     def found_again(self) -> float | None:
-        """The part of what engines had of conversations that came back."""
+        """The share that was reused of what engines had of conversations that came back."""
         return round(self.reused / self.held, 4) if self.held else None
 
     def summary(self) -> dict[str, Any]:
-        """As figures."""
+        """Return the figures."""
         firsts, answers = sorted(self.firsts), len(self.firsts)
         tails = {name: round(firsts[int(part * (answers - 1))], 4) for name, part in TAILS.items()}
         return {
@@ -118,7 +118,7 @@ class Simulation:
             self._ask(each, 0, each.began)
 
     def run(self) -> Outcome:
-        """All of it."""
+        """Run it to the end."""
         while self._events:
             now, _, what, request = heappop(self._events)
             if request is not None:
@@ -171,7 +171,7 @@ class Simulation:
             self._ask(talk, request.turn + 1, now + talk.turns[request.turn].pause)
 
     def _lose(self, now: float) -> None:
-        """One engine is gone; others go on from the ids that are there."""
+        """Lose one engine; others continue its answers from the ids already written."""
         if len(self._engines) == 1:
             return
         gone = self._engines.pop(self._random.choice(sorted(self._engines)))
@@ -186,5 +186,5 @@ class Simulation:
 def simulate(
     scene: Scene, policy: str, conversations: Sequence[Conversation], costs: Costs, seed: int = 0
 ) -> dict[str, Any]:
-    """The figures of one scene under one policy."""
+    """Return the figures of one scene under one policy."""
     return Simulation(scene, policy, conversations, costs, seed).run().summary()

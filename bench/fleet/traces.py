@@ -1,7 +1,8 @@
 """Conversations of agents, drawn from a seed: what is asked, when, and how long a tool works in between.
 
-Turns a seed into conversations. An agent is of a kind; all of a kind begin with the same ids (instructions and tools).
-Tools take 0.2 to 20 s, log-uniform, as in `bench/cache`; now and then a person comes back after minutes. Pure.
+Turns a seed into conversations. Each agent is of some kind, and all of one kind begin with the same ids (instructions
+and tools). Tools take 0.2 to 20 s, log-uniform, as in `bench/cache`; now and then a person comes back after minutes.
+Pure.
 """
 
 from collections.abc import Sequence
@@ -14,15 +15,15 @@ from typing import Final
 from gateway.engine.homes import key_of
 
 _COMES_BACK: Final = 0.05
-"""Of the pauses: a person's, not a tool's."""
+"""The share of pauses that are a person's, not a tool's."""
 
 Span = tuple[float, float]
-"""The least and the most; between them log-uniform."""
+"""The least and the most; drawn log-uniformly between them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One request: what is new in it, what is answered, and the pause behind it."""
+    """One request: what is new in it, what is answered, and the pause after it."""
 
     added: int
     answered: int
@@ -39,17 +40,17 @@ class Conversation:
     preamble: int
     turns: tuple[Turn, ...]
     opening: int = 0
-    """Ids of the preamble with which those of all kinds begin."""
+    """Ids of the preamble that the preambles of all kinds have in common."""
     home: bytes = field(default=b"", repr=False)
-    """What its home hangs on; not said: its number and kind."""
+    """What decides its home; if empty, its number and kind."""
 
     @cached_property
     def key(self) -> bytes:
-        """The same, in any case."""
+        """What decides its home, never empty."""
         return self.home or key_of("principal", self.number, self.kind)
 
     def prompt(self, turn: int) -> int:
-        """Ids of a request's prompt."""
+        """Return the number of ids of a request's prompt."""
         before = sum(each.added + each.answered for each in self.turns[:turn])
         return self.preamble + before + self.turns[turn].added
 
@@ -60,12 +61,12 @@ class Crowd:
 
     conversations: int
     seconds: float
-    """They begin at random times of so many seconds."""
+    """They begin at random times within so many seconds."""
     kinds: int = 20
     turns: int = 6
-    """Of a conversation, on the average."""
+    """The turns of a conversation, on average."""
     herd: float | None = None
-    """When half of them begin together, if they do: a thundering herd."""
+    """When half of them begin at once, if they do: a thundering herd."""
     preamble: Span = (300, 3000)
     added: Span = (20, 600)
     answered: Span = (8, 120)
@@ -74,7 +75,7 @@ class Crowd:
 
 
 def draw(crowd: Crowd, seed: int) -> Sequence[Conversation]:
-    """The conversations, in the order in which they begin."""
+    """Return the conversations, in the order in which they begin."""
     random = Random(f"{seed}/fleet")
     preambles = [round(_log_uniform(random, crowd.preamble)) for _ in range(crowd.kinds)]
     found = [_conversation(crowd, preambles, number, random) for number in range(crowd.conversations)]

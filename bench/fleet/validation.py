@@ -1,7 +1,7 @@
-"""The simulation beside real engines: the same conversations played and simulated, and by how much they differ.
+"""The simulation compared with real engines: the same conversations, played and simulated, and how much they differ.
 
 Turns what real engines counted and what the simulation says into rows. The costs are measured on the same machine right
-before and right behind, with as many engines at work.
+before and right after, with as many engines at work.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,26 +23,26 @@ BAR: Final = 0.1
 """By how much reuse and processed ids may differ, in every row."""
 _SEED: Final = 1
 _AROUND: Final = (0.9, 0.93, 0.97, 1.0, 1.03, 1.07, 1.1)
-"""Costs are not known better than this; where requests meet otherwise, other slots are given up."""
+"""Costs are not known more exactly than this; if requests coincide differently, other slots are given up."""
 _ROOMY: Final = Size(slots=2, cache=1600, grain=1)
-"""Conversations have twice as many ids in the end."""
+"""Conversations end with twice as many ids as there is room for."""
 _TIGHT: Final = Size(slots=2, cache=800, grain=1)
-"""Four times as many: what is given up is most of what decides."""
+"""With four times as many: the choice of what to give up decides most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is played."""
+    """One setup that is both played and simulated."""
 
     engines: int
     size: Size
     policy: str = "homes"
     crowd: Crowd = SMALL
-    """For each engine."""
+    """The conversations for each engine."""
 
     @property
     def name(self) -> str:
-        """For a person."""
+        """The case in words."""
         count = "1 engine" if self.engines == 1 else f"{self.engines} engines"
         return f"{count}, slot files of {self.size.cache:,} ids, {self.policy}"
 
@@ -59,7 +59,7 @@ SHORT: Final = Case(
 
 
 async def validated(cases: Sequence[Case] = CASES) -> dict[str, Any]:
-    """A row for each case, with what was counted, what is simulated, and the difference."""
+    """Return a row for each case, with what was counted, what is simulated, and the difference."""
     rows: dict[str, Any] = {}
     last: dict[int, dict[str, Any]] = {}
     for case in cases:
@@ -75,14 +75,14 @@ async def validated(cases: Sequence[Case] = CASES) -> dict[str, Any]:
 
 
 def compared(played: Sequence[Played], case: Case, costs: Costs) -> dict[str, Any]:
-    """What was counted, what is simulated, and the difference."""
+    """Return what was counted, what is simulated, and the difference."""
     real, timed, free = counted(played), in_its_order(played, case, costs), on_its_own(played, case, costs)
     differ = {name: round(timed[name] / real[name] - 1, 4) for name in ("found_again", "processed")}
     return {"real": real, "in_order": timed, "differ": differ, "on_its_own": free, "costs": asdict(costs)}
 
 
 def counted(played: Sequence[Played]) -> dict[str, Any]:
-    """What real engines counted."""
+    """Return what real engines counted."""
     asked = [each for one in played for each in one.asked]
     held = sum(each.held for each in asked)
     return {
@@ -95,7 +95,7 @@ def counted(played: Sequence[Played]) -> dict[str, Any]:
 
 
 def in_its_order(played: Sequence[Played], case: Case, costs: Costs) -> dict[str, Any]:
-    """What is simulated where requests come and end when they really did: homes, slots and files, but not speed."""
+    """Simulate requests that arrive and end when they really did: homes, slots and files, but not speed."""
     caches = {f"engine-{number}": Cache(case.size, costs) for number in range(case.engines)}
     policy, outcome = POLICIES[case.policy](case.size.slots, Random(case.policy)), Outcome()
     came = dict.fromkeys(caches, -WARM)
@@ -116,7 +116,7 @@ def in_its_order(played: Sequence[Played], case: Case, costs: Costs) -> dict[str
 
 
 def _over(cache: Cache, late: list[Request]) -> Iterator[Request]:
-    """Those of an engine that really have been answered and have a slot by now: each frees it for the next."""
+    """Yield those of an engine that have really been answered and have a slot by now: each frees it for the next."""
     while request := next((each for each in late if each.slot is not None), None):
         late.remove(request)
         cache.end(request)
@@ -134,7 +134,7 @@ def _events(played: Sequence[Played]) -> list[tuple[float, str, Conversation, in
 
 
 def on_its_own(played: Sequence[Played], case: Case, costs: Costs) -> dict[str, Any]:
-    """What is simulated with nothing but the conversations and the costs; the range is that of costs 10 % off."""
+    """Simulate from only the conversations and the costs; the range is that of costs 10 % off."""
     talks = [one.conversation for one in played]
     outcomes = [
         Simulation(Scene(case.engines, size=case.size), case.policy, talks, costs.times(part), _SEED).run()

@@ -1,8 +1,8 @@
 """`python -m bench.mcp`: what an MCP call costs through each gateway, all in one interleaved run.
 
 Starts every target that the chosen rows need, then goes through all rows again and again, a sample each time, so that a
-busy moment of the machine hits all alike. Prints a table; a whole run writes `results/mcp.json` with every sample, and
-the pages that show it. `rows.py` says what is measured, `site.py` starts it, `load.py` measures, `table.py` shows.
+busy moment of the machine affects all alike. Prints a table; a whole run writes `results/mcp.json` with every sample,
+and the pages that show it. `rows.py` says what is measured, `site.py` starts it, `load.py` measures, `table.py` shows.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from bench.record import summary, write
 
 _PACKAGES: Final = ("codec-gateway", "uvloop", "httptools", "aiohttp", "uvicorn", "pydantic-core", "starlette")
 _WARM: Final = 0.2
-"""Seconds that each row is asked before anything counts."""
+"""Seconds for which each row is asked before measuring begins."""
 
 Key = tuple[str, str, str, int]
 

@@ -1,8 +1,8 @@
-"""`python -m bench.mcp.against COMMIT`: what a call costs beside an earlier commit of this gateway.
+"""`python -m bench.mcp.against COMMIT`: what a call costs compared with an earlier commit of this gateway.
 
-Both run at the same time, each before a server of its own, and are asked in turns, the first of each pair changing; all
-is started several times, since where a process lies in memory makes it dearer or cheaper by some hundredths. Writes
-`results/against.json`; `--short` prints instead. Method: README.md.
+Both run at the same time, each in front of its own server, and are asked in turns, alternating which is first;
+everything is started several times, since where a process lies in memory makes its cost differ by some hundredths.
+Writes `results/against.json`; `--short` prints instead. Method: README.md.
 """
 
 import statistics
@@ -26,13 +26,13 @@ _WARM: Final = 0.5
 _SECONDS: Final = 1.5
 _STARTS: Final = 4
 _PAIRS: Final = 4
-"""Of each era and topology, for each start."""
+"""Pairs of samples in each era and topology, for each start."""
 
 Taken = dict[str, tuple[list[float], list[float]]]
 
 
 async def measure(peers: tuple[Peer, Peer], topology: str, folder: Path, pairs: int, taken: Taken) -> None:
-    """Start the earlier one and this one, and take samples of both, in each era."""
+    """Start the earlier gateway and this one, and take samples of both, in each era."""
     async with Site(folder, _ASK.concurrency) as site:
         before, now = [await site.launch(peer, topology, FEW_TOOLS) for peer in peers]
         for pair in zip(before, now, strict=True):
@@ -45,7 +45,7 @@ async def measure(peers: tuple[Peer, Peer], topology: str, folder: Path, pairs: 
 
 
 def run(commit: str, topologies: list[str], starts: int, pairs: int) -> dict[str, Any]:
-    """CPU time of a call, by topology and era: of the commit, of this code, and the ratios of the pairs."""
+    """Measure the CPU time of a call, by topology and era: of the commit, of this code, and the ratios of the pairs."""
     taken: Taken = {}
     with code_of(commit) as code, tempfile.TemporaryDirectory(prefix="bench-mcp-") as temporary:
         peers = Peer(f"codec-gateway at {commit}", commit, code=code), Peer("codec-gateway", "now")
@@ -64,7 +64,7 @@ def run(commit: str, topologies: list[str], starts: int, pairs: int) -> dict[str
 
 
 def main(arguments: list[str]) -> None:
-    """Measure, print, and write unless only a part was asked for."""
+    """Measure, print, and write, unless only a part was asked for."""
     if not arguments or arguments[0].startswith("-"):
         raise SystemExit("usage: python -m bench.mcp.against COMMIT [--short] [TOPOLOGY ...]")
     commit, *rest = arguments

@@ -1,4 +1,4 @@
-"""What we hold the gateway to, and how it stands: each bar, what was measured, held or missed.
+"""The bars that the gateway must meet: each one, what was measured, and whether it is held or missed.
 
 Pure: reads what `table.py` read. A bar that is missed is shown as missed.
 """
@@ -21,7 +21,7 @@ class Bar(NamedTuple):
 
 
 def bars(rows: Rows, results: Mapping[str, Any]) -> Iterator[Bar]:
-    """Give all bars that the results have rows for. CPU and rates are medians of the modern era."""
+    """Yield all bars that the results have rows for. CPU and rates are medians of the modern era."""
 
     def value(peer: str, side: str, ask: str, field: str) -> float:
         return rows[peer, side, "modern", ask][field]["median"]
@@ -58,7 +58,7 @@ def _guarded(value: Callable[[str, str, str, str], float], rows: Rows) -> Iterat
 
 
 def _with_ids(cost: Mapping[str, Any], own: Mapping[str, float]) -> Iterator[Bar]:
-    """What naming a map may add: medians of samples taken in turns, in one process."""
+    """Yield the bars on what naming a map may add: medians of samples taken in turns, in one process."""
     for which, what, allowed in (
         ("leaf ids, trust", "", 0.0),
         ("leaf ids, verify", " and what decoding takes", own["decode_us"]),

@@ -1,7 +1,7 @@
-"""The committed measurements as a picture: `docs/mcp-speed.svg`, bars of CPU time a call.
+"""The committed measurements as a picture: `docs/mcp-speed.svg`, bars of CPU time per call.
 
-Pure: turns rows into SVG. It shows what decides, the CPU time of the program in the middle, in the topology that most
-peers can serve.
+Pure: turns rows into SVG. It shows the figure that matters, the CPU time of the program in the middle, in the topology
+that most peers can serve.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _OURS: Final = "codec-gateway"
 
 
 def picture(rows: Mapping[tuple[str, str, str, str], Mapping[str, Any]]) -> str:
-    """Give the SVG: a bar for each peer, in the era in which it does best, shortest first."""
+    """Return the SVG: a bar for each peer, in the era in which it does best, shortest first."""
     best: dict[str, Mapping[str, Any]] = {}
     for (peer, topology, _, ask), row in rows.items():
         mine = topology == _TOPOLOGY and ask == _ASK and row["cpu_us"]["median"] > 0

@@ -1,7 +1,7 @@
 """The floor of our HTTP side: `python -m bench.mcp.floor PORT`, an ASGI app of a few lines that answers by itself.
 
-No gateway on this server can cost less than this does, whatever it leaves out: reading the request, starting a task and
-writing the answer are uvicorn's. `upstream.py` renders the answers.
+No gateway on this server can cost less, whatever it leaves out: uvicorn reads the request, starts a task and writes the
+answer. `upstream.py` renders the answers.
 """
 
 import sys
@@ -13,7 +13,7 @@ from bench.mcp.upstream import answer
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
-    """Answer one POST whose body came at once."""
+    """Answer one POST whose body came in one piece."""
     message = await receive()
     body = answer(message["body"]) or b""
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

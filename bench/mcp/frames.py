@@ -1,8 +1,8 @@
 """Bytes of MCP's answers as JSON and as Codec's frames, plain and with gzip: `python -m bench.mcp.frames`.
 
-A list of the 41 tools of four public servers, as `tests/exchanges` has recorded them, and one result of 30 characters,
-without ids and with them. Bodies alone, without heads. Writes `results/mcp_frames.json`; nothing here depends on the
-machine.
+A list of the 41 tools of four public servers, as recorded by `tests/exchanges`, and one result of 30 characters,
+without ids and with them. Only bodies are counted, not heads. Writes `results/mcp_frames.json`; nothing here depends on
+the machine.
 """
 
 import json
@@ -24,14 +24,14 @@ _PACKAGES: Final = ("codec-gateway", "codec-leaf", "msgpack")
 
 
 def tools() -> list[Any]:
-    """Give the tools that the recorded servers list."""
+    """Return the tools that the recorded servers list."""
     recordings = (json.loads(path.read_text(encoding="utf-8")) for path in sorted(_RECORDINGS.glob("*.json")))
     lists = (step for each in recordings for step in each["exchanges"] if step["method"] == "tools/list")
     return [tool for step in lists for tool in step["result"]["tools"]]
 
 
 def sizes(result: Mapping[str, Any]) -> dict[str, int]:
-    """Give the bytes of one answer in every form."""
+    """Return the bytes of one answer in every form."""
     body = encode_response(7, result)
     forms = {"json": body, "msgpack": write_frame("msgpack", read_json(body))}
     return {f"{form} | {coding}": _coded(data, coding) for form, data in forms.items() for coding in _CODINGS}

@@ -1,7 +1,7 @@
 """What rows about token ids need: the packaged model's map, and ids of the texts that the server answers with.
 
-Turns the packaged model into two files, and tells how long encoding and decoding take by themselves, here, in this
-process: what a gateway that does either pays at least. The engine is not started.
+Turns the packaged model into two files, and measures how long encoding and decoding take by themselves, in this
+process: the least that a gateway which does either must pay. The engine is not started.
 """
 
 import json
@@ -42,7 +42,7 @@ def make_ids(folder: Path) -> Ids:
 
 
 def own_times(ids: Ids, size: int) -> dict[str, float]:
-    """Microseconds of CPU that encoding and decoding a text of this size take, and encoding it by the library alone."""
+    """Return the microseconds of CPU for encoding and decoding a text of this size, and for the library's encoding."""
     token_map = load_map(ids.map_path.read_bytes())
     library = library_of(token_map)
     text = text_of(size)

@@ -1,7 +1,7 @@
 """`python -m bench.mcp.ids_cost`: what token ids add to a call, and what making them takes by itself.
 
-Clients that name a map and clients that do not ask the same process in turns, in many short samples: what is to be seen
-is a tenth of a call, and less than two samples a minute apart differ by. Writes `results/mcp_ids.json` and the pages.
+Clients that name a map and clients that do not ask the same process in turns, in many short samples: the difference is
+a tenth of a call, less than that between two samples a minute apart. Writes `results/mcp_ids.json` and the pages.
 """
 
 import statistics
@@ -28,7 +28,7 @@ _SECONDS: Final = 0.15
 
 
 async def compare(peers: Sequence[Peer], folder: Path) -> dict[str, Any]:
-    """CPU time of a call with a map named and without, and what the one adds to the other."""
+    """Measure the CPU time of a call with a map named and without, and what naming one adds."""
     added: dict[str, Any] = {}
     async with Site(folder, _ASK.concurrency) as site:
         targets = {peer.name: (await site.launch(peer, "http-http", FEW_TOOLS))[0] for peer in peers}

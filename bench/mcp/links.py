@@ -1,7 +1,7 @@
-"""Connections of the load generator: one request out, its answer in, as little work as Python allows.
+"""Connections of the load generator: one request out, its answer in, with as little work as Python allows.
 
 Turns request bytes into answer bytes, over a keep-alive HTTP connection, the older HTTP with one event stream, or a
-process's standard input and output. It checks no more than that an answer came.
+process's standard input and output. It checks only that an answer came.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ class Link(Protocol):
     """Something to send requests over, again and again."""
 
     async def exchange(self, request_id: int, message: bytes, headers: bytes) -> bytes:
-        """Give the body of the answer."""
+        """Send a request and return the body of its answer."""
         ...
 
     async def tell(self, message: bytes, headers: bytes) -> None:
-        """Send what is not answered."""
+        """Send a message that is not answered."""
         ...
 
     async def ready(self) -> None:
-        """Be open again: servers close connections that nobody used for some seconds."""
+        """Reopen if necessary: servers close connections that have been idle for some seconds."""
         ...
 
     def close(self) -> None:
-        """Be done with it."""
+        """Close it."""
         ...
 
 
@@ -55,7 +55,7 @@ class HttpLink(asyncio.Protocol):
             self._waiting.set_exception(ConnectionError(f"closed before the answer: {exc!r}"))
 
     async def exchange(self, request_id: int, message: bytes, headers: bytes) -> bytes:
-        """Send a POST and give the body of its answer, chunks and events still in it."""
+        """Send a POST and return the body of its answer, with chunks and events still in it."""
         if self._out is None:
             raise ConnectionError("not open")
         waiting = self._waiting = asyncio.get_running_loop().create_future()
@@ -106,16 +106,16 @@ class HttpLink(asyncio.Protocol):
 
 
 class LinesLink:
-    """Answers that come one a line, in any order: a process on standard input and output, or a stream of events."""
+    """Answers that come one per line, in any order: a process on standard input and output, or a stream of events."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
         self.reader: asyncio.Task[None] | None = None
-        """Who calls `take`; held here, so that it lives as long as the link."""
+        """The task that calls `take`; held here, so that it lives as long as the link."""
         self._send = send
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
 
     async def exchange(self, request_id: int, message: bytes, headers: bytes) -> bytes:
-        """Send a line and give the line of its answer."""
+        """Send a line and return the line of its answer."""
         waiting = self.expect(request_id)
         self._send(message)
         return await waiting
@@ -124,20 +124,20 @@ class LinesLink:
         self._send(message)
 
     async def ready(self) -> None:
-        """A process stays."""
+        """Do nothing: a process stays."""
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self.reader is not None:
             self.reader.cancel()
 
     def expect(self, request_id: int) -> asyncio.Future[bytes]:
-        """Give the future of an answer whose request is sent elsewhere."""
+        """Return the future of an answer whose request is sent elsewhere."""
         waiting = self._waiting[request_id] = asyncio.get_running_loop().create_future()
         return waiting
 
     async def read(self, stream: asyncio.StreamReader, prefix: bytes) -> None:
-        """Hand each answer to whoever waits for it, until the stream ends; what else is said is let go."""
+        """Hand each answer to whoever waits for it, until the stream ends; other messages are dropped."""
         while line := await stream.readline():
             if line.startswith(prefix):
                 body = line[len(prefix) :]
@@ -154,7 +154,7 @@ class EventsLink:
     def __init__(self, post: HttpLink, answers: LinesLink, path: str) -> None:
         self.answers = answers
         self.path = path
-        """Where requests go, as the stream said."""
+        """Where requests go, as named by the stream."""
         self._post = post
 
     async def exchange(self, request_id: int, message: bytes, headers: bytes) -> bytes:
@@ -174,7 +174,7 @@ class EventsLink:
 
 
 def _id_of(line: bytes) -> int:
-    """The id of an answer, without parsing all of it where the id stands near the front or the end."""
+    """Return the id of an answer, without parsing all of it if the id is near the front or the end."""
     front, back = line.find(b'"id":', 0, 60), line.rfind(b'"id":', max(0, len(line) - 40))
     at = max(front, back)
     if at >= 0:
@@ -193,7 +193,7 @@ async def connect(host: str, port: int, path: str) -> HttpLink:
 
 
 async def connect_events(host: str, port: int, path: str) -> tuple[LinesLink, str]:
-    """Open the event stream; give it, and the path that it names for requests."""
+    """Open the event stream; return it, and the path that it names for requests."""
     reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
     writer.write(f"GET {path} HTTP/1.1\r\nhost: {host}:{port}\r\naccept: text/event-stream\r\n\r\n".encode())
     while not (line := await reader.readline()).startswith(b"data: /"):

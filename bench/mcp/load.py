@@ -1,8 +1,8 @@
-"""The load: so many calls at a time for so long, and what they cost the process in the middle.
+"""The load: a number of calls at a time for a time, and what they cost the process in the middle.
 
-Turns a target (a running gateway with something to reach it by) into samples: calls a second, latencies, and the CPU
-time of the gateway's process a call, which neither the load generator's own cost nor the server's is part of. It knows
-MCP's two handshakes and nothing of who is measured.
+Turns a target (a running gateway with a way to reach it) into samples: calls per second, latencies, and the CPU time of
+the gateway's process per call, which includes neither the load generator's own cost nor the server's. It knows how MCP
+begins in its two eras, and nothing of who is measured.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _ENVELOPE: Final = {
     f"{_PREFIX}clientCapabilities": {},
 }
 _MARK: Final = 1 << 40
-"""Stands for the id in a request that is made once; no other number looks like it."""
+"""Stands for the id in a request that is rendered once; no other number looks like it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Ask:
     concurrency: int
 
     def __str__(self) -> str:
-        """Give it in a few characters."""
+        """Return it in a few characters."""
         what = f"{self.size} B" if self.kind == "call" else f"list of {self.size}"
         return f"{what} at {self.concurrency}"
 
@@ -58,10 +58,10 @@ class Client:
         self._names: dict[int, str] = {}
 
     async def begin(self) -> None:
-        """Shake hands, if the era does, and learn what the tools are called here.
+        """Do the handshake, if the era has one, and learn the names of the tools here.
 
         Raises:
-            ConnectionError: there is no sized tool, or not yet.
+            ConnectionError: there is no tool with sized answers, or not yet.
         """
         if self._era == "handshake":
             params = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": _INFO}
@@ -78,22 +78,22 @@ class Client:
             raise ConnectionError(f"no tool is called text_BYTES: {listed!r}"[:300])
 
     def widen(self, links: Sequence[Link]) -> None:
-        """Have these links too."""
+        """Add these links."""
         self._links = [*self._links, *links]
 
     def over(self, links: Sequence[Link]) -> "Client":
-        """Give the same client, its session among others, with other links."""
+        """Return the same client, including its session, with other links."""
         other = copy(self)
         other._links = links
         return other
 
     def close(self) -> None:
-        """Be done with the links."""
+        """Close the links."""
         for link in self._links:
             link.close()
 
     async def run(self, ask: Ask, seconds: float) -> list[float]:
-        """Ask as many at a time as `ask` says, until the time is over; give the latencies in seconds."""
+        """Ask as many at a time as `ask` says, until the time is over; return the latencies in seconds."""
         front, back, headers = self._parts(ask)
         latencies: list[float] = []
 
@@ -113,7 +113,7 @@ class Client:
         return latencies
 
     def _parts(self, ask: Ask) -> tuple[bytes, bytes, bytes]:
-        """The request around its id, and its headers."""
+        """Return the parts of the request around its id, and its headers."""
         method = "tools/call" if ask.kind == "call" else "tools/list"
         name = self._names[ask.size] if ask.kind == "call" else None
         params: dict[str, Any] = {} if name is None else {"name": name, "arguments": {"text": "hello"}}
@@ -142,13 +142,13 @@ class Client:
 
 
 def _message(body: bytes) -> dict[str, Any]:
-    """The message in a body that may be an event stream, in chunks."""
+    """Return the message in a body that may be an event stream, in chunks."""
     start, end = body.find(b'{"'), body.rfind(b"}")
     text = body[start : end + 1]
     try:
         return json.loads(text)
     except ValueError:
-        # A size of a chunk stands in the middle of it.
+        # The size of a chunk may be in the middle of it.
         lines = [line for line in body.split(b"\r\n") if b"data:" in line or not _is_size(line)]
         joined = b"".join(lines)
         return json.loads(joined[joined.find(b'{"') : joined.rfind(b"}") + 1])
@@ -159,6 +159,6 @@ def _is_size(line: bytes) -> bool:
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of a process."""
+    """Return the resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:"))

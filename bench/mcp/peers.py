@@ -1,7 +1,7 @@
 """Who is measured, and how each is started: a gateway between a client's side and a server's.
 
-A topology names both sides, `http-stdio`: HTTP before the gateway, a process on standard input and output behind it;
-`none` is not a server at all. Turns a peer, a topology and a server into a command. It starts nothing: `site.py` does;
+A topology names both sides: `http-stdio` is HTTP in front of the gateway and a process on standard input and output
+behind it; `none` means no server. Turns a peer, a topology and a server into a command. Starts nothing: `site.py` does;
 `bench.toolchain` fetches other people's programs.
 """
 
@@ -28,7 +28,7 @@ PLAIN: Final = '[engine]\nkind = "none"\n\n[tokens]\nmap = "none"\n'
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The server behind: as a command or as a URL, whichever the topology asks for."""
+    """The server behind a peer: as a command or as a URL, depending on the topology."""
 
     tools: int
     command: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Server:
 
     @property
     def configured(self) -> dict[str, Any]:
-        """As a client's configuration has it."""
+        """The server as a client's configuration has it."""
         return {"url": self.url} if self.url else {"command": self.command[0], "args": list(self.command[1:])}
 
 
@@ -49,15 +49,15 @@ class Peer:
     topologies: tuple[str, ...] = TOPOLOGIES
     eras: tuple[Era, ...] = ("handshake", "modern")
     settings: str = PLAIN
-    """Of our own gateway: its `codec-gateway.toml`."""
+    """The `codec-gateway.toml`, if it is our own gateway."""
     headers: tuple[str, ...] = ()
-    """What its clients send besides."""
+    """Further headers that its clients send."""
     leaves: str | None = None
-    """File with ids that the server puts beside its texts."""
+    """A file with ids that the server puts beside its texts."""
     code: Path | None = None
-    """Where the packages of our own gateway are, if they are not those of this environment."""
+    """Where the packages of our own gateway are, if not in this environment."""
     same_as: str | None = None
-    """The peer whose very process this is, asked by other clients: two processes of one program differ by a tenth."""
+    """The peer whose process this one uses, with other clients: two processes of one program differ by a tenth."""
 
 
 _OURS: Final = version("codec-gateway")
@@ -74,7 +74,7 @@ PEERS: Final = (
 
 
 def own_environment(peer: Peer) -> dict[str, str]:
-    """The environment of our own gateway: this one's, without what would configure it."""
+    """Return the environment for our own gateway: this process's, without what would configure it."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}
     return env if peer.code is None else {**env, "PYTHONPATH": str(peer.code)}
 
@@ -82,7 +82,7 @@ def own_environment(peer: Peer) -> dict[str, str]:
 def http_command(
     peer: Peer, topology: str, server: Server, folder: Path, port: int
 ) -> tuple[Sequence[str], Mapping[str, str] | None]:
-    """How a peer is started that serves HTTP."""
+    """Return the command that starts a peer which serves HTTP."""
     env: Mapping[str, str] | None = None
     back = server.url or server.command
     if peer.name == "bare ASGI app":
@@ -112,7 +112,7 @@ def http_command(
 
 
 def lines_command(peer: Peer, topology: str, server: Server, folder: Path) -> Sequence[str]:
-    """How a peer is started that speaks on standard input and output."""
+    """Return the command that starts a peer which speaks on standard input and output."""
     back = [server.url] if server.url else server.command
     if peer.name == "direct":
         return server.command

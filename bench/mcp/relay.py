@@ -1,8 +1,8 @@
-"""The floor: bytes passed on by asyncio, with no more of MCP than the transports force. `python -m bench.mcp.relay`.
+"""The floor: bytes passed on by asyncio, with no more of MCP than the transports require. `python -m bench.mcp.relay`.
 
 `relay http-http PORT URL`, `relay stdio-stdio COMMAND...`, `relay http-stdio PORT COMMAND...`, `relay stdio-http URL`.
-Where both sides are of one kind, bytes go through unread. Between the kinds a request's id finds its answer. It checks
-nothing and lets nobody else in: what a gateway costs beyond it is what the gateway does.
+If both sides are of one kind, bytes pass through unread. Between different kinds an answer is found by its request's
+id. It checks nothing and serves one client only: whatever a gateway costs more is for what the gateway does.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class _Pass(asyncio.Protocol):
 
 
 class _Door(_Pass):
-    """A client's connection, joined to one of its own to the server."""
+    """A client's connection, joined to its own connection to the server."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ async def _child(command: tuple[str, ...]) -> asyncio.subprocess.Process:
 
 
 def main() -> None:
-    """Pass on between the sides that are named."""
+    """Pass bytes between the sides that are named."""
     kind, *rest = sys.argv[1:]
     if kind == "http-http":
         uvloop.run(_http_http(int(rest[0]), rest[1]))

@@ -1,6 +1,6 @@
 """What is measured: which peers, in which topologies, asked for what. A row is one target and one ask.
 
-Data, and the rule that makes rows of it.
+Data, and the rule that makes rows from it.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ SHOWN: Final = (
 )
 """The columns of the page."""
 _WHOLE: Final = ("codec-gateway", "bare relay", "direct")
-"""Who is asked for everything."""
+"""The peers that are asked for everything."""
 _LISTS: Final = tuple(Ask("list", MANY_TOOLS, many) for many in (1, 16, MOST))
 _GUARDED: Final = f"""{PLAIN}
 [serve]
@@ -62,16 +62,16 @@ class Row:
         return self.ask.size if self.ask.kind == "list" else FEW_TOOLS
 
     def __str__(self) -> str:
-        """Give its name, as `--only` matches it."""
+        """Return its name, as `--only` matches it."""
         return f"{self.peer.name} | {self.topology} | {self.era} | {self.ask}"
 
 
 def rows(ids: Ids | None) -> Iterator[Row]:
-    """Give all rows; without `ids` those about token ids are left out."""
+    """Yield all rows; without `ids`, those about token ids are left out."""
     for peer in PEERS:
         lists = () if "http-none" in peer.topologies else _LISTS
         asks = (*_CALLS, *lists)
-        # Peers take up to a hundred times longer: the rows that the page shows are enough of them.
+        # Peers take up to a hundred times longer: for them the rows that the page shows are enough.
         yield from _rows_of(peer, asks if peer.name in _WHOLE else tuple(ask for ask in asks if str(ask) in SHOWN))
     guarded = replace(
         _OURS,
@@ -87,7 +87,7 @@ def rows(ids: Ids | None) -> Iterator[Row]:
 
 
 def with_ids(ids: Ids) -> Iterator[Peer]:
-    """The same gateway with a map, whose clients name it or not; the server ships ids or not."""
+    """Yield the same gateway with a map: its clients name it or not, and the server ships ids or not."""
     ours = replace(_OURS, topologies=("http-http",), eras=("modern",))
     for which, level, leaves in (
         ("leaf ids, trust", "trust", str(ids.leaves)),

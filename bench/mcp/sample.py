@@ -1,4 +1,4 @@
-"""One sample: a target is asked for a while, and what that came to."""
+"""One sample: a target is asked for a while, and the figures for that time."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ Sample = dict[str, float]
 
 
 async def sample(target: Target, ask: Ask, seconds: float) -> Sample:
-    """Calls a second, CPU time a call and two latencies.
+    """Return calls per second, CPU time per call and two latencies.
 
     Raises:
         SystemExit: the target broke off.

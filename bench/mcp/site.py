@@ -1,4 +1,4 @@
-"""All that runs during a measurement: peers with servers behind them and clients before them.
+"""Everything that runs during a measurement: peers with servers behind them and clients in front of them.
 
 Turns a peer and a topology into targets, one for each era, which `load.py` can drive. It measures nothing.
 """
@@ -24,14 +24,14 @@ _PAUSE: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A peer that runs, in one topology, and a client of one era before it."""
+    """A running peer in one topology, and a client of one era in front of it."""
 
     peer: Peer
     topology: str
     era: Era
     tools: int
     pid: int | None
-    """Whose CPU time counts; None: nobody stands in between."""
+    """The process whose CPU time counts; None if nobody is in between."""
     client: Client = field(repr=False)
 
 
@@ -89,7 +89,7 @@ class Site:
         return Server(tools, url=f"http://127.0.0.1:{port}/mcp")
 
     async def _launch_lines(self, peer: Peer, topology: str, era: Era, server: Server, folder: Path) -> Target:
-        """A process of its own: on standard input a client speaks one era."""
+        """Start a process for one client: on standard input a client speaks one era."""
         command = lines_command(peer, topology, server, folder)
         env = own_environment(peer)
         log = folder / "log"
@@ -113,7 +113,7 @@ class Site:
         return targets
 
     async def _http_client(self, peer: Peer, topology: str, era: Era, port: int, log: Path) -> Client:
-        """A client whose calls go through; some peers listen before they have reached the server behind them."""
+        """Return a client whose calls go through; some peers listen before they have reached their server."""
         deadline = anyio.current_time() + _READY_TIME
         while True:
             client = Client([], era, peer.headers)
@@ -131,7 +131,7 @@ class Site:
 
 
 async def _open(peer: Peer, port: int, first: Link | None = None) -> Link:
-    """A link to a peer over HTTP; the older HTTP has one event stream for all links of a client."""
+    """Open a link to a peer over HTTP; the older HTTP has one event stream for all links of a client."""
     host = "127.0.0.1"
     if peer.name != "mcp-hub":
         return await connect(host, port, "/mcp")

@@ -1,6 +1,6 @@
 """The committed measurements as a page, a picture and the README's lines: `python -m bench.mcp.table`; a test compares.
 
-Reads `results/mcp.json` and `results/mcp_ids.json`, writes `docs/mcp-speed.md`, `docs/mcp-speed.svg` and what stands
+Reads `results/mcp.json` and `results/mcp_ids.json`, writes `docs/mcp-speed.md`, `docs/mcp-speed.svg` and what is
 between the README's marks. Medians only; the samples stay in the files.
 """
 
@@ -38,14 +38,14 @@ WRITTEN: Final = "docs/mcp-speed.md, docs/mcp-speed.svg, README.md"
 
 
 def page(results: Mapping[str, Any]) -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     rows = rows_of(results)
     parts = [*_machine(results), *_bars(rows, results), *_tables(rows), *_ours(rows, results), *_memory(results)]
     return "\n".join([_HEAD, *parts]).rstrip("\n") + "\n"
 
 
 def readme_lines(results: Mapping[str, Any]) -> str:
-    """Give what the README says, without its marks."""
+    """Return the README's lines, without its marks."""
     rows = rows_of(results)
     ours, hub = (rows[peer, "http-stdio", "handshake", "100 B at 16"] for peer in ("codec-gateway", "mcp-hub"))
     fast = rows["fastmcp proxy", "http-stdio", "handshake", "100 B at 16"]
@@ -59,7 +59,7 @@ def readme_lines(results: Mapping[str, Any]) -> str:
 
 
 def rows_of(results: Mapping[str, Any]) -> Rows:
-    """Give the rows by peer, topology, era and ask."""
+    """Return the rows by peer, topology, era and ask."""
     rows: dict[tuple[str, str, str, str], Mapping[str, Any]] = {}
     for name, row in results["rows"].items():
         peer, topology, era, ask = name.split(" | ")
@@ -139,7 +139,7 @@ def _table(head: list[str], lines: list[list[str]]) -> Iterator[str]:
 
 
 def fill_readme(text: str, lines: str) -> str:
-    """Give the README with these lines between its marks; without marks, as it is."""
+    """Return the README with these lines between its marks; unchanged if it has no marks."""
     begin, end = MARKS
     before, found, rest = text.partition(begin)
     _, closed, after = rest.partition(end)
@@ -147,7 +147,7 @@ def fill_readme(text: str, lines: str) -> str:
 
 
 def measured() -> dict[str, Any]:
-    """The committed results of both measurements."""
+    """Return the committed results of both measurements."""
     whole, ids = (json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in ("mcp", "mcp_ids"))
     return {**whole, "ids_cost": ids["ids_cost"], "own_times": ids["own_times"]}
 

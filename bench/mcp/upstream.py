@@ -1,4 +1,4 @@
-"""The MCP server behind every gateway that is measured: it costs next to nothing, so that the gateway's cost is seen.
+"""The MCP server behind every gateway that is measured: it costs next to nothing, so that the gateway's cost shows.
 
 `python -m bench.mcp.upstream stdio|PORT [TOOLS [LEAVES]]`. Speaks both eras, over lines or HTTP. Its tools are called
 `text_BYTES` and answer with that many bytes, rendered once; `tool_N` are there to be listed. `LEAVES` names a file with
@@ -21,7 +21,7 @@ _WORDS = "The quick brown fox jumps over 13 lazy dogs; all of them saw it (twice
 
 
 def text_of(size: int) -> str:
-    """Give prose of `size` bytes."""
+    """Return prose of `size` bytes."""
     return (_WORDS * (size // len(_WORDS) + 1))[:size]
 
 
@@ -32,7 +32,7 @@ def _leaves() -> dict[str, Any]:
 
 @cache
 def _result(method: str, about: str | None, modern: bool) -> bytes:
-    """The result of a request; there are so few that each is rendered once."""
+    """Return the result of a request; there are so few that each is rendered once."""
     extra: dict[str, Any] = {}
     if modern:
         extra = {"resultType": "complete", "_meta": {"io.modelcontextprotocol/serverInfo": _INFO}}
@@ -70,7 +70,7 @@ def _count() -> int:
 
 
 def answer(line: bytes) -> bytes | None:
-    """Give the answer to one message; None where none is due."""
+    """Return the answer to one message; None if it needs none."""
     message: dict[str, Any] = json.loads(line)
     if "id" not in message or "method" not in message:
         return None
@@ -90,7 +90,7 @@ class _Http(asyncio.Protocol):
         self._held = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's.
+        # uvloop's transports are not subclasses of asyncio's.
         self._out = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:

@@ -1,1 +1,1 @@
-"""Token streams through the whole path: client, gateway, engine, each a process of its own."""
+"""Token streams through the whole path: client, gateway and engine, each in a process of its own."""

@@ -1,7 +1,7 @@
 """`python -m bench.path`: measure streams through the whole path, and write `results/path.json` and the wire's page.
 
 `--short` measures a little of everything, prints what it found and writes nothing; `python -m bench.path single,crowd`
-leaves the other parts out, and then nothing is written either. `make bench-wire` runs this behind `bench.wire`.
+leaves out the other parts, and then nothing is written either. `make bench-wire` runs this after `bench.wire`.
 """
 
 import json
@@ -47,7 +47,7 @@ SHORT: Final = Extent(1, 1, 3, 5, 12, (3,), 50, {1000: 100})
 
 
 async def on_stub(folder: Path, extent: Extent, parts: frozenset[str]) -> dict[str, Any]:
-    """What is measured on the stub engine."""
+    """Measure on the stub engine."""
     found: dict[str, Any] = {}
     with stub_engine() as engine, gateway_over(engine, folder) as gateway:
         if "single" in parts:
@@ -69,7 +69,7 @@ async def on_stub(folder: Path, extent: Extent, parts: frozenset[str]) -> dict[s
 
 
 async def on_model(folder: Path, extent: Extent, parts: frozenset[str]) -> dict[str, Any]:
-    """What is measured on the real engine."""
+    """Measure on the real engine."""
     found: dict[str, Any] = {}
     with real_engine() as engine, gateway_over(engine, folder, _SERVERS) as gateway:
         if "real" in parts:

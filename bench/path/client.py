@@ -1,7 +1,7 @@
-"""The client of the bench: one request, its answer decoded as it comes, and the time at which each id was there.
+"""The client of the bench: one request, its answer decoded as it arrives, and the time at which each id was decoded.
 
-Turns a way and a request into a `Got`. Cheap on purpose, since it shares the machine with what it measures: it takes
-all that one read of the socket brought at once. An answer that is cut or none ends the run.
+Turns a way and a request into a `Got`. Cheap on purpose, since it shares the machine with what it measures: it handles
+everything that one read of the socket returned at once. An answer that is cut off or missing ends the run.
 """
 
 import asyncio
@@ -22,31 +22,31 @@ _MOST = 1 << 26
 
 @dataclass(slots=True)
 class Got:
-    """What came, and when, by this machine's `perf_counter`."""
+    """What arrived, and when, by this machine's `perf_counter`."""
 
     ids: list[int] = field(default_factory=list[int])
-    """None where the answer is text."""
+    """Empty if the answer is text."""
     text: str = ""
     times: list[float] = field(default_factory=list[float])
-    """When each id (each event of text) had been decoded."""
+    """When each id (or each event of text) had been decoded."""
     wire_bytes: int = 0
-    """Everything that came over the socket: the head and the sizes of chunks too."""
+    """All bytes received on the socket, including the head and the sizes of chunks."""
     asked: float = 0.0
     """When the request was sent."""
 
     @property
     def first_ms(self) -> float:
-        """From the request to the first decoded token."""
+        """Seconds from the request to the first decoded token."""
         return (self.times[0] - self.asked) * 1e3
 
     @property
     def a_second(self) -> float:
-        """Tokens a second behind the first."""
+        """Tokens per second after the first."""
         return (len(self.times) - 1) / (self.times[-1] - self.times[0])
 
 
 class Stream(asyncio.Protocol):
-    """One connection for one answer. `open_stream` makes it."""
+    """One connection for one answer, made by `open_stream`."""
 
     def __init__(self, way: Way) -> None:
         self.got = Got()
@@ -67,7 +67,7 @@ class Stream(asyncio.Protocol):
         self._out.write(request)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's.
+        # uvloop's transports are not subclasses of asyncio's.
         self._out = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
@@ -101,7 +101,7 @@ class Stream(asyncio.Protocol):
             self._pieces.clear()
 
     def _opened(self) -> Decoder:
-        """The decoder of the coding that the answer has: a short one is sent as it is, whatever was asked for."""
+        """Return the decoder of the answer's coding: a short answer is sent uncompressed, whatever was asked for."""
         if self._decoder is None:
             coding = self._way.coding if self._coding == self._way.coding else "identity"
             self._decoder = Decoder(coding, _MOST, self._way.dictionary() if coding == "zstd" else None)

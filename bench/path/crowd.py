@@ -1,7 +1,7 @@
-"""Many streams at once from the stub engine: is anything lost, how late is a token, what does each process use.
+"""Many streams at once from the stub engine: is anything lost, how late is a token, what does each process use?
 
 Turns a number of streams into a row. A token's delay is from when the stub sent it to when the client had decoded it,
-by the clock that both read. The streams begin one after the other over one second.
+by the clock that both read. The streams begin one after the other within one second.
 """
 
 import asyncio
@@ -44,10 +44,10 @@ class _Usage:
 async def crowd(
     engine: Engine, gateway: Gateway, streams: int, tokens: int = TOKENS, way: Way = PROTOBUF, *, resident: int
 ) -> dict[str, Any]:
-    """Run so many streams of so many tokens at 100 a second each, and sum up. Ends the run where an id is lost.
+    """Run so many streams of so many tokens at 100 per second each, and sum up. Ends the run if an id is lost.
 
     Args:
-        resident: bytes of the gateway's memory before the first crowd: what is freed is not given back.
+        resident: bytes of the gateway's memory before the first crowd, as freed memory is not given back.
     """
     engine.sent()
     url = engine.url if way.of == "engine" else gateway.url
@@ -92,6 +92,6 @@ async def _ask_all(opened: Sequence[Stream], way: Way, tokens: int) -> None:
 
 
 async def _look(gateway: Gateway, seconds: float) -> int:
-    """The gateway's resident memory when all streams are open and most of each has passed."""
+    """Return the gateway's resident memory when all streams are open and most of each has passed."""
     await anyio.sleep(seconds)
     return resident_bytes(gateway.running.pid)

@@ -1,4 +1,4 @@
-"""What reading an engine's own stream costs, alone: the gateway's client of engines, and nobody behind it.
+"""What just reading an engine's stream costs: the gateway's client of engines, without anything that uses the ids.
 
 `python -m bench.path.reading URL` takes a line on standard input for each stream (number, rate, count, as JSON) and
 answers with the number of ids read. `stand.py` starts it and looks at its CPU time.
@@ -17,7 +17,7 @@ from leaf_sdk import open_map
 
 async def _read(url: str) -> None:
     client = LlamaCpp(url, token_map=open_map(packaged_model()))
-    # Nothing else runs here between two streams: standard input may be waited for as it is.
+    # Nothing else runs here between two streams: a blocking read of standard input is fine.
     while line := sys.stdin.readline():
         number, rate, count = json.loads(line)
         read = 0

@@ -1,7 +1,7 @@
 """The whole path with a real model: the same client asks llama.cpp's own server, and the gateway over that server.
 
-Turns a running engine and gateway into a row a way: bytes on the wire, time to the first decoded token, tokens a
-second, CPU of the gateway a token. The prompt is the same each time and its cache is warm for all; ways take turns.
+Turns a running engine and gateway into one row per way: bytes sent, time to the first decoded token, tokens per second,
+CPU of the gateway per token. The prompt is the same each time and its cache is warm for all; ways take turns.
 """
 
 from collections.abc import Sequence

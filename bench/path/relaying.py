@@ -1,7 +1,7 @@
-"""What passing a stream on costs at the least: bytes from an engine to its client, and nobody looks at them.
+"""What passing on a stream costs at least: bytes from an engine to its client that nobody looks at.
 
 `python -m bench.path.relaying URL PORT` listens on a port and joins each connection to one of its own to the engine, in
-both directions, with uvloop: the floor of everything that stands between the two, in Python. `stand.py` starts it.
+both directions, with uvloop: the floor for everything between the two, in Python. `stand.py` starts it.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import uvloop
 
 
 class _End(asyncio.Protocol):
-    """One end: what comes here goes out at the other."""
+    """One end: what arrives here goes out at the other."""
 
     def __init__(self, other: "_End | None" = None) -> None:
         self._other = other
@@ -21,7 +21,7 @@ class _End(asyncio.Protocol):
         self._out: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's.
+        # uvloop's transports are not subclasses of asyncio's.
         self._out = cast("asyncio.Transport", transport)
         if self._held:
             self._out.writelines(self._held)
@@ -35,24 +35,24 @@ class _End(asyncio.Protocol):
             self._other.close()
 
     def join(self, other: "_End") -> None:
-        """From now on."""
+        """Pass everything on to the other end from now on."""
         self._other = other
 
     def write(self, data: bytes) -> None:
-        """Pass on, as soon as it is connected."""
+        """Send these bytes, as soon as it is connected."""
         if self._out is None:
             self._held.append(data)
         else:
             self._out.write(data)
 
     def close(self) -> None:
-        """Behind what was written."""
+        """Close after what was written."""
         if self._out is not None:
             self._out.close()
 
 
 class _Client(_End):
-    """The end of a client: with it comes one to the engine."""
+    """The client's end; opens another one to the engine."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__()

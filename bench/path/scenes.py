@@ -1,7 +1,7 @@
 """The reference's two scenarios, through the endpoints: a handoff of 1,024 tokens, and a loop of two turns with a tool.
 
 A handoff goes to an agent behind the gateway, as text in JSON or as ids in msgpack; the engine is the stub, so that
-only the way is measured. The loop runs on a real engine: a client that runs the tool itself and asks twice, and a
+only the transfer is measured. The loop runs on a real engine: a client that runs the tool itself and asks twice, and a
 gateway that runs it, in JSON and in frames. Turns a running gateway into rows.
 """
 
@@ -31,11 +31,11 @@ _LOOP: Final = {"temperature": 0, "seed": 1, "max_tokens": 64, "stream": True}
 
 Sample = dict[str, float]
 Asked = tuple[bytes, bytes, float]
-"""Body of a request, body of its answer, seconds."""
+"""The body of a request, the body of its answer, and the seconds that it took."""
 
 
 async def handoff(gateway: Gateway, token_map: TokenMap, tries: int = 40) -> dict[str, Any]:
-    """Hand 1,024 tokens to an agent behind the gateway: each time others, the two forms taking turns."""
+    """Hand 1,024 tokens to an agent behind the gateway: different ones each time, the two forms taking turns."""
     idle = await idle_share(gateway)
     taken: dict[str, list[Sample]] = {"text in JSON": [], "ids in msgpack": []}
     with httpx2.Client(base_url=gateway.url, timeout=60) as client:
@@ -51,7 +51,7 @@ async def handoff(gateway: Gateway, token_map: TokenMap, tries: int = 40) -> dic
 
 
 def _handed(turn: int) -> list[int]:
-    """Other 1,024 ids each time: prose and code in turns, a window that moves."""
+    """Return 1,024 ids, different each time: prose and code in turns, in a moving window."""
     ids = stream("prose" if turn % 2 else "code")
     at = turn * 61 % (len(ids) - HANDED)
     return list(ids[at : at + HANDED])
@@ -80,9 +80,9 @@ def _hand(client: httpx2.Client, gateway: Gateway, idle: float, make: Callable[[
 
 
 def loop(gateway: Gateway, rounds: int) -> dict[str, Any]:
-    """Run the loop in three ways, in an order drawn anew each round, after a round that warms up.
+    """Run the loop in three ways, in a new random order each round, after a round that warms up.
 
-    What a way finds in the engine's cache is what the one before it has left there.
+    Each way finds in the engine's cache what the one before it has left there.
     """
     runs: dict[str, Callable[[httpx2.Client], list[Asked]]] = {
         "JSON, the client runs the tool": _by_client,
@@ -119,7 +119,7 @@ def _framed(client: httpx2.Client) -> Asked:
 
 
 def _by_client(client: httpx2.Client) -> list[Asked]:
-    """As a client of OpenAI's API does: the call comes back, and goes in again with its result."""
+    """Run it as a client of OpenAI's API does: the call comes back, and is sent again with its result."""
     parameters = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     function = {"name": "clock", "description": "Get the current time in a city", "parameters": parameters}
     tools = [{"type": "function", "function": function}]
@@ -137,7 +137,7 @@ def _by_client(client: httpx2.Client) -> list[Asked]:
 
 
 def _call_in(body: bytes) -> dict[str, Any]:
-    """The call that a stream of deltas tells."""
+    """Return the call in a stream of deltas."""
     name, arguments, call_id = "", "", ""
     for line in body.split(b"\n\n"):
         if not line.startswith(b"data: {"):

@@ -1,8 +1,8 @@
-"""One stream at a time from the stub engine: what the gateway adds to the first token, and CPU a token.
+"""One stream at a time from the stub engine: what the gateway adds to the first token, and CPU per token.
 
 Turns a running stub, a gateway over it and the two floors (a process that only reads, one that only passes bytes on)
-into rows. What the gateway does when nobody asks
-it anything (it looks at its engine every two seconds) is measured first and taken off. Rounds take turns.
+into rows. What the gateway does when it is idle (it checks its engine every two seconds) is measured first and
+subtracted. Rounds take turns.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _RATE: Final = 1000
 
 
 async def first_tokens(engine: Engine, gateway: Gateway, tries: int = _FIRSTS) -> dict[str, Any]:
-    """Milliseconds from the request to the first decoded token, the ways taking turns."""
+    """Measure the milliseconds from the request to the first decoded token, the ways taking turns."""
     samples: dict[str, list[float]] = {}
     for turn in range(tries + 5):
         for way in (ENGINE, JSON, PROTOBUF):
@@ -39,7 +39,7 @@ async def first_tokens(engine: Engine, gateway: Gateway, tries: int = _FIRSTS) -
 
 
 async def idle_share(gateway: Gateway, seconds: float = _IDLE) -> float:
-    """CPU seconds a second of a gateway that nobody asks."""
+    """Return the CPU seconds per second of an idle gateway."""
     pid, began = gateway.running.pid, perf_counter()
     before = cpu_seconds(pid)
     await asyncio.sleep(seconds)  # noqa: TID251 - time itself is what is measured
@@ -49,7 +49,7 @@ async def idle_share(gateway: Gateway, seconds: float = _IDLE) -> float:
 async def cpu_rows(
     gateway: Gateway, reader: Reader, relay: Relay, rounds: int, counts: Mapping[int, int] = COUNTS
 ) -> dict[str, Any]:
-    """Microseconds of CPU a token, by rate: of the gateway in two forms, of reading alone, and of passing on alone."""
+    """Measure CPU per token, in microseconds, by rate: the gateway in two forms, only reading, and only passing on."""
     idle = await idle_share(gateway)
     asked = [(gateway.url, gateway.running.pid, way, idle) for way in (JSON, PROTOBUF)]
     asked.append((relay.url, relay.pid, replace(ENGINE, name="passing on alone"), 0.0))
@@ -60,7 +60,7 @@ async def cpu_rows(
             for url, pid, way, alone in asked:
                 before, began = cpu_seconds(pid), perf_counter()
                 got = await fetch(url, way, way.request([turn, rate], count, temperature=0))
-                # Without what it does anyway.
+                # Without what it does when idle.
                 spent = cpu_seconds(pid) - before - alone * (perf_counter() - began)
                 check(got, way, turn, count)
                 row.setdefault(way.name, []).append(spent / count * 1e6)
@@ -71,7 +71,7 @@ async def cpu_rows(
 
 
 def check(got: Got, way: Way, number: int, count: int) -> None:
-    """End the run where an id is missing, or is another one."""
+    """End the run if an id is missing or wrong."""
     if way.form != "json" and (len(got.ids) < count or got.ids != list(ids_of(number)[: len(got.ids)])):
         raise SystemExit(f"{way.name}: {len(got.ids)} ids came, and not those that stream {number} holds")
 

@@ -1,4 +1,4 @@
-"""What runs during a measurement: an engine, a gateway over it, and processes that only read, or only pass bytes on.
+"""What runs during a measurement: an engine, a gateway over it, and processes that only read or only pass on bytes.
 
 Turns settings into running processes with a URL and a process id. It measures nothing.
 """
@@ -22,13 +22,13 @@ from gateway.engine.packaged_model import packaged_model
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine that runs, and what it is."""
+    """A running engine, and what it is."""
 
     url: str
     pid: int
 
     def sent(self) -> dict[int, list[float]]:
-        """When each id of each stream left since the last time this was asked. Of the stub alone."""
+        """Return when each id of each stream was sent since the last call. Only the stub can tell."""
         with urlopen(f"{self.url}/stub/sent", timeout=60) as answer:
             return {int(number): times for number, times in json.load(answer).items()}
 
@@ -63,12 +63,12 @@ def gateway_over(engine: Engine, folder: Path, servers: Mapping[str, Any] | None
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A process that reads an engine's stream with the gateway's own client, and does nothing with it."""
+    """A process that only reads an engine's stream, with the gateway's own client."""
 
     child: subprocess.Popen[str]
 
     def read(self, number: int, rate: int, count: int) -> float:
-        """Read one stream; give the CPU seconds that it took."""
+        """Read one stream; return the CPU seconds that it took."""
         if self.child.stdin is None or self.child.stdout is None:
             raise SystemExit("the reading process has no pipes")
         before = cpu_seconds(self.child.pid)
@@ -82,7 +82,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """A process that passes the bytes of an engine on."""
+    """A process that passes on the bytes of an engine."""
 
     url: str
     pid: int
@@ -99,7 +99,7 @@ def relaying(engine: Engine) -> Generator[Relay]:
 
 @contextmanager
 def reading(engine: Engine) -> Generator[Reader]:
-    """Run the reading process; it is warm when it is given."""
+    """Run the reading process; it has warmed up when this yields."""
     with process("bench.path.reading", engine.url) as child:
         reader = Reader(child)
         reader.read(0, 1000, 16)

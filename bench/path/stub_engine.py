@@ -1,9 +1,9 @@
 """A STUB of a llama.cpp server, for load: it generates nothing, it replays recorded ids at a rate.
 
 `python -m bench.path.stub_engine PORT`. It answers what the gateway asks of an engine (its facts, its tokenizer, its
-template) from SmolLM2's own map, so that the map can be proven. A prompt of two ids names the stream and the tokens a
+template) from SmolLM2's own map, so that the map can be proven. A prompt of two ids names the stream and the tokens per
 second; at every step each open stream of a rate gets one token, as in an engine that batches. `/stub/sent` tells when
-each id left, on the clock that all processes of a machine share.
+each id was sent, on the clock that all processes of a machine share.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SLOTS: Final = 256
 CONTEXT: Final = 8192
 _RATE: Final = 1000
-"""Tokens a second for a prompt that names none."""
+"""Tokens per second for a prompt that names none."""
 _HEAD: Final = (
     b"HTTP/1.1 200 OK\r\nServer: llama.cpp stub\r\nContent-Type: text/event-stream\r\n"
     b"Transfer-Encoding: chunked\r\nKeep-Alive: timeout=5, max=100\r\n\r\n"
@@ -44,7 +44,7 @@ class _Play:
         self._count = 0
 
     def step(self) -> bool:
-        """Send the next token; false where that was the last, or nobody listens any more."""
+        """Send the next token; returns false if that was the last, or nobody listens any more."""
         if self._out.is_closing():
             return False
         piece = next(self._pieces)
@@ -56,7 +56,7 @@ class _Play:
 
 
 class _Beat:
-    """The steps of one rate: one timer, however many streams."""
+    """The steps of one rate: one timer for any number of streams."""
 
     def __init__(self, rate: int) -> None:
         self._period = 1 / rate
@@ -65,14 +65,14 @@ class _Beat:
         self._loop = asyncio.get_running_loop()
 
     def join(self, play: _Play) -> None:
-        """Have a stream from the next step on."""
+        """Include a stream from the next step on."""
         if not self._open:
             self._next = self._loop.time()
             self._plan()
         self._open.append(play)
 
     def _plan(self) -> None:
-        # From the step before, not from now: a step that was late makes no other one late.
+        # From the previous step, not from now: a late step does not delay the others.
         self._next += self._period
         self._loop.call_at(self._next, self._step)
 
@@ -119,7 +119,7 @@ class Stub:
         sent.clear()
         play = _Play(out, rendered(number % TURNS, self._map, openai=openai), most, sent)
         out.write(_HEAD)
-        # The first token comes at once, so that the time to it is that of the path alone.
+        # The first token is sent at once, so that the time to it is that of the path alone.
         if play.step():
             beat = self._beats.get(rate)
             if beat is None:
@@ -137,7 +137,7 @@ class Stub:
             "total_slots": SLOTS,
             "model_path": str(packaged_model()),
             "chat_template": "{{ messages }}",
-            # Drawn at each start, as llama.cpp does: by it a new connection is known to be to the same engine.
+            # Drawn at each start, as llama.cpp does: it shows that a new connection is to the same engine.
             "media_marker": self._marker,
             "chat_template_caps": {"supports_tools": False},
         }
@@ -151,14 +151,14 @@ class Stub:
 
 
 class _Connection(asyncio.Protocol):
-    """As much HTTP/1.1 as our own clients speak."""
+    """A connection with as much of HTTP/1.1 as our own clients use."""
 
     def __init__(self, stub: Stub) -> None:
         self._stub = stub
         self._held = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's.
+        # uvloop's transports are not subclasses of asyncio's.
         self._out = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:

@@ -1,8 +1,8 @@
 """What the stub engine sends: recorded ids as a llama.cpp server's events, rendered once.
 
 Turns a recorded stream into pieces, each an HTTP chunk of one event, in the form of `/completion` and in that of
-`/v1/completions`. Where a token ends in the middle of a character the server holds it back, and so do the pieces. A
-test holds them against the packaged server. It sends nothing.
+`/v1/completions`. Where a token ends inside a character the server holds it back, and so do the pieces. A test compares
+them with the packaged server. It sends nothing.
 """
 
 import json
@@ -16,13 +16,13 @@ from leaf_sdk import Detokenizer, TokenMap
 
 RECORDED: Final = "prose"
 TURNS: Final = 8
-"""Streams that are told apart: each begins at another place of the recording, so that one can't stand for another."""
+"""How many streams differ: each begins at another place in the recording, so that none can be taken for another."""
 PROMPT_IDS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One event as it goes out, and how many ids it completes."""
+    """One event as it is sent, and how many ids it completes."""
 
     data: bytes
     ids: int
@@ -30,7 +30,7 @@ class Piece:
 
 @cache
 def ids_of(number: int) -> tuple[int, ...]:
-    """The ids that the stream of this number holds: 4,096."""
+    """Return the 4,096 ids of the stream of this number."""
     ids = stream(RECORDED)
     at = number % TURNS * (len(ids) // TURNS)
     return ids[at:] + ids[:at]
@@ -44,14 +44,14 @@ class Rendered:
     openai: bool
 
     def end(self, count: int) -> bytes:
-        """What follows the last id, and the end of the body."""
+        """Return what follows the last id, and the end of the body."""
         data = sse.last_event(count) if self.openai else _event(_last_message(count))
         return chunk(data) + b"0\r\n\r\n"
 
 
 @cache
 def rendered(turn: int, token_map: TokenMap, *, openai: bool) -> Rendered:
-    """The stream that begins at a turn, in OpenAI's form or the server's own."""
+    """Return the stream that begins at a turn, in OpenAI's form or the server's own."""
     detokenizer = Detokenizer(token_map)
     pieces: list[Piece] = []
     held = 0
@@ -67,7 +67,7 @@ def rendered(turn: int, token_map: TokenMap, *, openai: bool) -> Rendered:
 
 
 def message_event(token: int, text: str, number: int) -> bytes:
-    """The event of the id that is the `number`th, as `/completion` sends it."""
+    """Return the event of the `number`th id, as `/completion` sends it."""
     fields = {
         "index": 0,
         "content": text,
@@ -81,7 +81,7 @@ def message_event(token: int, text: str, number: int) -> bytes:
 
 
 def chunk(data: bytes) -> bytes:
-    """One chunk of a body whose length is not known."""
+    """Return one chunk of a body of unknown length."""
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 

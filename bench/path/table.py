@@ -15,7 +15,7 @@ SLACK_MS: Final = 25
 
 
 def sections(results: Results) -> Iterator[str]:
-    """Give all of them."""
+    """Return all of them."""
     machine = results["machine"]
     yield from ("## The whole path", "")
     yield "A client, the gateway and an engine, each a process of its own on one machine; the client decodes at once."
@@ -39,7 +39,7 @@ def _real(results: Results) -> Iterator[str]:
     baseline = results["real"][ENGINE.name]["bytes"]["median"]
     for name, row in results["real"].items():
         spent = f"{_median(row, 'gateway_us_per_token'):.0f}" if "gateway_us_per_token" in row else ""
-        # In batch all but the first come with the end, and a pace would say nothing.
+        # In batch all but the first come with the end, so a rate would mean nothing.
         pace = "at the end" if "batch" in name else f"{_median(row, 'tokens_a_second'):.1f}"
         yield (
             f"| {name} | {_median(row, 'bytes'):,.0f} | {_median(row, 'bytes_per_token'):.2f} "
@@ -130,12 +130,12 @@ def _loop(results: Results) -> Iterator[str]:
 
 
 def added_ms(rows: Mapping[str, Any], way: Way) -> float:
-    """What a way adds to the time to the first token: a difference of medians."""
+    """Return what a way adds to the time to the first token: a difference of medians."""
     return rows[way.name]["median"] - rows[ENGINE.name]["median"]
 
 
 def beyond_reading(rows: Mapping[str, Any], way: Way) -> float:
-    """What a way costs the gateway beyond reading: a median of differences in the same round, in microseconds."""
+    """Return what a way costs the gateway beyond reading, in microseconds: a median of differences within rounds."""
     alone = rows["reading alone"]["samples"]
     return statistics.median(a - b for a, b in zip(rows[way.name]["samples"], alone, strict=True))
 

@@ -1,4 +1,4 @@
-"""The ways in which one stream is asked for: in JSON of the engine itself, and of the gateway in each of its forms.
+"""The ways in which one stream is requested: from the engine itself in JSON, and from the gateway in each of its forms.
 
 Turns a way and a prompt into the bytes of a request, made once, and says how its answer is to be read. Knows no socket.
 """
@@ -14,7 +14,7 @@ from leaf_sdk.wire import Coding, Dictionary, Format
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to have a stream."""
+    """One way to request a stream."""
 
     name: str
     form: Literal["json"] | Format
@@ -24,7 +24,7 @@ class Way:
     """Who is asked."""
 
     def request(self, prompt: Sequence[int], count: int, **settings: Any) -> bytes:
-        """Give the whole request for `count` ids behind a prompt."""
+        """Return the whole request for `count` ids after a prompt."""
         fields: dict[str, Any] = {"prompt": list(prompt), "max_tokens": count, "stream": True, **settings}
         if self.form != "json":
             fields |= {"stream_format": self.form, "stream_flush": self.flush}
@@ -36,7 +36,7 @@ class Way:
         return head.encode() + body
 
     def dictionary(self) -> Dictionary | None:
-        """The dictionary that its coding has."""
+        """Return the dictionary that its coding uses."""
         return dictionary(self.form) if self.coding == "zstd" and self.form != "json" else None
 
 

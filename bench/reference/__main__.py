@@ -1,4 +1,4 @@
-"""`python -m bench.reference`: write `docs/reference-figures.md` from the results as they are. It measures nothing."""
+"""`python -m bench.reference`: write `docs/reference-figures.md` from the committed results. It measures nothing."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "reference-figures.md"
 
 
 def results() -> dict[str, Any]:
-    """Read the results that the page is made of."""
+    """Read the results that the page is made from."""
     return {name: json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in NAMES}
 
 

@@ -1,6 +1,6 @@
 """The reference's scenes of agents: a handoff, a call, a loop, the watcher. Results in, scenes out.
 
-Pure. What is not measured here in the same way says so in its row.
+Pure. A row says so if its figure is not measured here in the same way.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _FRAMED: Final = "protobuf and gzip, the gateway runs it"
 
 
 def scenes(results: Results) -> Iterator[Scene]:
-    """Give all of them."""
+    """Return all of them."""
     for make in (_handoff, _one_call, _loop, _watcher):
         yield make(results)
 

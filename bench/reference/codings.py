@@ -15,7 +15,7 @@ _LONG: Final = "greedy | 2048"
 
 
 def scenes(results: Results) -> Iterator[Scene]:
-    """Give all of them."""
+    """Return all of them."""
     for make in (_bytes_a_token, _sweep, _ratios, _dictionaries):
         yield make(results)
 

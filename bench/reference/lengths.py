@@ -8,7 +8,7 @@ from bench.reference.streams import LATER, MATRIX, RESULTS, bytes_of, cell
 
 
 def scenes(results: Results) -> Iterator[Scene]:
-    """Give all of them."""
+    """Return all of them."""
     for make in (_crossover, _timed):
         yield make(results)
 

@@ -8,7 +8,7 @@ from bench.reference import agents, codings, lengths, streams, tools
 from bench.reference.row import Results, Row, Scene
 
 NAMES: Final = ("wire", "lengths", "path", "leaf", "toolcalls", "maps", "mcp", "mcp_frames")
-"""Results that the page is made of."""
+"""Results that the page is made from."""
 
 _HEAD: Final = """# Beside the Codec reference
 
@@ -49,12 +49,12 @@ What else they state with a figure, and why no row stands beside it:
 
 
 def scenes(results: Results) -> list[Scene]:
-    """Give all scenes in the order of the page."""
+    """Return all scenes in the order of the page."""
     return [scene for part in (streams, codings, lengths, agents, tools) for scene in part.scenes(results)]
 
 
 def page(results: Results) -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     found = scenes(results)
     parts = (_HEAD, *_overview(found), *(line for scene in found for line in _scene(scene)), _TAIL)
     return "\n".join(parts).rstrip() + "\n"

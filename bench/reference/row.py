@@ -1,6 +1,6 @@
-"""A figure of the reference beside ours, and which of the two is better: the rows that every scene is made of.
+"""A figure of the reference beside ours, and which of the two is better: the rows of which every scene consists.
 
-Theirs is typed, with the words in which it is stated; ours always comes from a result. Whether ours is better is
+Theirs is typed in, with the words in which it is stated; ours always comes from a result. Whether ours is better is
 computed, so that it stays right when a result is measured again. Pure.
 """
 
@@ -21,19 +21,19 @@ NOTHING: Final = "–"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure of both. None: theirs is not stated, or ours is not measured; `words` then say what is there."""
+    """One figure of both. None: theirs is not stated, or ours is not measured; `words` then say what there is."""
 
     what: str
     theirs: float | None
     ours: float | None
     unit: Unit
     stated: str = ""
-    """Theirs in its own words, where these are not the number."""
+    """Their figure in their own words, if these are not the number."""
     words: str = ""
 
     @property
     def verdict(self) -> Verdict:
-        """What ours is beside theirs; nothing where one of them is missing."""
+        """How ours compares with theirs; empty if one of them is missing."""
         factor = self.factor
         if factor is None:
             return ""
@@ -47,7 +47,7 @@ class Row:
         return self.ours / self.theirs if self.unit in _MORE_IS_BETTER else self.theirs / self.ours
 
     def line(self) -> str:
-        """Give the row as Markdown."""
+        """Return the row as Markdown."""
         theirs = self.stated or (NOTHING if self.theirs is None else _with_unit(f"{self.theirs:,}", self.unit))
         ours = self.words or (NOTHING if self.ours is None else shown(self.ours, self.unit))
         return f"| {self.what} | {theirs} | {ours} | {self._judged()} |"
@@ -65,25 +65,25 @@ class Scene:
 
     title: str
     definition: str
-    """What they measure, in their sense."""
+    """What they measure, by their definition."""
     stated: str
-    """Where its figures stand."""
+    """Where its figures are stated."""
     rows: Sequence[Row]
     why: str
 
 
 def kib(size: float) -> float:
-    """Give the bytes of a size that the reference writes as KB, of 1,024 each."""
+    """Return the bytes of a size that the reference writes in KB, of 1,024 bytes each."""
     return size * 1024
 
 
 def kb(size: float) -> str:
-    """Give a size that `kib` made as the reference writes it; nothing for one in whole bytes."""
+    """Return a size made with `kib` as the reference writes it; empty for one in whole bytes."""
     return f"{size / kib(1):.1f} KB" if isinstance(size, float) else ""
 
 
 def median(row: Mapping[str, Any], *keys: str) -> float:
-    """Give the median that stands at the end of these keys."""
+    """Return the median at the end of these keys."""
     found: Any = row
     for key in keys:
         found = found[key]
@@ -91,7 +91,7 @@ def median(row: Mapping[str, Any], *keys: str) -> float:
 
 
 def shown(value: float, unit: Unit) -> str:
-    """Give a figure with its unit."""
+    """Return a figure with its unit."""
     return _with_unit(f"{value:,.0f}" if unit == "B" else _digits(value), unit)
 
 
@@ -100,6 +100,6 @@ def _with_unit(digits: str, unit: Unit) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three digits, and all of those before the point."""
+    """Return three digits, or all of those before the point."""
     places = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
     return f"{value:,.{min(places, 4)}f}"

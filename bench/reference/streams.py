@@ -12,18 +12,18 @@ _JSON: Final = "json-sse | identity | at once"
 
 
 def scenes(results: Results) -> Iterator[Scene]:
-    """Give all of them."""
+    """Return all of them."""
     for make in (_formats, _frames, _synthetic, _engine):
         yield make(results)
 
 
 def cell(results: Results, scene: str, variant: str) -> Mapping[str, Any]:
-    """What a replayed stream came to."""
+    """Return the results of a replayed stream."""
     return results["lengths"]["rows"][scene][variant]
 
 
 def bytes_of(results: Results, scene: str, variant: str) -> float:
-    """Its bytes."""
+    """Return the bytes of a replayed stream."""
     return float(cell(results, scene, variant)["bytes"])
 
 

@@ -1,6 +1,6 @@
 """The reference's scenes of tools and texts: MCP, leaves, tokenizing, translating. Results in, scenes out.
 
-Pure. What is not measured here in the same way says so in its row.
+Pure. A row says so if its figure is not measured here in the same way.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ _RESULTS: Final = "`packages/bench/RESULTS.md`"
 
 
 def scenes(results: Results) -> Iterator[Scene]:
-    """Give all of them."""
+    """Return all of them."""
     for make in (_list, _small_calls, _leaf, _tokenizing, _translator):
         yield make(results)
 
@@ -117,7 +117,7 @@ _STATED: Final = {
     "answer without ids": 105,
     "answer with ids": 316,
 }
-"""Of 30 characters."""
+"""The stated figures for a text of 30 characters."""
 
 
 def _leaf(results: Results) -> Scene:

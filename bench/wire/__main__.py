@@ -1,6 +1,6 @@
 """`make bench-wire`: measure the wire and write `results/wire.json`, `docs/wire-speed.md` and its picture.
 
-`--short` measures one short stream once, prints what it found and writes nothing: to see that all of it still runs.
+`--short` measures one short stream once, prints what it found and writes nothing, to check that everything still runs.
 """
 
 import json
@@ -35,7 +35,7 @@ def main(*, short: bool) -> None:
 
 
 def publish() -> None:
-    """Make the page, its picture and the README's table of the results as they are."""
+    """Make the page, its picture and the README's table from the committed results."""
     results, path = (json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in ("wire", "path"))
     (DOCS / "wire-speed.md").write_text(table.page(results, path), encoding="utf-8")
     (DOCS / "wire-speed.svg").write_text(picture.draw(results), encoding="utf-8")

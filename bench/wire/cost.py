@@ -1,7 +1,7 @@
-"""What writing and reading frames costs alone, beside codecai and JSON; and handing 1,024 tokens to another agent.
+"""What writing and reading frames costs by itself, beside codecai and JSON; and handing 1,024 tokens to another agent.
 
-Microseconds of CPU a token, at 1, 8 and 64 ids a frame, and milliseconds a handoff: as text (decoded, sent as JSON,
-parsed and encoded again) and as ids (written as frames and read). Pieces of work take turns, in samples of 20 ms.
+Microseconds of CPU per token, at 1, 8 and 64 ids per frame, and milliseconds per handoff: as text (decoded, sent as
+JSON, parsed and encoded again) and as ids (written as frames and read). Pieces of work take turns, in samples of 20 ms.
 """
 
 import json
@@ -24,7 +24,7 @@ Work = Callable[[], object]
 
 
 def frames() -> dict[str, Any]:
-    """Time a frame of 1, 8 and 64 ids in every format, divided by its ids."""
+    """Time a frame of 1, 8 and 64 ids in every format, divided by the number of its ids."""
     return {str(count): _of_frames(count) for count in IDS}
 
 

@@ -1,8 +1,8 @@
 """The reference's own lengths, streams and frames, replayed here: bytes, and the time to the first decoded token.
 
-Eight lengths from 16 to 2,048 tokens at the rate that its engine had, its synthetic streams, what a token takes in
-frames of 1, 4, 8 and 16, and the call of a tool. Time is virtual (`replay.py`), so nothing here depends on the machine,
-and only other compressors would give other figures. `python -m bench.wire.lengths` writes `results/lengths.json`.
+Eight lengths from 16 to 2,048 tokens at the rate of its engine, its synthetic streams, the bytes per token in frames of
+1, 4, 8 and 16, and the call of a tool. Time is virtual (`replay.py`), so nothing here depends on the machine, and only
+other compressors would give other figures. `python -m bench.wire.lengths` writes `results/lengths.json`.
 """
 
 import json
@@ -25,7 +25,7 @@ from leaf_sdk.wire import CODINGS, Coding, Format, Frame, FrameWriter
 
 LENGTHS: Final = (16, 32, 64, 128, 256, 512, 1024, 2048)
 RATE: Final = 545
-"""Tokens a second of the engine under the reference's timed runs."""
+"""Tokens per second of the engine in the reference's timed runs."""
 RECORDED: Final = ("greedy", "prose")
 SYNTHETIC: Final = ("uniform", "half one id", "fifty ids", "ten in a circle")
 SWEPT: Final = ("random", "one word")
@@ -36,17 +36,17 @@ _CODINGS: Final[tuple[tuple[Coding, bool], ...]] = (("gzip", False), ("br", Fals
 _VOCABULARY: Final = 152_064
 _COMMA: Final = 11
 _WORD: Final = 3002
-"""The token of `word`: the reference's JSON events all have this text, whatever the ids."""
+"""The token of `word`: all of the reference's JSON events have this text, whatever the ids."""
 _CALL: Final = '\n{"name": "get_weather", "arguments": {"city": "Tokyo"}}\n'
 _PROMPT: Final = 5
-"""Tokens of the prompt, as the events tell them."""
+"""Tokens of the prompt, as stated in the events."""
 _MARKERS: Final = WatchIds(3, 5)
 """Two special tokens of SmolLM2, in place of the reference's markers: its own would be five tokens each."""
 _PACKAGES: Final = ("codec-leaf", "msgpack", "protobuf", "brotli", "backports-zstd")
 
 
 def variants(name: str) -> Iterator[Variant]:
-    """Give how a stream is sent: as JSON events, as frames, and as frames that are compressed in three ways."""
+    """Yield the ways to send a stream: as JSON events, as frames, and as frames compressed in three ways."""
     if name == "one word":
         for coding in CODINGS:
             yield Variant("json-sse", coding, dictionary=False, policy="at once" if coding == "identity" else "never")
@@ -62,7 +62,7 @@ def variants(name: str) -> Iterator[Variant]:
 
 
 def ids_of(name: str, count: int) -> Sequence[int]:
-    """Give the first ids of a stream: recorded, or one of the reference's, by its recipe and vocabulary."""
+    """Return the first ids of a stream: recorded, or one of the reference's, by its recipe and vocabulary."""
     chance = random.Random(name)
     match name:
         case "uniform":
@@ -82,7 +82,7 @@ def ids_of(name: str, count: int) -> Sequence[int]:
 
 
 def _random(count: int) -> Iterator[int]:
-    """The ids of the reference's sweep, by its generator."""
+    """Yield the ids of the reference's sweep, by its generator."""
     seed = 0xDEADBEEF
     for _ in range(count):
         seed = (seed * 1_664_525 + 1_013_904_223) % 2**32
@@ -90,13 +90,13 @@ def _random(count: int) -> Iterator[int]:
 
 
 def one(name: str, count: int, variant: Variant, token_map: TokenMap) -> dict[str, Any]:
-    """Give the row of a stream in a variant."""
+    """Return the row of a stream in a variant."""
     found = replay(ids_of(name, count), RATE, variant, token_map)
     return {"bytes": found.size, "first_ms": round(1e3 / RATE + found.delays[0] * 1e3, 1)}
 
 
 def one_call(token_map: TokenMap) -> dict[str, int]:
-    """Give the bytes of an answer that calls a tool: in events, in frames, and in frames where the call was found."""
+    """Return the bytes of an answer that calls a tool: in events, in frames, and in frames with the call parsed."""
     ids = (_MARKERS.start, *token_map.encode(_CALL), _MARKERS.end)
     events: list[AgentEvent] = [*(IdsGenerated((token,)) for token in ids), Finished("stop", _PROMPT, 0, len(ids))]
     found = {"tokens": len(ids), "json-sse": sum(map(len, sse.events(ids, token_map)))}
@@ -110,7 +110,7 @@ def one_call(token_map: TokenMap) -> dict[str, int]:
 
 
 def _numbered(frame: Frame, number: int) -> Frame:
-    """As the gateway's streams number them."""
+    """Number a frame as in the gateway's streams."""
     return replace(frame, extras=replace(frame.extras, seq=number))
 
 
@@ -134,7 +134,7 @@ def measure(lengths: Sequence[int], sweep: Sequence[int], token_map: TokenMap) -
 
 
 def bytes_in_frames(form: Format, ids_a_frame: int, name: str = "prose") -> float:
-    """Give the bytes of a token of a stream in frames of so many, the frame that ends the stream not among them."""
+    """Return the bytes per token of a stream in frames of so many ids, without the frame that ends the stream."""
     ids, writer = ids_of(name, 1024), FrameWriter(form)
     frames = (Frame(tuple(ids[at : at + ids_a_frame])) for at in range(0, len(ids), ids_a_frame))
     return round(sum(len(writer.write(frame)) for frame in frames) / len(ids), 2)

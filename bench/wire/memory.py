@@ -1,7 +1,8 @@
-"""What an open stream holds on the server's side: the memory of its frame writer, flush gate and compressor, in KiB.
+"""What an open stream takes on the server's side: the memory of its frame writer, flush gate and compressor, in KiB.
 
-Each row is a process of its own, as freed memory is not given back: it opens one stream, which warms the libraries up,
-then a hundred more, each of 1,000 ids in flushes of five, and says how much its resident memory grew by the stream.
+Each row is measured in a process of its own, as freed memory is not given back: it opens one stream, which warms up the
+libraries, then a hundred more, each of 1,000 ids in flushes of five, and reports how much its resident memory grew per
+stream.
 """
 
 import json
@@ -19,7 +20,7 @@ _IDS: Final = 5
 
 
 def measure() -> dict[str, float]:
-    """Give the rows, by coding and effort."""
+    """Return the rows, by coding and effort."""
     rows: dict[str, float] = {}
     efforts: tuple[Effort, ...] = get_args(Effort)
     for coding in (*CODINGS, "zstd+dict"):

@@ -1,4 +1,4 @@
-"""The committed measurements of the wire as one picture: bytes a token for each form, coding and flush policy.
+"""The committed measurements of the wire as one picture: bytes per token for each form, coding and flush policy.
 
 Pure: results in, SVG out. A row is a form in a coding; a dot is a flush policy, whose colour says how long a token may
 be held; its title gives the figures. Two columns: greedy output, which repeats itself, and prose. The axes are
@@ -30,7 +30,7 @@ _CODINGS: Final = {"identity": "plain", "zstd+dict": "zstd, dictionary"}
 
 
 def draw(results: Mapping[str, Any]) -> str:
-    """Give the picture."""
+    """Return the picture."""
     heights = dict(_heights(next(iter(results["rows"].values()))))
     bottom = max(heights.values()) + _ROW
     lines = [
@@ -50,12 +50,12 @@ def draw(results: Mapping[str, Any]) -> str:
 
 
 def _form(name: str) -> str:
-    """The form and the coding of a variant, without its flush policy."""
+    """Return the form and the coding of a variant, without its flush policy."""
     return name.rpartition(" | ")[0]
 
 
 def _heights(variants: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """Each form in each coding, with the height of its row; a gap stands between forms."""
+    """Yield each form in each coding, with the height of its row; there is a gap between forms."""
     y = _TOP
     for _, group in groupby(dict.fromkeys(map(_form, variants)), key=lambda form: form.partition(" | ")[0]):
         for form in group:
@@ -99,6 +99,6 @@ def _legend() -> Iterator[str]:
 
 
 def _share(size: float) -> float:
-    """How far along its axis a number of bytes stands, in pixels."""
+    """Return how far along its axis a number of bytes is, in pixels."""
     least, most = _SIZES
     return math.log(min(max(size, least), most) / least) / math.log(most / least) * _PANEL

@@ -1,8 +1,8 @@
-"""Writes what the wire is measured with anew: `python -m bench.wire.record`, ten minutes on the packaged engine.
+"""Records again what the wire is measured with: `python -m bench.wire.record`, ten minutes on the packaged engine.
 
 The recorded streams are greedy output of SmolLM2 (it soon repeats itself), a tool conversation of twelve calls that a
 grammar forces and twelve greedy answers, and this repository's own prose and code. The dictionaries are trained on
-other prose, other code and other output. What is measured with them is in `streams`.
+other prose, other code and other output. `streams` has what is measured with them.
 """
 
 import json
@@ -69,7 +69,7 @@ _OTHER_CODE: Final = ("gateway/proxy/**/*.py", "gateway/agent/*.py")
 _LONGEST: Final = 4096
 _DICTIONARY: Final = 64 * 2**10
 _SAMPLE: Final = 256
-"""Ids of one training sample."""
+"""Ids in one training sample."""
 
 
 class _Engine:
@@ -80,7 +80,7 @@ class _Engine:
         self._client = client
 
     async def complete(self, prompt: str | list[int], count: int, **settings: Any) -> list[int]:
-        """Generate greedily, and give the ids."""
+        """Generate greedily, and return the ids."""
         body = {"prompt": prompt, "n_predict": count, "temperature": 0, "return_tokens": True, **settings}
         answer = await self._client.post(f"{self._url}/completion", json=body)
         return answer.raise_for_status().json()["tokens"]

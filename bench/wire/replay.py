@@ -1,8 +1,8 @@
 """One stream in one variant: its bytes, how long each token takes to the client's decoder, and the CPU on both sides.
 
 Time is virtual: token i leaves the engine at i / rate seconds, a piece arrives when it is sent, and a token counts as
-there when its bytes have been decompressed and its frame read. So delays are exact and come from holding back alone;
-the network and the CPU are not in them. CPU is measured around the same code.
+received when its bytes have been decompressed and its frame read. So delays are exact and come only from holding back;
+they include neither the network nor the CPU. CPU is measured around the same code.
 """
 
 import math
@@ -38,9 +38,9 @@ POLICIES: Final[dict[str, FlushPolicy | None]] = {
     "batch": BATCH,
     "never": None,
 }
-"""None: every token is written as it comes and the compressor is never flushed, as the reference does."""
+"""None: every token is written as it comes and the compressor is never flushed, as in the reference."""
 _SLACK: Final = 1e-9
-"""Times are sums of floats: a deadline that falls on a token's time comes before it."""
+"""Times are sums of floats: a deadline at the same time as a token counts as earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Variant:
 
     @property
     def effort(self) -> Effort:
-        """What the compressor is tuned for."""
+        """The effort that the compressor is tuned for."""
         return "whole" if self.policy in ("batch", "never") else "streaming"
 
     @property
@@ -63,13 +63,13 @@ class Variant:
         return f"{self.shape} | {self.coding}{'+dict' if self.dictionary else ''} | {self.policy}"
 
     def loaded(self) -> Dictionary | None:
-        """The dictionary, where the variant has one."""
+        """Return the dictionary, if the variant has one."""
         return dictionary(cast("Format", self.shape)) if self.dictionary else None
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One piece of a body, and when it left, in seconds."""
+    """One piece of a body, and when it was sent, in seconds."""
 
     at: float
     data: bytes
@@ -81,14 +81,14 @@ class Replay:
 
     size: int
     delays: tuple[float, ...]
-    """Seconds from engine to decoder, one a token."""
+    """Seconds from engine to decoder, for each token."""
     server_cpu: float
     client_cpu: float
     """Seconds for the whole stream."""
 
 
 def replay(ids: Sequence[int], rate: float, variant: Variant, token_map: TokenMap) -> Replay:
-    """Send and receive a stream of at least one id, at a rate in tokens a second."""
+    """Send and receive a stream of at least one id, at a rate in tokens per second."""
     began = process_time()
     sent = list(_send(ids, rate, variant, token_map))
     between = process_time()
@@ -111,7 +111,7 @@ def _send(ids: Sequence[int], rate: float, variant: Variant, token_map: TokenMap
 
 
 def _bodies(ids: Sequence[int], rate: float, variant: Variant, token_map: TokenMap) -> Iterator[tuple[float, bytes]]:
-    """What is written together, uncompressed, and when."""
+    """Yield when bytes are written together, and the bytes, uncompressed."""
     write = _writer(ids, variant, token_map)
     gate = FlushGate(POLICIES[variant.policy] or AT_ONCE)
     for number, token in enumerate(ids):
@@ -131,7 +131,7 @@ def _writer(ids: Sequence[int], variant: Variant, token_map: TokenMap) -> Callab
     waiting = sse.events(ids, token_map)
 
     def write(frame: Frame) -> bytes:
-        # An event a token, whatever leaves together: JSON's clients know no events of several tokens.
+        # One event per token, even for tokens sent together: JSON clients know no events of several tokens.
         return b"".join(next(waiting) for _ in range(len(frame.ids) + frame.done))
 
     return write
@@ -147,7 +147,7 @@ def _receive(sent: Sequence[Sent], variant: Variant) -> Iterator[float]:
 
 
 def _reader(variant: Variant) -> Callable[[bytes], int]:
-    """Count the tokens that bytes complete."""
+    """Return a function that counts the tokens that bytes complete."""
     if variant.shape == "json-sse":
         events = sse.EventReader()
         return lambda data: len(events.feed(data))

@@ -1,7 +1,7 @@
 """The rows of the wire's bench: which streams, lengths and rates, which variants, and what is kept of each replay.
 
-Every scenario is replayed in every variant, round after round, so that a busy moment of the machine hits all alike.
-Bytes and delays are the same in every round; CPU is not, and its samples are kept.
+Every scenario is replayed in every variant, round after round, so that a busy moment of the machine affects all alike.
+Bytes and delays are the same in every round; CPU is not, so its samples are kept.
 """
 
 import statistics
@@ -25,7 +25,7 @@ class Scenario:
     stream: str
     tokens: int
     rate: int
-    """Tokens a second."""
+    """Tokens per second."""
 
     @property
     def name(self) -> str:
@@ -34,7 +34,7 @@ class Scenario:
 
 
 def variants() -> list[Variant]:
-    """Give every way to send a stream, those that lose included."""
+    """Return every way to send a stream, including those that lose."""
     return [
         Variant(shape, coding, dictionary, policy)
         for shape in _SHAPES
@@ -58,7 +58,7 @@ def _codings(shape: Shape) -> Iterator[tuple[Coding, bool]]:
 
 
 def scenarios() -> list[Scenario]:
-    """Give all streams at one length and rate, and two of them at all lengths and rates."""
+    """Return all streams at one length and rate, and two of them at all lengths and rates."""
     wide = [Scenario(name, 1024, 100) for name in (*RECORDED, *SYNTHETIC)]
     rates = [Scenario(name, 1024, rate) for name in ("greedy", "prose") for rate in (20, 1000)]
     lengths = [Scenario(name, tokens, 100) for name in ("greedy", "prose") for tokens in (16, 64, 256, 4096)]
@@ -101,5 +101,5 @@ def _row(replays: Sequence[Replay], scenario: Scenario, baseline: int) -> dict[s
 
 
 def _cpu(name: str, samples: Sequence[float]) -> dict[str, Any]:
-    """The median in microseconds a token, and the samples."""
+    """Return the median in microseconds per token, and the samples."""
     return {name: round(statistics.median(samples), 2), f"{name}_samples": [round(each, 2) for each in samples]}

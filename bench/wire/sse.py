@@ -1,8 +1,8 @@
-"""A token stream as llama.cpp's own server sends it on `/v1/completions`: one JSON event a token, as text.
+"""A token stream as llama.cpp's own server sends it on `/v1/completions`: one JSON event per token, as text.
 
-The baseline of every ratio. A test holds this against the packaged server's own events. The path of the model is in
-each of them: here that of a clone in a folder of ten characters. Half a character is held back until its last byte is
-there, and its token's event has an empty text.
+The baseline of every ratio. A test compares this with the packaged server's own events. Each of them contains the
+model's path, here that of a clone in a folder of ten characters. An unfinished character is held back until its last
+byte is there, and its token's event has an empty text.
 """
 
 import json
@@ -28,7 +28,7 @@ _TIMINGS: Final = {
 
 
 def events(ids: Sequence[int], token_map: TokenMap) -> Iterator[bytes]:
-    """Give one event for each id, and at last the event that ends the stream, with the marker of its end."""
+    """Yield one event for each id, and finally the event that ends the stream, with the marker of its end."""
     detokenizer = Detokenizer(token_map)
     for token in ids:
         yield event(_choice(detokenizer.feed([token])))
@@ -36,12 +36,12 @@ def events(ids: Sequence[int], token_map: TokenMap) -> Iterator[bytes]:
 
 
 def event(choice: dict[str, object]) -> bytes:
-    """Give the event of one token."""
+    """Return the event of one token."""
     return _rendered({"choices": [choice], **_TAIL, "id": _ID})
 
 
 def last_event(count: int) -> bytes:
-    """Give the event after the last token, and the marker of the end."""
+    """Return the event after the last token, and the marker of the end."""
     usage = {
         "completion_tokens": count,
         "prompt_tokens": 5,
@@ -59,13 +59,13 @@ def last_event(count: int) -> bytes:
 
 
 class EventReader:
-    """Reads events back as a client does, whose body comes in any pieces."""
+    """Reads events back as a client does, from a body in pieces of any size."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """Give the texts of the events that these bytes complete, without that of the one that ends the stream."""
+        """Return the texts of the events that these bytes complete, without that of the one that ends the stream."""
         *whole, self._rest = (self._rest + data).split(b"\n\n")
         choices = [json.loads(event[6:])["choices"][0] for event in whole if event.startswith(b"data: {")]
         return [choice["text"] for choice in choices if choice["finish_reason"] is None]

@@ -1,7 +1,7 @@
 """The token streams that the wire is measured with: recorded ones, and the reference's synthetic ones.
 
 `corpora.json` holds what `record` wrote: ids of SmolLM2's map. The synthetic streams are made here from a fixed seed,
-by the recipes of the reference's bench. The dictionaries were trained on texts that are in none of the streams.
+by the recipes of the reference's bench. The dictionaries were trained on texts that none of the streams contain.
 """
 
 import json
@@ -21,7 +21,7 @@ _LONGEST: Final = 4096
 
 @cache
 def stream(name: str) -> tuple[int, ...]:
-    """Give the ids of a stream, as many as it has: 4,096, or 1,632 of the tool conversation."""
+    """Return the ids of a stream, as many as it has: 4,096, or 1,632 in the tool conversation."""
     if name in SYNTHETIC:
         return _synthetic(name)
     return tuple(json.loads((FOLDER / "corpora.json").read_text(encoding="utf-8"))[name])
@@ -29,7 +29,7 @@ def stream(name: str) -> tuple[int, ...]:
 
 @cache
 def dictionary(form: Format) -> Dictionary:
-    """Give the zstd dictionary of a format."""
+    """Return the zstd dictionary of a format."""
     return Dictionary((FOLDER / "dictionaries" / f"{form}.zstd").read_bytes())
 
 

@@ -1,7 +1,7 @@
 """The committed measurements of the wire as Markdown: the page `docs/wire-speed.md` and the README's table.
 
-Pure: results in, text out; a test compares both with what stands in the repository. Written by `make bench-wire`, or by
-`python -m bench.wire --publish` from the results as they are.
+Pure: results in, text out; a test compares both with what is in the repository. Written by `make bench-wire`, or by
+`python -m bench.wire --publish` from the committed results.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ MARKS: Final = ("<!-- wire-speed: python -m bench.wire --publish; a test compare
 
 
 def fill_readme(text: str, results: Results) -> str:
-    """Give the README with its table made anew between its marks; without marks, as it is."""
+    """Return the README with its table between its marks renewed; unchanged if it has no marks."""
     begin, end = MARKS
     before, found, rest = text.partition(begin)
     _, closed, after = rest.partition(end)
@@ -60,7 +60,7 @@ def fill_readme(text: str, results: Results) -> str:
 
 
 def short_table(results: Results) -> Iterator[str]:
-    """Give the README's table: the variants that matter, and some that lose."""
+    """Return the README's table: the variants that matter, and some that lose."""
     greedy, prose = (results["rows"][name] for name in _MAIN)
     yield "| 1,024 tokens, 100 a second | B/token | smaller | prose: B/token | smaller | held back, p99 | CPU |"
     yield "|---|---:|---:|---:|---:|---:|---:|"
@@ -74,7 +74,7 @@ def short_table(results: Results) -> Iterator[str]:
 
 
 def page(results: Results, path: Results) -> str:
-    """Give the whole page. `path`: the results of `bench.path`."""
+    """Return the whole page. `path`: the results of `bench.path`."""
     parts = (_HEAD, *_machine(results), *_bars(results), *short_lines(results), *_all(results), *_reach(results))
     alone = (*_frames(results), *_handoff(results), *_memory(results))
     return "\n".join([*parts, *alone, *sections(path)]).rstrip() + "\n"
@@ -102,7 +102,7 @@ def _bars(results: Results) -> Iterator[str]:
 
 
 def short_lines(results: Results) -> Iterator[str]:
-    """Give the README's table with its heading."""
+    """Return the README's table with its heading."""
     yield from ("## The variants that matter", "", *short_table(results), "")
     yield "The first column of bytes is greedy output of SmolLM2, which repeats itself. CPU is both sides, a token."
     yield ""

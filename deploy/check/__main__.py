@@ -1,7 +1,7 @@
 """`make deploy-check`: every step in order, and the table of what passed, failed, or can't be done here.
 
-A step that needs what another one makes (an image, the running stack) fails when that one did. The exit code is 1
-when anything failed; what was skipped says why, and is no failure. `--only WORD` runs the steps whose name holds it;
+A step that needs what another one makes (an image, the running stack) fails if that one did. The exit code is 1 if
+anything failed; a skipped step says why, and is not a failure. `--only WORD` runs the steps whose name contains it;
 `--record` writes down what was measured, if nothing failed.
 """
 
@@ -30,7 +30,7 @@ class Row:
 
 
 def steps() -> Iterator[Step]:
-    """All steps, cheap ones first."""
+    """Yield all steps, cheap ones first."""
     yield "compose file", files.check_compose
     yield "Dockerfiles", files.check_dockerfiles
     yield "Prometheus rules", files.check_rules
@@ -47,7 +47,7 @@ def steps() -> Iterator[Step]:
 
 
 def run_step(name: str, step: Callable[[], str]) -> Row:
-    """Run one step and say what became of it; a fault of the check itself is a failure too."""
+    """Run one step and return its row; a fault of the check itself is a failure too."""
     began = time.monotonic()
     try:
         became, words = "passed", step()
@@ -69,7 +69,7 @@ def show(row: Row) -> None:
 
 
 def main() -> int:
-    """Run the steps; 1 if one failed."""
+    """Run the steps; return 1 if one failed."""
     parser = argparse.ArgumentParser(prog="python -m deploy.check", description=__doc__)
     parser.add_argument("--only", default="", help="run only the steps whose name holds this")
     parser.add_argument("--record", action="store_true", help="write the numbers into bench/results and docs/deploy.md")

@@ -1,7 +1,7 @@
-"""Socket activation as systemd does it: the socket is there before the gateway, and the first connection starts it.
+"""Socket activation as systemd does it: the socket exists before the gateway, and the first connection starts it.
 
-`systemd-socket-activate` is systemd's own code for that, and needs no running systemd. What is shown: a request that
-comes before the gateway runs is answered by it, on the socket that was passed on.
+`systemd-socket-activate` is systemd's own code for that, and needs no running systemd. This shows that the gateway
+answers a request that came before it ran, on the socket that was passed to it.
 """
 
 import json
@@ -18,13 +18,13 @@ from deploy.check.outcome import Failed, need
 
 
 def check_activation() -> str:
-    """One request to a socket behind which nothing runs yet; returns what answered."""
+    """Send one request to a socket behind which nothing runs yet; returns what answered."""
     activate = need("systemd-socket-activate", "systemd")
     port = _free_port()
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "servers.json"
         config.write_text(json.dumps({"mcpServers": {}}), encoding="utf-8")
-        # The address in the settings is another one: what answers at `port` can only be the socket that was passed on.
+        # The address in the settings is a different one: only the socket that was passed on can answer at `port`.
         serve = [sys.executable, "-m", "gateway", "serve", "--config", str(config), "--port", "0", "--admin-port", "0"]
         command = [activate, f"--listen=127.0.0.1:{port}", "--fdname=faces", *serve]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("CODEC_")}

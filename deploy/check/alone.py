@@ -1,8 +1,8 @@
 """The gateway's image by itself, under an unknown user with a read-only root: start to ready, and memory when idle.
 
-Runs it in three ways: without engine and map, with a map, with the embedded engine; each some times over. What is told
-is the median, what is judged the best, since others can only lengthen a start. One that is over its bar by the clock
-passes only where others use the cores and its CPU time is within, and the row says so.
+Runs it in three ways: without engine and map, with a map, with the embedded engine; each several times. The median is
+reported, and the best is judged, since other work can only lengthen a start. A start that is over its bar by the clock
+passes only if others use the cores and its CPU time is within the bar, and the row says so.
 """
 
 import os
@@ -35,7 +35,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What one start came to, by the clock and in CPU time of its processes, and the memory two seconds later."""
+    """What one start took, by the clock and in CPU time of its processes, and the memory two seconds later."""
 
     seconds: float
     cpu: float
@@ -53,7 +53,7 @@ BARS: Final = (
 
 
 def check_alone() -> str:
-    """Hold each way to run against its bar; returns the numbers."""
+    """Compare each way to run with its bar; returns the numbers."""
     rows: list[str] = []
     faults: list[str] = []
     for bar in BARS:
@@ -79,7 +79,7 @@ def check_alone() -> str:
 
 
 def _starts(bar: Bar) -> list[Start]:
-    """Three starts, and up to five where none was within the bar."""
+    """Make three starts, and up to five if none was within the bar."""
     starts: list[Start] = []
     while len(starts) < _FEWEST or (len(starts) < _TRIES and all(start.seconds > bar.seconds for start in starts)):
         starts.append(_start(bar))

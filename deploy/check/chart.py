@@ -1,4 +1,4 @@
-"""The Helm chart: linted, rendered for the kinds of cluster in ci/, and held against Kubernetes' own schemas.
+"""The Helm chart: linted, rendered for the kinds of cluster in ci/, and checked against Kubernetes' own schemas.
 
 Rendering needs helm, which is built here from its source once (`go install`, one pinned version) and kept in .tools.
 The manifests in deploy/kubernetes are the chart's default rendering; a difference is a fault.
@@ -19,13 +19,13 @@ PLAIN: Final = ROOT / "deploy" / "kubernetes" / "codec-gateway.yaml"
 HELM: Final = "helm.sh/helm/v3/cmd/helm@v3.19.0"
 KUBERNETES: Final = "1.34.0"
 _OUR_OWN_KINDS: Final = {"ServiceMonitor", "PrometheusRule"}
-"""Kinds that a cluster learns from others; Kubernetes has no schema of them."""
+"""Kinds that other software adds to a cluster; Kubernetes has no schema for them."""
 _NAMESPACE_OF_THE_STORE: Final = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "redis"}}}
 _HEAD: Final = "# Made by: python -m deploy.check.chart. The chart's defaults, for clusters without Helm.\n"
 
 
 def steps() -> Iterator[tuple[str, Callable[[], str]]]:
-    """The steps of the chart, in order."""
+    """Yield the steps of the chart, in order."""
     yield "helm", make_helm
     yield "chart: lint", lint
     yield "chart: render and validate", validate
@@ -36,7 +36,7 @@ def steps() -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def make_helm() -> str:
-    """Build helm, unless it is there."""
+    """Build helm, unless it is already there."""
     folder = ROOT / ".tools" / "bin"
     if (folder / "helm").exists():
         return "kept from an earlier run"
@@ -50,7 +50,7 @@ def make_helm() -> str:
 
 
 def lint() -> str:
-    """`helm lint --strict` for the defaults and every file of ci/."""
+    """Run `helm lint --strict` for the defaults and every file of ci/."""
     helm = need("helm", "built by the step before")
     for values in _value_files():
         run([helm, "lint", "--strict", "--quiet", str(CHART), *values])
@@ -58,7 +58,7 @@ def lint() -> str:
 
 
 def validate() -> str:
-    """Every rendering against the schemas of Kubernetes, unknown fields refused."""
+    """Check every rendering against the schemas of Kubernetes, with unknown fields refused."""
     check = need("kubernetes-validate", "deploy/check/requirements.txt")
     count = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -73,7 +73,7 @@ def validate() -> str:
 
 
 def check_sharing() -> str:
-    """Replicas with a secret find each other by their pods' addresses, alone reach that port, and begin with pins."""
+    """Check that replicas with a secret use their pods' addresses, reach that port alone, and begin with pins."""
     documents = [each for each in yaml.safe_load_all(render([f"--values={CHART / 'ci' / 'sharing.yaml'}"])) if each]
     found = {(each["kind"], each["metadata"]["name"]): each["spec"] for each in documents if "spec" in each}
     pod = found["Deployment", "codec-gateway"]["template"]["spec"]
@@ -111,7 +111,7 @@ def check_sharing() -> str:
 
 
 def refuse_a_store_alone() -> str:
-    """A store without a secret that replicas share is refused by the schema: nothing could be sealed."""
+    """Check that the schema refuses a store without a secret that replicas share: nothing could be sealed."""
     try:
         render(["--set=shared.existingSecret=store"])
     except Failed as failure:
@@ -122,7 +122,7 @@ def refuse_a_store_alone() -> str:
 
 
 def check_rules() -> str:
-    """The chart's PrometheusRule holds the rules and alerts of deploy/prometheus, and Prometheus takes them."""
+    """Check that the chart's PrometheusRule has the rules and alerts of deploy/prometheus, and that it is valid."""
     promtool = need("promtool", "prometheus")
     documents = yaml.safe_load_all(render(["--set=prometheusRule.enabled=true"]))
     (spec,) = [each["spec"] for each in documents if each and each["kind"] == "PrometheusRule"]
@@ -137,20 +137,20 @@ def check_rules() -> str:
 
 
 def compare() -> str:
-    """The committed plain manifests are what the chart renders."""
+    """Check that the committed plain manifests are what the chart renders."""
     if PLAIN.read_text(encoding="utf-8") != plain():
         raise Failed(f"{PLAIN.relative_to(ROOT)} is not the chart's rendering: python -m deploy.check.chart")
     return str(PLAIN.relative_to(ROOT))
 
 
 def plain() -> str:
-    """The default rendering, without what only Helm runs."""
+    """Return the default rendering, without what only Helm runs."""
     parts = render([], "--skip-tests", "--no-hooks")
     return _HEAD + parts.replace("app.kubernetes.io/managed-by: Helm", "app.kubernetes.io/managed-by: kubectl")
 
 
 def render(values: list[str], *flags: str) -> str:
-    """`helm template` of the chart."""
+    """Return the output of `helm template` for the chart."""
     helm = need("helm", "built by the step before")
     command = [helm, "template", "codec-gateway", str(CHART), "--namespace=codec", f"--kube-version={KUBERNETES}"]
     return run([*command, *values, *flags])

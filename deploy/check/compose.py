@@ -1,7 +1,7 @@
-"""A compose file as the services that one profile starts, in order: what `docker compose` would make of it.
+"""A compose file as the services that one profile starts, in order: what `docker compose` would do with it.
 
-Reads the part of the specification that our own file uses: variables with defaults, anchors, profiles, dependencies. It
-starts nothing.
+Reads the part of the specification that our own file uses: variables with defaults, anchors, profiles, dependencies.
+Starts nothing.
 """
 
 import re
@@ -15,7 +15,7 @@ _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^
 
 
 def read_compose(path: Path, environ: Mapping[str, str]) -> dict[str, Any]:
-    """The file with its variables filled in. Raises KeyError for a variable without value and default."""
+    """Return the file with its variables filled in. Raises KeyError for a variable with neither value nor default."""
 
     def value(found: re.Match[str]) -> str:
         given = environ.get(found["name"]) or found["default"]
@@ -37,7 +37,7 @@ def _filled(node: Any, value: Callable[[re.Match[str]], str]) -> Any:
 
 
 def started_by(compose: Mapping[str, Any], profile: str) -> dict[str, dict[str, Any]]:
-    """The services of this profile, each after those it depends on."""
+    """Return the services of this profile, each after those that it depends on."""
     chosen = {
         name: service
         for name, service in compose["services"].items()
@@ -57,7 +57,7 @@ def started_by(compose: Mapping[str, Any], profile: str) -> dict[str, dict[str, 
 
 
 def networks_of(service: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """The service's networks, each with the names it has there besides its own."""
+    """Yield the service's networks, each with the names that it has there besides its own."""
     networks: dict[str, Any] | list[str] = service.get("networks", ["default"])
     if isinstance(networks, list):
         yield from ((name, []) for name in networks)

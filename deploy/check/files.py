@@ -1,4 +1,4 @@
-"""The files of deploy/ against their schemas and linters, without starting anything.
+"""The files of deploy/ checked against their schemas and by linters, without starting anything.
 
 Compose file, Dockerfiles, Prometheus' files with their unit tests, and systemd's units. The chart has a module of its
 own (`chart.py`).
@@ -16,20 +16,20 @@ _UNITS: Final = ROOT / "deploy" / "systemd"
 
 
 def check_compose() -> str:
-    """The compose file and the overlay of the examples against the compose specification's schema."""
+    """Check the compose file and the overlay of the examples against the compose specification's schema."""
     run([need("check-jsonschema", "deploy/check/requirements.txt"), "--builtin-schema=vendor.compose-spec", *_COMPOSE])
     return "valid by the compose specification"
 
 
 def check_dockerfiles() -> str:
-    """Both Dockerfiles."""
+    """Lint both Dockerfiles."""
     files = sorted((ROOT / "deploy" / "docker").glob("*.Dockerfile"))
     run([need("hadolint", "deploy/check/requirements.txt"), *map(str, files)])
     return f"{len(files)} without a complaint"
 
 
 def check_rules() -> str:
-    """Rules, alerts and configuration by promtool, and the unit tests of the rules."""
+    """Check rules, alerts and configuration with promtool, and run the unit tests of the rules."""
     promtool = need("promtool", "prometheus")
     run([promtool, "check", "rules", "rules.yml", "alerts.yml"], where=_RULES)
     run([promtool, "check", "config", "prometheus.yml"], where=_RULES)
@@ -38,7 +38,7 @@ def check_rules() -> str:
 
 
 def check_units() -> str:
-    """The systemd units, with the command in the place that they name."""
+    """Check the systemd units, with the command at the path that they name."""
     analyze = need("systemd-analyze", "systemd")
     with tempfile.TemporaryDirectory() as folder:
         for unit in sorted(_UNITS.glob("codec-gateway.*")):

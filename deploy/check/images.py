@@ -1,6 +1,6 @@
-"""The images, built for real: a Debian base made by debootstrap, and both Dockerfiles on it.
+"""The images, actually built: a Debian base made by debootstrap, and both Dockerfiles on it.
 
-Turns the Dockerfiles into images named after this check, and says how large their layers are above the base. The
+Turns the Dockerfiles into images named after this check, and reports how large their layers are above the base. The
 machine's certificates are mounted while packages are fetched, and are in no layer.
 """
 
@@ -23,7 +23,7 @@ _CERTIFICATES: Final = ("/etc/ssl/certs", "/usr/share/ca-certificates", "/usr/lo
 
 
 def make_base() -> str:
-    """The base image; made once, and kept for the next run."""
+    """Make the base image, once; it is kept for the next run."""
     buildah = need("buildah", "buildah")
     if _exists(buildah, "base"):
         return "kept from an earlier run"
@@ -44,9 +44,9 @@ def make_base() -> str:
 
 
 def build(name: str) -> str:
-    """Build one image; returns its size above the base. Raises `Failed` where the gateway's is over its bar.
+    """Build one image; returns its size above the base. Raises `Failed` if the gateway's is over its bar.
 
-    The image of an earlier run goes first, or it would stay without a name.
+    The image of an earlier run is removed first, or it would stay without a name.
     """
     dockerfile, extras = BUILDS[name]
     buildah = need("buildah", "buildah")
@@ -67,7 +67,7 @@ def build(name: str) -> str:
 
 
 def inspect(name: str) -> str:
-    """Hold an image against the rules: a numeric user, a health check, TERM, labels, and nothing of this machine."""
+    """Check an image by the rules: a numeric user, a health check, TERM, labels, and nothing from this machine."""
     buildah = need("buildah", "buildah")
     described: dict[str, Any] = json.loads(run([buildah, "inspect", "--type=image", f"{PREFIX}/{name}"]))["Docker"]
     config = described["config"]
@@ -98,6 +98,6 @@ def _exists(buildah: str, name: str) -> bool:
 
 
 def _megabytes(name: str) -> float:
-    """Size of an image, uncompressed."""
+    """Return the size of an image, uncompressed."""
     podman = need("podman", "podman")
     return int(run([podman, "image", "inspect", f"{PREFIX}/{name}", "--format", "{{.Size}}"])) / 1e6

@@ -1,7 +1,7 @@
 """Clients of both MCP eras that call a gateway at a steady pace, and note every answer that is not a good one.
 
-Clients of 2026-07-28 make one call a request and never try again. Those of 2025-11-25 have a session, and `initialize`
-again when it is gone. Each client has an address of its own (127.0.0.x), as a proxy that keeps clients apart needs.
+Clients of 2026-07-28 make one call per request and never retry. Those of 2025-11-25 have a session, and `initialize`
+again when it is gone. Each client has an address of its own (127.0.0.x), as a proxy that tells clients apart needs.
 """
 
 import http.client
@@ -20,7 +20,7 @@ _GONE: Final = 404
 
 
 class Load:
-    """Clients of both eras, each from an address of its own, until they are told to stop."""
+    """Clients of both eras, each with an address of its own, which run until they are told to stop."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -30,7 +30,7 @@ class Load:
         self.replaced = 0
         """How many gateways have been replaced."""
         self.interrupted: set[tuple[int, int]] = set()
-        """Sessions that began again, each with how many gateways had been replaced by then."""
+        """Sessions that were restarted, each with how many gateways had been replaced by then."""
         self.faults: list[str] = []
         modern = [threading.Thread(target=self._modern, args=(number,)) for number in range(WORKERS)]
         sessions = [threading.Thread(target=self._session, args=(number,)) for number in range(WORKERS)]
@@ -82,7 +82,7 @@ class Load:
                 self.faults.append(f"{era}: {status} {answer[:200]}")
 
     def _send(self, number: int, body: dict[str, Any], headers: dict[str, str]) -> tuple[int, str, str]:
-        """One request on a connection of its own; a connection that breaks is status 0."""
+        """Send one request on a connection of its own; a connection that breaks gives status 0."""
         content = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         source = (f"127.0.0.{10 + number}", 0)
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30, source_address=source)

@@ -1,7 +1,7 @@
-"""What became of a step: the words of the table, what was measured on the way, and how a command is run.
+"""The outcome of a step: how it is reported, what was measured on the way, and how a command is run.
 
-A step is a function that returns the line of its row, raises `Failed`, or raises `Skipped` where this machine lacks
-something. Numbers that the documentation states are noted here as well. It knows no step.
+A step is a function that returns the text of its row, raises `Failed`, or raises `Skipped` if this machine lacks
+something. Numbers that the documentation states are noted here as well. Knows no steps.
 """
 
 import os
@@ -30,7 +30,7 @@ class Failed(Exception):
 
 
 class Skipped(Exception):
-    """A step can't run here; its words say what is missing."""
+    """A step can't run here; the message says what is missing."""
 
 
 PACKAGES = {
@@ -45,20 +45,20 @@ PACKAGES = {
     "promtool": "prometheus",
     "systemd-analyze": "systemd",
 }
-"""Programs that steps use to Debian's packages, which `make deploy-install` brings."""
+"""Programs that steps use, and the Debian packages that have them, which `make deploy-install` installs."""
 _SYSTEM = ("/usr/sbin", "/usr/lib/podman")
-"""Folders that need not be on PATH."""
+"""Folders that may be missing from PATH."""
 _BESIDE = {"podman": ("runc", "iptables", "netavark", "aardvark-dns")}
-"""What a program can't do its work here without: netavark fails at the start of a container where iptables is not."""
+"""What else a program needs here: without iptables, for example, netavark fails when a container starts."""
 
 
 def missing() -> list[str]:
-    """The programs that are not installed here, in the order of `PACKAGES`."""
+    """Return the programs that are not installed here, in the order of `PACKAGES`."""
     return [program for program in PACKAGES if _find(program) is None]
 
 
 def need(program: str, package: str) -> str:
-    """The path of a program, from our own tools or the system. Raises `Skipped` naming Debian's package."""
+    """Return the path of a program, from our own tools or the system. Raises `Skipped` with the Debian package."""
     for each in _BESIDE.get(program, ()):
         need(each, PACKAGES[each])
     found = _find(program)
@@ -80,7 +80,7 @@ def run(
     env: dict[str, str] | None = None,
     reads: str = "",
 ) -> str:
-    """Run a command that reads `reads`, and return its standard output. Raises `Failed` with its last lines."""
+    """Run a command with `reads` as its input, and return its standard output. Raises `Failed` with its last lines."""
     try:
         done = subprocess.run(
             command,

@@ -1,7 +1,7 @@
 """The numbers that docs/deploy.md states: from what a run measured to bench/results/deploy.json, and to the page.
 
-Turns measurements into a table and a sentence, which stand in the page between marks; what a run of some steps did not
-measure stays as it was. A test compares page and results. It measures nothing.
+Turns measurements into a table and a sentence, which are between marks in the page; what a run of only some steps did
+not measure stays as it was. A test compares page and results. Measures nothing.
 """
 
 import json
@@ -33,9 +33,9 @@ _SERVICES: Final = {
 
 
 def record(seconds: float | None) -> None:
-    """Write down what this run measured and, of a whole run, how long it took.
+    """Write down what this run measured and, for a whole run, how long it took.
 
-    `seconds`: of a whole run; None where only some steps ran. It was `cold` if it made its base image and helm itself.
+    `seconds`: of a whole run; None if only some steps ran. It was `cold` if it made its base image and helm itself.
     """
     before: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     cold = set(measured.get("made", {})) == {"base", "helm"}
@@ -48,7 +48,7 @@ def record(seconds: float | None) -> None:
 
 
 def filled(page: str, results: Mapping[str, Any]) -> str:
-    """The page with what the results say between its marks."""
+    """Return the page with what the results say between its marks."""
     parts = {"table": _table(results), "runs": _runs(results["runs"])}
     return _MARKED.sub(lambda found: found[1] + parts[found[2]], page)
 

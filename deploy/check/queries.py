@@ -1,7 +1,7 @@
 """Every expression of the dashboard and of the alerts, asked of a Prometheus that scraped real traffic.
 
-An alert that is silent has no data, which a misspelt one has not either: comparisons are asked with `bool`, so that
-both sides must exist. The first step says what is asked; the second asks.
+A silent alert has no data, and neither has a misspelt one. So comparisons are asked with `bool`, and both sides must
+exist. The first step says what is asked; the second asks.
 """
 
 import json
@@ -24,7 +24,7 @@ DASHBOARD: Final = ROOT / "deploy" / "grafana" / "dashboards" / "codec-gateway.j
 
 
 def expressions(rules: Path = RULES, dashboard: Path = DASHBOARD) -> Iterator[tuple[str, str]]:
-    """What is asked, and who asks it: panels as they are, alerts and rules with their comparisons made values."""
+    """Yield what is asked, and who asks it: panels as they are, alerts and rules with comparisons made into values."""
     for panel in json.loads(dashboard.read_text(encoding="utf-8"))["panels"]:
         for target in panel.get("targets", []):
             yield f"panel {panel['title']!r}", target["expr"]
@@ -35,12 +35,12 @@ def expressions(rules: Path = RULES, dashboard: Path = DASHBOARD) -> Iterator[tu
 
 
 def as_values(expression: str) -> str:
-    """The expression with comparisons that give 0 or 1 in place of leaving series out."""
+    """Return the expression with comparisons that give 0 or 1 instead of leaving out series."""
     return _COMPARISON.sub(r" \1 bool ", expression)
 
 
 def ask(url: str, expression: str) -> list[dict[str, Any]]:
-    """The instant vector of an expression. A NaN is no data: nobody can read it."""
+    """Return the instant vector of an expression. A NaN does not count as data: nobody can read it."""
     query = urllib.parse.urlencode({"query": expression})
     with urllib.request.urlopen(f"{url}/api/v1/query?{query}", timeout=20) as response:
         answer = json.load(response)
@@ -50,7 +50,7 @@ def ask(url: str, expression: str) -> list[dict[str, Any]]:
 
 
 def ask_value(url: str, expression: str) -> float:
-    """The value of an expression that has one. Raises `Failed` where it has none or several."""
+    """Return the value of an expression that has one. Raises `Failed` if it has none or several."""
     samples = ask(url, expression)
     if len(samples) != 1:
         raise Failed(f"{expression!r} has {len(samples)} values, expected one")
@@ -58,7 +58,7 @@ def ask_value(url: str, expression: str) -> float:
 
 
 def ask_all(url: str) -> int:
-    """Wait until every expression has data; returns how many there are. Raises `Failed` naming those that have none."""
+    """Wait until every expression has data; returns how many there are. Raises `Failed` with those that have none."""
     waiting = list(expressions())
     count = len(waiting)
     deadline = time.monotonic() + _PATIENCE

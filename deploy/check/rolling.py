@@ -1,10 +1,10 @@
 """A rolling restart of two gateways behind Debian's nginx, under 20 calls a second.
 
-Each gateway is replaced by a new one that is ready before the old one is told to end: nginx' list is rewritten at the
-same place and reloaded. Clients of 2026-07-28 make one call a request and never try again: none may fail. Sessions of
-2025-11-25 end with their gateway: one of the two replacements interrupts each, and they lose no call otherwise. (While
-nginx reloads, both of its lists are served: a session that begins again just then may land on the old gateway and have
-to begin once more.)
+Each gateway is replaced by a new one that is ready before the old one is told to end: nginx's list is rewritten in the
+same place and reloaded. Clients of 2026-07-28 make one call per request and never retry: none may fail. Sessions of
+2025-11-25 end with their gateway: one of the two replacements interrupts each of them, and otherwise they lose no call.
+(While nginx reloads, both of its lists are served: a session that restarts just then may land on the old gateway and
+have to restart once more.)
 """
 
 import json
@@ -50,13 +50,13 @@ class Gateway:
         raise Failed("a gateway did not become ready within 60 s")
 
     def end(self) -> int:
-        """TERM, and its exit code."""
+        """Send TERM; returns its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(30)
 
 
 class Nginx:
-    """Debian's nginx under our example configuration, as a process of its own."""
+    """Debian's nginx with our example configuration, as a process of its own."""
 
     def __init__(self, folder: Path, gateways: list[Gateway]) -> None:
         self.port = _free_port()
@@ -76,7 +76,7 @@ class Nginx:
         _until(lambda: _answers(self.port), "nginx")
 
     def replace(self, gateways: list[Gateway]) -> None:
-        """Take over a new list, and wait until no worker serves by the old one."""
+        """Load a new list, and wait until no worker uses the old one."""
         before = self._workers()
         self._list(gateways)
         self.process.send_signal(signal.SIGHUP)

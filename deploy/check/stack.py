@@ -1,7 +1,7 @@
 """The `cpu` profile of docker-compose.yml as real containers under podman.
 
 Turns the services of `compose.py` into `podman run` commands and waits for their health as compose would. Images that
-only a registry has are left out, but Prometheus: Debian's runs in its place, under the same configuration. Everything
+only a registry has are left out, except Prometheus: Debian's runs in its place, with the same configuration. Everything
 that is made is named after this check and removed with it.
 """
 
@@ -50,11 +50,11 @@ class Stack:
         return run([self._podman, "--runtime", "runc", "--log-level", "fatal", *arguments], seconds=seconds)
 
     def name(self, service: str) -> str:
-        """A container's (or network's, or volume's) name."""
+        """Return a container's (or network's, or volume's) name."""
         return f"{PROJECT}-{service}"
 
     def up(self) -> None:
-        """Start every service, each when those it needs are healthy or done."""
+        """Start every service, each when those that it needs are healthy or done."""
         for network in ("front", "engine", "tools"):
             internal = ["--internal"] if network != "front" else []
             self.command("network", "create", *internal, self.name(network))
@@ -124,29 +124,29 @@ class Stack:
         raise Failed(f"{service} did not become healthy: {last}\n{self.log(service)[-2000:]}")
 
     def state(self, service: str) -> str:
-        """`running`, `exited` and so on."""
+        """Return `running`, `exited` and so on."""
         return self.command("inspect", self.name(service), "--format", "{{.State.Status}}").strip()
 
     def log(self, service: str) -> str:
-        """What the container wrote, standard error included."""
+        """Return what the container wrote, including standard error."""
         words = [self._podman, "--log-level", "fatal", "logs", self.name(service)]
         done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
         return done.stdout + done.stderr
 
     def memory(self, service: str) -> float:
-        """Memory of its processes in MB (their resident sets, what is shared counted by share)."""
+        """Return the memory of its processes in MB (their proportional set sizes)."""
         pids = self.command("top", self.name(service), "hpid").split()[1:]
         return sum(proportional_kb(pid) for pid in pids) / 1000
 
     def stop(self, service: str) -> tuple[int, float]:
-        """Send TERM and wait; returns the exit code and the seconds it took."""
+        """Send TERM and wait; returns the exit code and the seconds that it took."""
         began = time.monotonic()
         self.command("stop", "--time", "20", self.name(service))
         code = self.command("inspect", self.name(service), "--format", "{{.State.ExitCode}}")
         return int(code), time.monotonic() - began
 
     def down(self) -> None:
-        """Remove what this check made, and nothing else."""
+        """Remove what this check has made, and nothing else."""
         for service in self.services:
             with suppress(Failed):
                 self.command("rm", "--force", "--time", "1", self.name(service))
@@ -159,14 +159,14 @@ class Stack:
 
 
 def proportional_kb(pid: str) -> int:
-    """Memory of a process in kB, with what it shares counted by share."""
+    """Return the memory of a process in kB, with shared pages divided among those that share them (PSS)."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
 @contextmanager
 def running_stack() -> Generator[Stack]:
-    """The stack of the `cpu` profile, healthy; removed at the end, however that comes."""
+    """Run the stack of the `cpu` profile, healthy; it is always removed at the end."""
     podman = need("podman", "podman")
     need("runc", "runc")
     services = started_by(read_compose(ROOT / "docker-compose.yml", SETTINGS), "cpu")
@@ -181,7 +181,7 @@ def running_stack() -> Generator[Stack]:
 
 
 def with_plain_tool(services: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The services and, before the gateway, a tool without a map: what the shim tokenizes."""
+    """Return the services and, before the gateway, a tool without a map, whose texts the shim tokenizes."""
     plain: dict[str, Any] = {**services["time-leaf"], "environment": {}, "volumes": []}
     return {"plain": plain, **services}
 

@@ -1,4 +1,4 @@
-"""What is asked of the whole stack: answers, ids, metrics, and the end.
+"""The checks of the whole stack: answers, ids, metrics, and how it ends.
 
 Each function is a step. The stack is started by the first step that needs it and kept for the others; `close` removes
 it.
@@ -28,7 +28,7 @@ def close() -> None:
 
 
 def steps() -> Iterator[tuple[str, Callable[[], str]]]:
-    """The steps that need the stack, in order; the last one ends the gateway."""
+    """Yield the steps that need the stack, in order; the last one ends the gateway."""
     yield "stack: start", start
     yield "stack: documented commands", run_documented
     yield "stack: tool call by /mcp", call_tool
@@ -49,7 +49,7 @@ def _client() -> Client:
 
 
 def start() -> str:
-    """The `cpu` profile, every container healthy by its own check."""
+    """Start the `cpu` profile, with every container healthy by its own check."""
     _started.append(_cleanup.enter_context(running_stack()))
     stack = _stack()
     for service in ("engine-cpu", "time-leaf", "gateway"):
@@ -60,7 +60,7 @@ def start() -> str:
 
 
 def run_documented() -> str:
-    """What docs/deploy.md says with `docker compose exec gateway`."""
+    """Run what docs/deploy.md shows with `docker compose exec gateway`."""
     stack = _stack()
     printed = stack.command("exec", stack.name("gateway"), "codec-gateway", "token").strip()
     if printed != TOKEN:
@@ -73,7 +73,7 @@ def run_documented() -> str:
 
 
 def call_tool() -> str:
-    """A leaf tool and a plain one through /mcp, with the ids of the engine's map."""
+    """Call a leaf tool and a plain one through /mcp, with the ids of the engine's map."""
     _stack()
     client = _client()
     token_map = client.map_id()
@@ -85,7 +85,7 @@ def call_tool() -> str:
 
 
 def chat() -> str:
-    """A chat whose tool call the gateway runs: the tool's own ids are spliced, and the engine's cache holds."""
+    """Chat, with a tool call that the gateway runs: the tool's own ids are spliced, and the engine's cache holds."""
     _stack()
     choice = {"type": "function", "function": {"name": "time__get_current_time"}}
     answer = _client().chat("What time is it in Paris?", tool_choice=choice, max_tokens=60)
@@ -97,7 +97,7 @@ def chat() -> str:
 
 
 def ask_expressions() -> str:
-    """Every expression of dashboard, rules and alerts has data in the Prometheus that scraped this traffic."""
+    """Check that every expression of dashboard, rules and alerts has data in the Prometheus of this traffic."""
     _stack()
     client, zone = _client(), {"timezone": "Europe/Paris"}
     token_map = client.map_id()
@@ -117,7 +117,7 @@ def ask_expressions() -> str:
 
 
 def lint_metrics() -> str:
-    """The page of metrics, after all that traffic, by promtool's rules."""
+    """Check the page of metrics, after all that traffic, by promtool's rules."""
     stack = _stack()
     read = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8601/metrics').read().decode(), end='')"
     page = stack.command("exec", stack.name("gateway"), "python", "-c", read)
@@ -126,7 +126,7 @@ def lint_metrics() -> str:
 
 
 def end() -> str:
-    """TERM ends every service of ours with 0, the gateway first."""
+    """Check that TERM ends each of our services with exit code 0, the gateway first."""
     stack = _stack()
     ended = {service: stack.stop(service) for service in ("gateway", "time-leaf", "engine-cpu")}
     if wrong := {service: code for service, (code, _) in ended.items() if code}:

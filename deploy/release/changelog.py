@@ -1,6 +1,7 @@
 """The changelog: its text to the text of a release, or to what is wrong with it.
 
-Keep a Changelog's form: a section a version, in it a heading a kind of change. It knows no file and no clock.
+In the form of Keep a Changelog: a section per version, and in it a heading per kind of change. Knows no files and no
+clock.
 """
 
 import re
@@ -18,13 +19,13 @@ class ChangelogInvalid(Exception):
 
 
 def sections(text: str) -> dict[str, str]:
-    """The text below each version's heading, newest first, by what stands in the heading."""
+    """Return the text below each version's heading, newest first, by the text of the heading."""
     parts = _SECTION.split(text)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def faults(text: str) -> list[str]:
-    """What is wrong with the form of each section: kinds doubled, unknown or out of order, and entries doubled."""
+    """List what is wrong with each section's form: duplicate, unknown or misplaced kinds, and duplicate entries."""
     found: list[str] = []
     for name, body in sections(text).items():
         kinds = _KIND.findall(body)
@@ -36,7 +37,7 @@ def faults(text: str) -> list[str]:
 
 
 def cut(text: str, version: str, day: str) -> str:
-    """Make Unreleased this version, of this day, below an empty Unreleased."""
+    """Turn Unreleased into this version, with this date, below an empty Unreleased."""
     if found := faults(text):
         raise ChangelogInvalid("; ".join(found))
     if version_section(text, version) is not None:
@@ -47,7 +48,7 @@ def cut(text: str, version: str, day: str) -> str:
 
 
 def version_section(text: str, version: str) -> str | None:
-    """What the changelog says of a version, None where it does not have it."""
+    """Return what the changelog says about a version, None if it does not have it."""
     for name, body in sections(text).items():
         if name.split(" - ")[0] == version:
             return body.strip() + "\n"

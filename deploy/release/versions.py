@@ -1,7 +1,7 @@
-"""Every file that states our version, to the version they agree on, or to those that differ.
+"""Every file that states our version, to the version on which they agree, or to those that differ.
 
-A place is a pattern of files and an expression for what they say. A place that says nothing is a fault as well, or it
-would no longer be checked.
+A place is a pattern for files and an expression for what they say. A place where nothing is found is a fault as well,
+or it would no longer be checked.
 """
 
 import re
@@ -26,18 +26,18 @@ PLACES: Final = (
 
 
 class VersionsDiffer(Exception):
-    """The files do not state one version."""
+    """The files do not all state the same version."""
 
 
 class Stated(NamedTuple):
-    """What one file says."""
+    """The version that one file states."""
 
     file: str
     version: str
 
 
 def stated(root: Path) -> Iterator[Stated]:
-    """Every version that a file states, once a file and place."""
+    """Yield every version that a file states, once per file and place."""
     for pattern, expression in PLACES:
         files = sorted(root.glob(pattern))
         if not files:
@@ -51,7 +51,7 @@ def stated(root: Path) -> Iterator[Stated]:
 
 
 def agreed(root: Path) -> str:
-    """The version that all files state. Raises `VersionsDiffer` naming those that say something else."""
+    """Return the version that all files state. Raises `VersionsDiffer` with those that state another."""
     every = list(stated(root))
     version = next(each.version for each in every if each.file == "pyproject.toml")
     if others := [f"{each.file} says {each.version!r}" for each in every if each.version != version]:

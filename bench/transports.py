@@ -1,8 +1,8 @@
 """What one request to an MCP server costs the gateway's side of the transport: over a pipe, over HTTP in both eras.
 
-Turns calls to a server that costs next to nothing into CPU time of this process a call, and writes
-`results/wires.json`. No proxy, no client: only `stdio.py` and `http.py` of `gateway/proxy/transport/`, and httpx2 alone
-as a measure of what a general client would cost. Variants take turns, so that a busy moment hits all alike. `make
+Turns calls to a server that costs next to nothing into CPU time of this process per call, and writes
+`results/transports.json`. No proxy, no client: only `stdio.py` and `http.py` of `gateway/proxy/transport/`, and httpx2
+alone to show what a general client would cost. Variants take turns, so that a busy moment affects all alike. `make
 bench-mcp` measures the whole gateway.
 """
 
@@ -37,7 +37,7 @@ Call = Callable[[], Awaitable[object]]
 
 @asynccontextmanager
 async def _variants(port: int) -> AsyncGenerator[dict[str, Call]]:
-    """Every way to ask, open."""
+    """Open every way to ask."""
     log = get_logger("bench")
     url = f"http://127.0.0.1:{port}/mcp"
     async with AsyncExitStack() as stack:
@@ -47,10 +47,10 @@ async def _variants(port: int) -> AsyncGenerator[dict[str, Call]]:
         client = await enter(open_http_client())
         far = UpstreamConfig("light", url=url)
         handshake = await enter(open_http(far, NOBODY, bound=_BOUND, log=log, client=client))
-        handshake.speak("2025-11-25")
+        handshake.use_version("2025-11-25")
         await handshake.request("initialize", {"protocolVersion": "2025-11-25"})
         modern = await enter(open_http(far, NOBODY, bound=_BOUND, log=log, client=client))
-        modern.speak("2026-07-28")
+        modern.use_version("2026-07-28")
         general = await enter(httpx2.AsyncClient(trust_env=False))
 
         async def ask_httpx2() -> object:
@@ -67,7 +67,7 @@ async def _variants(port: int) -> AsyncGenerator[dict[str, Call]]:
 
 
 async def _sample(call: Call, at_once: int, calls: int) -> float:
-    """CPU of this process a call, in microseconds."""
+    """Return the CPU time of this process per call, in microseconds."""
 
     async def ask_again_and_again() -> None:
         for _ in range(calls // at_once):
